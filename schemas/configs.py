@@ -1,0 +1,188 @@
+"""Configurations as frozen dataclasses: dotted overrides, plain dictionaries and back, with clear errors.
+
+A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
+scalars, or further such dataclasses. This module turns one into JSON-ready values, reads it back, and applies
+`key.subkey=value` overrides. What a configuration *means* is validated by its own `__post_init__`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import json
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from schemas.errors import ConfigError
+
+C = TypeVar("C")
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+
+def resolve(config: object) -> dict[str, Json]:
+    """Return every setting of a configuration as JSON-ready values, in field order."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise TypeError(f"expected a configuration dataclass, found {type(config).__name__}")
+    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def restore(kind: type[C], values: Mapping[str, Any]) -> C:
+    """Return the configuration that `resolve` gave `values` for.
+
+    Raises:
+        ConfigError: a key is unknown or a value has the wrong type.
+    """
+    return _build(kind, values, prefix="")
+
+
+def override(config: C, assignments: Iterable[str]) -> C:
+    """Return `config` with dotted `key=value` assignments applied, in order.
+
+    A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the
+    bare text (`ap`). A comma separates the items of a list written bare (`dc,tk`).
+
+    Raises:
+        ConfigError: an assignment without `=`, an unknown key (the nearest valid key is named), or a value of
+            the wrong type or out of range.
+    """
+    keys = dotted_keys(config)
+    values = resolve(config)
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        key = key.strip()
+        if not separator:
+            raise ConfigError(f"--set {assignment}: expected key=value")
+        if key not in keys:
+            raise ConfigError(_unknown_key(key, keys))
+        *parents, leaf = key.split(".")
+        target: Any = values
+        for parent in parents:
+            target = target[parent]
+        target[leaf] = _plain(_parse(text, keys[key], key=key))
+    return restore(type(config), values)
+
+
+def dotted_keys(config: object) -> dict[str, Any]:
+    """Return each settable dotted key of a configuration with its declared type."""
+    keys: dict[str, Any] = {}
+    hints = _hints(type(config))
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            keys.update({f"{field.name}.{key}": hint for key, hint in dotted_keys(value).items()})
+        else:
+            keys[field.name] = hints[field.name]
+    return keys
+
+
+def require(condition: bool, *, field: str, value: object, rule: str) -> None:
+    """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
+    if not condition:
+        raise ConfigError(f"{field} = {value!r}: {rule}")
+
+
+def _unknown_key(key: str, keys: Iterable[str]) -> str:
+    known = list(keys)
+    last = {name.rsplit(".", 1)[-1]: name for name in known}
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    near = near or [last[leaf] for leaf in difflib.get_close_matches(key.rsplit(".", 1)[-1], last, n=1, cutoff=0.5)]
+    hint = f"did you mean '{near[0]}'?" if near else f"valid keys: {', '.join(sorted(known))}"
+    return f"unknown key '{key}'; {hint}"
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return resolve(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _build(kind: type[C], values: Mapping[str, Any], *, prefix: str) -> C:
+    hints = _hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            raise ConfigError(_unknown_key(prefix + name, [prefix + known for known in names]))
+    arguments = {name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values}
+    return kind(**arguments)
+
+
+def _parse(text: str, hint: Any, *, key: str) -> Any:
+    """Read one override's text as the declared type."""
+    text = text.strip()
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    try:
+        return _coerce(value, hint, key=key)
+    except ConfigError:
+        if _is_tuple(hint) and not isinstance(value, list):
+            parts = [part.strip() for part in text.split(",")] if text else []
+            return _coerce(parts, hint, key=key)
+        if value != text:
+            return _coerce(text, hint, key=key)
+        raise
+
+
+def _is_tuple(hint: Any) -> bool:
+    return get_origin(hint) is tuple
+
+
+def _coerce(value: Any, hint: Any, *, key: str) -> Any:
+    """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _coerce_union(value, get_args(hint), key=key)
+    if origin is Literal:
+        if value in get_args(hint):
+            return value
+        raise ConfigError(f"{key} = {value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_coerce(item, get_args(hint)[0], key=key) for item in value)
+    if isinstance(hint, type):
+        if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+            return _build(hint, value, prefix=f"{key}.")
+        if issubclass(hint, enum.Enum) and value in [member.value for member in hint]:
+            return hint(value)
+        if hint is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, hint) and not (hint in (int, float) and isinstance(value, bool)):
+            return value
+    raise ConfigError(f"{key} = {value!r}: expected {_describe(hint)}, found {_describe(type(value))}")
+
+
+def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
+    if value is None and type(None) in members:
+        return None
+    problems: list[ConfigError] = []
+    for member in members:
+        if member is type(None):
+            continue
+        try:
+            return _coerce(value, member, key=key)
+        except ConfigError as problem:
+            problems.append(problem)
+    raise problems[-1]
+
+
+def _describe(hint: Any) -> str:
+    if hint is type(None):
+        return "null"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return "one of " + ", ".join(str(member.value) for member in hint)
+    if get_origin(hint) is tuple:
+        return f"a list of {_describe(get_args(hint)[0])}"
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}.get(
+        hint, getattr(hint, "__name__", str(hint))
+    )

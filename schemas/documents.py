@@ -1,0 +1,176 @@
+"""DOCUMENT: ordered sentences, ordered image references, and links that are unknown, empty or known.
+
+The dataclasses are what stages pass along; `document_schema` is what a documents part holds. Three states of the
+links stay apart everywhere: `None` (unknown), `()` (known: there is none), and a non-empty tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import FEATURE_PREFIX, column, table_schema, vector_type
+
+DOCUMENT_VERSION = 1
+UNDETERMINED = "und"
+
+
+class Split(StrEnum):
+    TRAIN = "train"
+    VAL = "val"
+    TEST = "test"
+
+
+class Role(StrEnum):
+    """What a text is to its document (Liu 2020 for the first four; `sentence` everywhere else)."""
+
+    HEADLINE = "headline"
+    LEAD = "lead"
+    CAPTION = "caption"
+    BODY = "body"
+    SENTENCE = "sentence"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    text: str
+    role: Role = Role.SENTENCE
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """An image of a document: the SHA-256 of its original bytes, and where it came from."""
+
+    hash: str
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """Sentence `sentence` goes with image `image` (both count from 0); relations are true, false or unknown."""
+
+    sentence: int
+    image: int
+    relations: tuple[tuple[str, bool | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a document came from. Times live in `raw/`: they would make equal builds differ."""
+
+    source: str
+    record_id: str
+    url: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    id: str
+    dataset: str
+    sentences: tuple[Sentence, ...]
+    images: tuple[ImageRef, ...]
+    links: tuple[Link, ...] | None
+    provenance: Provenance
+    language: str = UNDETERMINED
+    split: Split | None = None
+
+
+_SENTENCE = pa.struct([column("text", pa.string(), "the sentence"), column("role", pa.string(), "role in the document")])
+_IMAGE_REF = pa.struct(
+    [
+        column("hash", pa.string(), "SHA-256 (hex) of the original bytes; key of the images part"),
+        column("source", pa.string(), "URL or path it came from", nullable=True),
+    ]
+)
+_RELATION = pa.struct(
+    [column("name", pa.string(), "relation"), column("value", pa.bool_(), "null: unknown", nullable=True)]
+)
+_LINK = pa.struct(
+    [
+        column("sentence", pa.int32(), "index into sentences", unit="from 0"),
+        column("image", pa.int32(), "index into images", unit="from 0"),
+        column("relations", pa.list_(_RELATION), "named yes/no labels of this link; empty: none given"),
+    ]
+)
+_PROVENANCE = pa.struct(
+    [
+        column("source", pa.string(), "source that gave the record"),
+        column("record_id", pa.string(), "the record's own id there"),
+        column("url", pa.string(), "address a person can open", nullable=True),
+        column("licence", pa.string(), "licence where known", nullable=True),
+    ]
+)
+
+
+def document_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
+    """Return the schema of a documents part, with a vector per sentence for each extractor (name -> dimensions)."""
+    columns = [
+        column("id", pa.string(), "unique in the data set"),
+        column("dataset", pa.string(), "name of the data set"),
+        column("language", pa.string(), "BCP 47 code; `und` where unknown"),
+        column("split", pa.string(), "train, val or test"),
+        column("sentences", pa.list_(_SENTENCE), "in document order"),
+        column("images", pa.list_(_IMAGE_REF), "in document order"),
+        column("links", pa.list_(_LINK), "ground truth; null: unknown; empty: known, none", nullable=True),
+        column("provenance", _PROVENANCE, "where it came from"),
+    ]
+    for name, dimensions in sorted((extractors or {}).items()):
+        meaning = f"one {name} vector per sentence, in order"
+        columns.append(column(FEATURE_PREFIX + name, pa.list_(vector_type(dimensions)), meaning))
+    return table_schema("documents", DOCUMENT_VERSION, columns)
+
+
+def to_row(document: Document) -> dict[str, Any]:
+    """Return a document as a row of `document_schema()` (its split must be assigned)."""
+    if document.split is None:
+        raise ValueError(f"document {document.id} has no split yet")
+    links = document.links
+    return {
+        "id": document.id,
+        "dataset": document.dataset,
+        "language": document.language,
+        "split": str(document.split),
+        "sentences": [{"text": s.text, "role": str(s.role)} for s in document.sentences],
+        "images": [{"hash": i.hash, "source": i.source} for i in document.images],
+        "links": None
+        if links is None
+        else [
+            {
+                "sentence": link.sentence,
+                "image": link.image,
+                "relations": [{"name": name, "value": value} for name, value in link.relations],
+            }
+            for link in links
+        ],
+        "provenance": {
+            "source": document.provenance.source,
+            "record_id": document.provenance.record_id,
+            "url": document.provenance.url,
+            "licence": document.provenance.licence,
+        },
+    }
+
+
+def from_row(row: Mapping[str, Any]) -> Document:
+    """Return the document of a row that `to_row` made."""
+    links = row["links"]
+    return Document(
+        id=row["id"],
+        dataset=row["dataset"],
+        language=row["language"],
+        split=Split(row["split"]),
+        sentences=tuple(Sentence(s["text"], Role(s["role"])) for s in row["sentences"]),
+        images=tuple(ImageRef(i["hash"], i["source"]) for i in row["images"]),
+        links=None
+        if links is None
+        else tuple(
+            Link(link["sentence"], link["image"], tuple((r["name"], r["value"]) for r in link["relations"]))
+            for link in links
+        ),
+        provenance=Provenance(**row["provenance"]),
+    )

@@ -1,0 +1,179 @@
+"""The lake: a folder, local or on an object store, and the few operations everything on it is made of.
+
+    <lake>/raw/<source>/                       captured responses and image bytes, content-addressed
+    <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
+    <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
+    <lake>/datasets/<name>/latest              a pointer: the text of a version, swapped atomically
+
+`Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
+atomic: a file has its old content, or its new one, or does not exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow.fs as pafs
+
+from schemas.errors import NotFoundError, UsageError
+
+MANIFEST = "manifest.json"
+LATEST = "latest"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder on any file system; `uri` is what a person or another process can open it by."""
+
+    uri: str
+
+    def child(self, *names: str) -> Folder:
+        return Folder("/".join([self.uri.rstrip("/"), *names]))
+
+    @property
+    def local(self) -> Path | None:
+        """Return the folder as a local path, or None where it is on another kind of store."""
+        filesystem, path = self._open()
+        return Path(path) if isinstance(filesystem, pafs.LocalFileSystem) else None
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        filesystem, path = self._open()
+        with filesystem.open_input_stream(f"{path}/{name}") as stream:
+            return cast(bytes, stream.read())
+
+    def open(self, name: str) -> BinaryIO:
+        """Return a file opened for random reading."""
+        filesystem, path = self._open()
+        return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file atomically, with the folders above it."""
+        filesystem, path = self._open()
+        target = f"{path}/{name}"
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            _write_local(Path(target), data)
+            return
+        with filesystem.open_output_stream(target) as stream:  # an object appears when it is complete
+            stream.write(data)
+
+    def exists(self, name: str) -> bool:
+        filesystem, path = self._open()
+        kind = filesystem.get_file_info(f"{path}/{name}").type
+        return bool(kind != pafs.FileType.NotFound)
+
+    def size(self, name: str) -> int | None:
+        """Return a file's size in bytes, or None where there is no such file."""
+        filesystem, path = self._open()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        return cast(int, info.size) if info.type == pafs.FileType.File else None
+
+    def names(self) -> list[str]:
+        """Return the names directly inside, sorted; an absent folder has none."""
+        filesystem, path = self._open()
+        found = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def files(self) -> Iterator[str]:
+        """Yield the path of every file below this folder, relative to it, in sorted order."""
+        filesystem, path = self._open()
+        found = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        for info in sorted(found, key=_path_of):
+            if info.type == pafs.FileType.File:
+                yield info.path.removeprefix(path).lstrip("/")
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it; an absent one is no error."""
+        filesystem, path = self._open()
+        if filesystem.get_file_info(path).type == pafs.FileType.Directory:
+            filesystem.delete_dir(path)
+
+    def _open(self) -> tuple[pafs.FileSystem, str]:
+        if "://" in self.uri or self.uri.startswith("file:"):
+            filesystem, path = pafs.FileSystem.from_uri(self.uri)
+            return filesystem, path.rstrip("/")
+        return pafs.LocalFileSystem(), str(Path(self.uri).absolute())
+
+
+def _path_of(info: pafs.FileInfo) -> str:
+    return cast(str, info.path)
+
+
+def _write_local(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The folders of one lake, by role."""
+
+    root: Folder
+
+    @classmethod
+    def at(cls, uri: str) -> Lake:
+        """Return the lake at a path or URI (it need not exist yet)."""
+        if not uri:
+            raise UsageError("--lake: expected a path or URI, found nothing")
+        return cls(Folder(uri if "://" in uri else str(Path(uri).absolute())))
+
+    @property
+    def raw(self) -> Folder:
+        return self.root.child("raw")
+
+    @property
+    def stages(self) -> Folder:
+        return self.root.child("stages")
+
+    def dataset(self, name: str, version: str) -> Folder:
+        return self.root.child("datasets", name, version)
+
+    def dataset_names(self) -> list[str]:
+        return [name for name in self.root.child("datasets").names() if self.versions(name)]
+
+    def versions(self, name: str) -> list[str]:
+        """Return the committed versions of a data set (those with a manifest), sorted by name."""
+        folder = self.root.child("datasets", name)
+        return [v for v in folder.names() if v != LATEST and folder.child(v).exists(MANIFEST)]
+
+    def latest(self, name: str) -> str | None:
+        """Return the version the `latest` pointer names, or None where none was committed."""
+        folder = self.root.child("datasets", name)
+        return folder.read(LATEST).decode().strip() if folder.exists(LATEST) else None
+
+    def point_latest(self, name: str, version: str) -> None:
+        self.root.child("datasets", name).write(LATEST, f"{version}\n".encode())
+
+    def find(self, reference: str) -> tuple[str, str]:
+        """Return (name, version) of `NAME` (its latest version) or `NAME@VERSION`.
+
+        Raises:
+            NotFoundError: there is no such data set or version in this lake; the message lists what there is.
+        """
+        name, _, version = reference.partition("@")
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"data set {reference!r}: expected NAME or NAME@VERSION")
+        known = self.versions(name)
+        if not known:
+            names = ", ".join(self.dataset_names()) or "none"
+            raise NotFoundError(f"no data set '{name}' in {self.root.uri}; data sets there: {names}")
+        version = version or self.latest(name) or known[-1]
+        if version not in known:
+            raise NotFoundError(f"no version '{version}' of '{name}' in {self.root.uri}; versions: {', '.join(known)}")
+        return name, version

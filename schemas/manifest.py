@@ -1,0 +1,150 @@
+"""The manifest of a data set version: the only thing a reader trusts.
+
+It lists every file with its size, rows and SHA-256, says which configuration, inputs, code and schema versions made
+them, and holds the statistics of Hessel 2019's table 1 per split. It is written last; without it a version does not
+exist. It holds no clock time, so that equal builds have equal manifests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from schemas.documents import Split
+from schemas.errors import IntegrityError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.versions import digest_stream
+
+MANIFEST_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class FileEntry:
+    """One file of the version: path relative to the version's folder, bytes, SHA-256 (hex), rows (0: no table)."""
+
+    path: str
+    bytes: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStatistics:
+    """The row of Hessel 2019's table 1 for one split.
+
+    `density` is links over sentence-image pairs, averaged over documents with known links (None where there is none).
+    """
+
+    documents: int
+    images: int
+    sentences: int
+    unique_images: int
+    median_sentences: float
+    median_images: float
+    mean_sentences: float
+    mean_images: float
+    max_sentences: int
+    max_images: int
+    links: int
+    documents_with_known_links: int
+    density: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    dataset: str
+    version: str
+    files: tuple[FileEntry, ...]
+    splits: Mapping[str, SplitStatistics]
+    failures: Mapping[str, int]
+    stages: Mapping[str, Mapping[str, int]]
+    image_extractors: Mapping[str, int]
+    sentence_extractors: Mapping[str, int]
+    config: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    schema_versions: Mapping[str, int]
+    code_version: str
+    format: int = MANIFEST_FORMAT
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the manifest's text: stable key order, one line a value, newline at the end."""
+        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        values = json.loads(text)
+        if values.get("format") != MANIFEST_FORMAT:
+            raise IntegrityError(f"manifest format is {values.get('format')!r}, this code reads {MANIFEST_FORMAT}")
+        values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
+        values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
+        return cls(**values)
+
+    def parts(self, table: str, split: Split | str) -> list[FileEntry]:
+        """Return the part files of a table (`documents`, `images`) in one split, in part order."""
+        prefix = f"{table}/{split}/"
+        return sorted(entry for entry in self.files if entry.path.startswith(prefix))
+
+
+def read_manifest(lake: Lake, reference: str) -> tuple[Manifest, Folder]:
+    """Return the manifest of `NAME[@VERSION]` and the version's folder."""
+    name, version = lake.find(reference)
+    folder = lake.dataset(name, version)
+    return Manifest.from_json(folder.read(MANIFEST).decode()), folder
+
+
+def commit(lake: Lake, manifest: Manifest) -> None:
+    """Make a version real: write its manifest, then move the `latest` pointer."""
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    folder.write(MANIFEST, manifest.to_json().encode())
+    lake.point_latest(manifest.dataset, manifest.version)
+
+
+def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
+    """Yield one line per difference between a version's files and its manifest: none means it is intact.
+
+    Every byte is read; a missing file, an extra one, another size and another hash are each reported.
+    """
+    listed = {entry.path: entry for entry in manifest.files}
+    found = set(folder.files()) - {MANIFEST}
+    for path in sorted(found - listed.keys()):
+        yield f"{path}: extra file, not in the manifest"
+    for path, entry in sorted(listed.items()):
+        if path not in found:
+            yield f"{path}: missing"
+            continue
+        size = folder.size(path)
+        if size != entry.bytes:
+            yield f"{path}: {size} bytes, the manifest says {entry.bytes}"
+            continue
+        with folder.open(path) as stream:
+            digest = digest_stream(stream)
+        if digest != entry.sha256:
+            yield f"{path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
+
+
+def diff(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield one line per difference between two versions: configuration, inputs, counts, files."""
+    for title in ("config", "inputs", "schema_versions", "image_extractors", "sentence_extractors", "failures"):
+        yield from _diff_values(title, getattr(old, title), getattr(new, title))
+    for split in sorted({*old.splits, *new.splits}):
+        before, after = old.splits.get(split), new.splits.get(split)
+        yield from _diff_values(f"splits.{split}", asdict(before) if before else {}, asdict(after) if after else {})
+    before_files = {entry.path: entry.sha256 for entry in old.files}
+    after_files = {entry.path: entry.sha256 for entry in new.files}
+    yield from _diff_values("files", before_files, after_files)
+
+
+def _diff_values(title: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            yield from _diff_values(f"{title}.{key}", before.get(key), after.get(key))
+    elif before != after:
+        yield f"{title}: {_short(before)} -> {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

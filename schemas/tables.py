@@ -1,0 +1,76 @@
+"""How a column says what it means: pyarrow fields and schemas that carry meaning, unit and version.
+
+Every table on disk is described by one schema made with these helpers. Writers cast rows to it (`to_table`), readers
+check it (`check_schema`); nothing infers a schema from data.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.errors import IntegrityError
+
+MEANING = b"meaning"
+UNIT = b"unit"
+TABLE = b"multilink.table"
+VERSION = b"multilink.version"
+FEATURE_PREFIX = "features."
+
+
+def column(
+    name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False, unit: str | None = None
+) -> pa.Field:
+    """Return a field whose metadata states its meaning and unit."""
+    metadata = {MEANING: meaning.encode()} | ({UNIT: unit.encode()} if unit else {})
+    return pa.field(name, kind, nullable=nullable, metadata=metadata)
+
+
+def table_schema(name: str, version: int, columns: Sequence[pa.Field]) -> pa.Schema:
+    """Return a schema that names its table and version."""
+    return pa.schema(columns, metadata={TABLE: name.encode(), VERSION: str(version).encode()})
+
+
+def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table of exactly `schema`; a null where none may be, or a wrong type, raises."""
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    for field in schema:
+        if not field.nullable and table.column(field.name).null_count:
+            raise IntegrityError(f"column {field.name}: {table.column(field.name).null_count} nulls where none may be")
+    return table
+
+
+def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
+    """Raise unless a file's schema has every expected column with its type, and the same table version.
+
+    Columns beyond the expected ones are allowed: a change of a schema is additive or bumps its version.
+    """
+    for key in (TABLE, VERSION):
+        have, want = (found.metadata or {}).get(key), expected.metadata[key]
+        if have != want:
+            raise IntegrityError(f"{where}: {key.decode()} is {have!r}, this code reads {want!r}")
+    for field in expected:
+        position = found.get_field_index(field.name)
+        if position < 0:
+            raise IntegrityError(f"{where}: column {field.name} is missing")
+        if found.field(position).type != field.type:
+            raise IntegrityError(
+                f"{where}: column {field.name} is {found.field(position).type}, expected {field.type}"
+            )
+
+
+def vector_type(dimensions: int) -> pa.DataType:
+    """Return the type of one feature vector: `dimensions` float16 values."""
+    return pa.list_(pa.float16(), dimensions)
+
+
+def feature_columns(schema: pa.Schema) -> dict[str, int]:
+    """Return extractor name -> dimensions of every `features.<extractor>` column of an images or documents schema."""
+    found: dict[str, int] = {}
+    for field in schema:
+        if field.name.startswith(FEATURE_PREFIX):
+            kind = field.type
+            while not pa.types.is_fixed_size_list(kind):
+                kind = kind.value_type
+            found[field.name.removeprefix(FEATURE_PREFIX)] = kind.list_size
+    return found
