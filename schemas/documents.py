@@ -80,7 +80,9 @@ class Document:
     split: Split | None = None
 
 
-_SENTENCE = pa.struct([column("text", pa.string(), "the sentence"), column("role", pa.string(), "role in the document")])
+_SENTENCE = pa.struct(
+    [column("text", pa.string(), "the sentence"), column("role", pa.string(), "role in the document")]
+)
 _IMAGE_REF = pa.struct(
     [
         column("hash", pa.string(), "SHA-256 (hex) of the original bytes; key of the images part"),

@@ -41,7 +41,12 @@ def image_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
         column("width", pa.int32(), "of the original, orientation applied", nullable=True, unit="px"),
         column("height", pa.int32(), "of the original, orientation applied", nullable=True, unit="px"),
         column("original_bytes", pa.int64(), "size of the original file", nullable=True, unit="bytes"),
-        column("fingerprint", pa.string(), "perceptual hash (hex) by the manifest's fingerprint name", nullable=True),
+        column(
+            "fingerprint",
+            pa.string(),
+            "perceptual hash (hex) by the manifest's fingerprint name",
+            nullable=True,
+        ),
         column("is_flat", pa.bool_(), "one colour all over: left out of near-duplicate search"),
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),

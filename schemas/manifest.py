@@ -127,7 +127,14 @@ def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
 
 def diff(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield one line per difference between two versions: configuration, inputs, counts, files."""
-    for title in ("config", "inputs", "schema_versions", "image_extractors", "sentence_extractors", "failures"):
+    for title in (
+        "config",
+        "inputs",
+        "schema_versions",
+        "image_extractors",
+        "sentence_extractors",
+        "failures",
+    ):
         yield from _diff_values(title, getattr(old, title), getattr(new, title))
     for split in sorted({*old.splits, *new.splits}):
         before, after = old.splits.get(split), new.splits.get(split)

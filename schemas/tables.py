@@ -18,9 +18,7 @@ VERSION = b"multilink.version"
 FEATURE_PREFIX = "features."
 
 
-def column(
-    name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False, unit: str | None = None
-) -> pa.Field:
+def column(name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False, unit: str | None = None) -> pa.Field:
     """Return a field whose metadata states its meaning and unit."""
     metadata = {MEANING: meaning.encode()} | ({UNIT: unit.encode()} if unit else {})
     return pa.field(name, kind, nullable=nullable, metadata=metadata)
@@ -54,9 +52,7 @@ def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
         if position < 0:
             raise IntegrityError(f"{where}: column {field.name} is missing")
         if found.field(position).type != field.type:
-            raise IntegrityError(
-                f"{where}: column {field.name} is {found.field(position).type}, expected {field.type}"
-            )
+            raise IntegrityError(f"{where}: column {field.name} is {found.field(position).type}, expected {field.type}")
 
 
 def vector_type(dimensions: int) -> pa.DataType:

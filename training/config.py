@@ -1,0 +1,208 @@
+"""Settings of a training run: one frozen dataclass a part, imported by everything and importing no framework.
+
+`TrainConfig` is what `multilink train --set key=value` addresses; named complete runs are in `recipes.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from schemas.configs import require
+
+
+class Similarity(StrEnum):
+    """Similarity of a sentence set and an image set (Hessel 2019, 3.2)."""
+
+    DC = "dc"
+    TK = "tk"
+    AP = "ap"
+
+
+class ObjectiveName(StrEnum):
+    CROSS_DOCUMENT = "cross-document"
+    NOSTRUCT = "nostruct"
+
+
+class Negatives(StrEnum):
+    HARDEST = "hardest"
+    MEAN = "mean"
+
+
+class Combine(StrEnum):
+    """How row and column means are put together: H sums them, L averages."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class Matching(StrEnum):
+    """AP: `exact` selects exactly k edges (H's code); `at_most` leaves out an edge that would lower the sum."""
+
+    EXACT = "exact"
+    AT_MOST = "at_most"
+
+
+class TextEncoder(StrEnum):
+    GRU = "gru"
+    SENTENCE = "sentence"
+
+
+class ImageEncoder(StrEnum):
+    LINEAR = "linear"
+
+
+class Select(StrEnum):
+    """Which epoch is kept (SPEC 6)."""
+
+    LOSS = "loss"
+    LAST = "last"
+    RETRIEVAL = "retrieval"
+
+
+class Precision(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Device(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """Which feature columns are read; `auto` takes the only one there is.
+
+    Attributes:
+        image_features: extractor of the image vectors.
+        sentence_features: extractor of the frozen sentence vectors (used by the `sentence` text encoder).
+    """
+
+    image_features: str = "auto"
+    sentence_features: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderConfig:
+    """The two towers (SPEC 6).
+
+    Attributes:
+        text: text tower.
+        image: image tower.
+        dimensions: size of the joint space (H: 1024).
+        dropout: dropout probability on each tower's input (H: 0.4).
+        word_dimensions: size of a word vector (H: 300).
+        word_vectors: word2vec, GloVe or fastText text file to start from; empty: random in +-0.2.
+        min_word_count: a word seen fewer times in the training split is unknown (H: 5).
+        max_words: words of a sentence that are read (H: 20 for crowd-labelled sets, 50 for the others).
+    """
+
+    text: TextEncoder = TextEncoder.GRU
+    image: ImageEncoder = ImageEncoder.LINEAR
+    dimensions: int = 1024
+    dropout: float = 0.4
+    word_dimensions: int = 300
+    word_vectors: str = ""
+    min_word_count: int = 5
+    max_words: int = 50
+
+    def __post_init__(self) -> None:
+        require(self.dimensions > 0, field="encoder.dimensions", value=self.dimensions, rule="must be positive")
+        require(0 <= self.dropout < 1, field="encoder.dropout", value=self.dropout, rule="must be in [0, 1)")
+        for name in ("word_dimensions", "min_word_count", "max_words"):
+            value = getattr(self, name)
+            require(value > 0, field=f"encoder.{name}", value=value, rule="must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveConfig:
+    """What is minimised (SPEC 4 and 5).
+
+    Attributes:
+        name: objective.
+        similarity: of a sentence set and an image set.
+        k: how many edges or maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of
+            min(n, m) such as `0.25`, or a count such as `5`.
+        matching: constraint of AP.
+        combine: how DC and TK put rows and columns together.
+        negatives: the hardest negative document, or the mean over all.
+        margin: of the hinge (H: 0.2).
+        cosine_scale: NoStruct's document similarity is this times the cosine (paper: 1; H's code: 2).
+    """
+
+    name: ObjectiveName = ObjectiveName.CROSS_DOCUMENT
+    similarity: Similarity = Similarity.AP
+    k: str = "min"
+    matching: Matching = Matching.EXACT
+    combine: Combine = Combine.SUM
+    negatives: Negatives = Negatives.HARDEST
+    margin: float = 0.2
+    cosine_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.margin > 0, field="objective.margin", value=self.margin, rule="must be positive")
+        require(_is_k(self.k), field="objective.k", value=self.k, rule="expected min, half, a fraction or a count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig:
+    """How it is minimised.
+
+    Attributes:
+        epochs: passes over the training split.
+        negative_documents: `b`; a global batch is b + 1 documents whatever the number of workers.
+        learning_rate: Adam's.
+        plateau_epochs: the rate is divided by `plateau_factor` when the validation loss has not improved for
+            more than this many epochs (H: 3 and 5).
+        plateau_factor: see above.
+        clip_norm: gradient norm above which gradients are scaled down; 0: never.
+        select: which epoch is kept.
+        seed: of initial weights, batches, dropout and samples.
+        precision: of matrix products (autocast).
+        device: `auto` takes a GPU where there is one.
+    """
+
+    epochs: int = 50
+    negative_documents: int = 10
+    learning_rate: float = 1e-4
+    plateau_epochs: int = 3
+    plateau_factor: float = 5.0
+    clip_norm: float = 0.0
+    select: Select = Select.LOSS
+    seed: int = 0
+    precision: Precision = Precision.FLOAT32
+    device: Device = Device.AUTO
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "negative_documents"):
+            value = getattr(self, name)
+            require(value >= 1, field=f"training.{name}", value=value, rule="must be at least 1")
+        for name in ("learning_rate", "plateau_factor"):
+            value = getattr(self, name)
+            require(value > 0, field=f"training.{name}", value=value, rule="must be positive")
+        for name in ("plateau_epochs", "clip_norm", "seed"):
+            value = getattr(self, name)
+            require(value >= 0, field=f"training.{name}", value=value, rule="must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """A complete training run, but for the data set and the number of workers."""
+
+    recipe: str = "hessel-2019"
+    data: DataConfig = field(default_factory=DataConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    training: LoopConfig = field(default_factory=LoopConfig)
+
+
+def _is_k(text: str) -> bool:
+    if text in ("min", "half"):
+        return True
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return 0 < value < 1 or (value >= 1 and value == int(value))
