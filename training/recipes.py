@@ -17,7 +17,7 @@ def tiny() -> TrainConfig:
 
 
 def hessel_2019() -> TrainConfig:
-    """Hessel, Lee, Mimno 2019: GRU and affine map, hinge on the hardest of b = 10 negatives, 50 epochs (3.1, suppl.)."""
+    """Hessel, Lee, Mimno 2019: GRU and affine map, hinge on the hardest of b = 10 negatives, 50 epochs."""
     return TrainConfig(recipe="hessel-2019")
 
 

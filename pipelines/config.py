@@ -1,0 +1,296 @@
+"""Settings of a build: one frozen dataclass a stage, imported by every stage and importing no framework.
+
+`BuildConfig` is what `multilink build DATASET --set key=value` addresses; named complete builds are in `recipes.py`.
+Settings that change what is built are part of a data set's version; those that only change how it is reached (`http`,
+worker counts, the place of the input files) are not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from schemas.configs import require
+
+_CONNECT_TO = re.compile(r"[^=\s]+=[^=\s]+:\d+")
+
+
+class DumpOrApi(StrEnum):
+    DUMP = "dump"
+    API = "api"
+
+
+class PageOrApi(StrEnum):
+    PAGE = "page"
+    API = "api"
+
+
+class Listing(StrEnum):
+    NEW = "new"
+    TOP = "top"
+    HOT = "hot"
+
+
+class FingerprintName(StrEnum):
+    PHASH = "phash"
+
+
+class Policy(StrEnum):
+    """What near-duplicates do: drop every document that has one (H), keep the earliest by id, or nothing."""
+
+    DROP_DOCUMENTS = "drop-documents"
+    KEEP_FIRST = "keep-first"
+    KEEP_ALL = "keep-all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """How the one HTTP client behaves.
+
+    Attributes:
+        user_agent: sent with every request; `contact` is appended, so that a host can reach a person.
+        contact: an e-mail address or a URL.
+        allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
+        connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
+            request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
+        requests_per_second: to one host, in all.
+        connections_per_host: requests to one host under way at once.
+        attempts: tries of one request, the first included.
+        backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
+        max_backoff_s: longest single wait; a longer `Retry-After` gives up.
+        connect_timeout_s: to open a connection.
+        read_timeout_s: between two pieces of a response.
+        total_timeout_s: for one response, redirects included.
+        max_redirects: hops followed.
+        max_bytes: of one response body.
+        obey_robots: whether robots.txt is asked first.
+        listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
+    """
+
+    user_agent: str = "multilink/0.1"
+    contact: str = "https://pypi.org/project/multilink"
+    allow_hosts: tuple[str, ...] = ()
+    connect_to: tuple[str, ...] = ()
+    requests_per_second: float = 5.0
+    connections_per_host: int = 4
+    attempts: int = 4
+    backoff_s: float = 1.0
+    max_backoff_s: float = 120.0
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 20.0
+    total_timeout_s: float = 60.0
+    max_redirects: int = 5
+    max_bytes: int = 20_000_000
+    obey_robots: bool = True
+    listing_max_age_s: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):
+            value = getattr(self, name)
+            require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
+        for name in ("connections_per_host", "attempts", "max_bytes"):
+            value = getattr(self, name)
+            require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
+        for entry in self.allow_hosts:
+            require(":" in entry, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
+        for entry in self.connect_to:
+            matches = _CONNECT_TO.fullmatch(entry) is not None
+            require(matches, field="http.connect_to", value=entry, rule="expected HOST=ADDRESS:PORT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiySource:
+    """Reddit submissions of a subreddit and their imgur albums (SPEC 2).
+
+    Attributes:
+        kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
+            REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
+        dump: path of an `RS_*` file, .zst, .xz, .bz2, .gz or plain; several are separated by commas.
+        subreddit: compared without case.
+        min_score: a submission below it is left out.
+        listing: which listing of the API.
+        limit: submissions asked of the API (Reddit stops at 1000).
+        albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
+        imgur_url: where album pages are.
+        imgur_api_url: where imgur's API is.
+        reddit_url: where tokens are had.
+        oauth_url: where listings are had.
+    """
+
+    kind: DumpOrApi = DumpOrApi.DUMP
+    dump: tuple[str, ...] = ()
+    subreddit: str = "DIY"
+    min_score: int = 25
+    listing: Listing = Listing.TOP
+    limit: int = 1000
+    albums: PageOrApi = PageOrApi.PAGE
+    imgur_url: str = "https://imgur.com"
+    imgur_api_url: str = "https://api.imgur.com"
+    reddit_url: str = "https://www.reddit.com"
+    oauth_url: str = "https://oauth.reddit.com"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsSource:
+    """A user's own documents: JSON Lines beside image files or URLs.
+
+    Attributes:
+        documents: path of the JSON Lines file; image paths in it are relative to its folder.
+    """
+
+    documents: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiRetrievalSource:
+    """The files Hessel 2019 released: documents, and one feature row per image (STACK, data formats).
+
+    Attributes:
+        documents: path of `docs.json`.
+        id2row: path of `id2row.json`.
+        features: path of `features.npy`, rows x dimensions.
+        extractor: name of the vectors' column.
+    """
+
+    documents: str = ""
+    id2row: str = ""
+    features: str = ""
+    extractor: str = "released"
+
+
+Source = DiySource | DocumentsSource | MultiRetrievalSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsConfig:
+    """Filters on documents (SPEC 2; the defaults are those of `diy`).
+
+    Attributes:
+        min_sentences: fewer drop the document.
+        max_sentences: more drop it.
+        min_long_sentences: at least this many sentences of `long_sentence_tokens` tokens.
+        long_sentence_tokens: see above.
+        min_images: fewer valid images drop the document.
+        max_images: more images drop it.
+    """
+
+    min_sentences: int = 1
+    max_sentences: int = 40
+    min_long_sentences: int = 2
+    long_sentence_tokens: int = 5
+    min_images: int = 2
+    max_images: int = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesConfig:
+    """What is an acceptable picture, and how it is kept.
+
+    Attributes:
+        max_pixels: of the original, checked before decoding.
+        min_side_px: shorter side of the original.
+        allow_animated: whether the first frame of an animation counts as an image.
+        jpeg_quality: of the 256-px copy.
+    """
+
+    max_pixels: int = 100_000_000
+    min_side_px: int = 16
+    allow_animated: bool = False
+    jpeg_quality: int = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupeConfig:
+    """Near-duplicate images (SPEC 3).
+
+    Attributes:
+        fingerprint: which perceptual hash.
+        radius: two images are duplicates when their fingerprints differ in at most this many bits.
+        policy: what happens to their documents.
+    """
+
+    fingerprint: FingerprintName = FingerprintName.PHASH
+    radius: int = 3
+    policy: Policy = Policy.DROP_DOCUMENTS
+
+    def __post_init__(self) -> None:
+        require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturesConfig:
+    """Which extractors run; each becomes a column of the shards.
+
+    Attributes:
+        images: extractors of image vectors.
+        sentences: extractors of sentence vectors.
+        batch_images: images in one forward pass (always padded to this many, so that a vector never depends on
+            which images happen to share its batch).
+    """
+
+    images: tuple[str, ...] = ("efficientnet-lite0",)
+    sentences: tuple[str, ...] = ("use-multilingual",)
+    batch_images: int = 16
+
+    def __post_init__(self) -> None:
+        require(self.batch_images >= 1, field="features.batch_images", value=self.batch_images, rule="at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitsConfig:
+    """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
+
+    Attributes:
+        val: share of documents for validation.
+        test: share of documents for test.
+        seed: of the assignment.
+    """
+
+    val: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
+        require(0 <= self.test < 1, field="splits.test", value=self.test, rule="must be in [0, 1)")
+        total = self.val + self.test
+        require(total < 1, field="splits.val + splits.test", value=total, rule="must leave a share for training")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsConfig:
+    """Size of a shard: the number of shards of a split follows from its number of documents.
+
+    Attributes:
+        documents: wanted in one shard.
+    """
+
+    documents: int = 128
+
+    def __post_init__(self) -> None:
+        require(self.documents >= 1, field="shards.documents", value=self.documents, rule="must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildConfig:
+    """A complete build of one data set.
+
+    Attributes:
+        max_failure_share: a stage that loses more than this share of what entered it fails the build.
+    """
+
+    dataset: str
+    source: Source
+    http: HttpConfig = field(default_factory=HttpConfig)
+    documents: DocumentsConfig = field(default_factory=DocumentsConfig)
+    images: ImagesConfig = field(default_factory=ImagesConfig)
+    dedupe: DedupeConfig = field(default_factory=DedupeConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    splits: SplitsConfig = field(default_factory=SplitsConfig)
+    shards: ShardsConfig = field(default_factory=ShardsConfig)
+    max_failure_share: float = 0.9
+
+    def __post_init__(self) -> None:
+        share = self.max_failure_share
+        require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
