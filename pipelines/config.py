@@ -277,7 +277,8 @@ class BuildConfig:
     """A complete build of one data set.
 
     Attributes:
-        max_failure_share: a stage that loses more than this share of what entered it fails the build.
+        max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
+            own rules apart, fails the build.
     """
 
     dataset: str
@@ -289,7 +290,7 @@ class BuildConfig:
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
-    max_failure_share: float = 0.9
+    max_failure_share: float = 0.5
 
     def __post_init__(self) -> None:
         share = self.max_failure_share

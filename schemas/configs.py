@@ -49,7 +49,6 @@ def override(config: C, assignments: Iterable[str]) -> C:
             the wrong type or out of range.
     """
     keys = dotted_keys(config)
-    values = resolve(config)
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         key = key.strip()
@@ -57,12 +56,8 @@ def override(config: C, assignments: Iterable[str]) -> C:
             raise ConfigError(f"--set {assignment}: expected key=value")
         if key not in keys:
             raise ConfigError(_unknown_key(key, keys))
-        *parents, leaf = key.split(".")
-        target: Any = values
-        for parent in parents:
-            target = target[parent]
-        target[leaf] = _plain(_parse(text, keys[key], key=key))
-    return restore(type(config), values)
+        config = _replace(config, key.split("."), _parse(text, keys[key], key=key))
+    return config
 
 
 def dotted_keys(config: object) -> dict[str, Any]:
@@ -82,6 +77,13 @@ def require(condition: bool, *, field: str, value: object, rule: str) -> None:
     """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
     if not condition:
         raise ConfigError(f"{field} = {value!r}: {rule}")
+
+
+def _replace(config: C, path: list[str], value: Any) -> C:
+    """Return a copy of a configuration with the value at `path` replaced; every `__post_init__` runs again."""
+    name, *rest = path
+    inner = _replace(getattr(config, name), rest, value) if rest else value
+    return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:

@@ -73,6 +73,23 @@ class Reason(StrEnum):
 # Another attempt may succeed: such failures are not remembered between runs.
 TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR})
 
+# A rule of the data set said no to a sound record: expected, and outside a stage's failure budget.
+FILTERED = frozenset(
+    {
+        Reason.DUPLICATE_RECORD,
+        Reason.DELETED_RECORD,
+        Reason.LOW_SCORE,
+        Reason.NOT_AN_ALBUM,
+        Reason.ANIMATED_IMAGE,
+        Reason.EMPTY_SENTENCE,
+        Reason.TOO_FEW_SENTENCES,
+        Reason.TOO_MANY_SENTENCES,
+        Reason.TOO_FEW_IMAGES,
+        Reason.TOO_MANY_IMAGES,
+        Reason.DUPLICATE_IMAGE,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Failure:

@@ -93,6 +93,12 @@ class Folder:
             if info.type == pafs.FileType.File:
                 yield info.path.removeprefix(path).lstrip("/")
 
+    def delete(self, name: str) -> None:
+        """Delete a file; an absent one is no error."""
+        filesystem, path = self._open()
+        if filesystem.get_file_info(f"{path}/{name}").type == pafs.FileType.File:
+            filesystem.delete_file(f"{path}/{name}")
+
     def remove(self) -> None:
         """Remove the folder with everything in it; an absent one is no error."""
         filesystem, path = self._open()

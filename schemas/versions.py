@@ -5,6 +5,7 @@ fingerprint on every machine; nothing that depends on time, place or worker coun
 """
 
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -36,3 +37,8 @@ def digest_stream(stream: BinaryIO, *, advance: Callable[[int], None] | None = N
         if advance is not None:
             advance(len(chunk))
     return digest.hexdigest()
+
+
+def code_version() -> str:
+    """Return the version of the installed distribution."""
+    return importlib.metadata.version("multilink")

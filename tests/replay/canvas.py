@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter, ImageOps
 
 SHORT_SIDE_PX = 200
-LONG_SIDES_PX = (200, 224, 256)
-JPEG_QUALITIES = (75, 76, 78, 80)
+LONG_SIDES_PX = (200, 216, 240)
+JPEG_QUALITIES = (70, 72, 74)
 MIN_CONTRAST = 60.0
 
 Colour = tuple[int, int, int]
@@ -84,7 +84,7 @@ def background(size: tuple[int, int], brightness: float, rng: random.Random) -> 
     y, x = np.mgrid[0:height, 0:width].astype(np.float64)
     share = rng.choice(PATTERNS)(x / width, y / height, rng)[..., None]
     mixed = np.asarray(first) * (1 - share) + np.asarray(second) * share
-    image = Image.fromarray(np.clip(mixed, 0, 255).astype(np.uint8), "RGB")
+    image = Image.fromarray(np.clip(mixed, 0, 255).astype(np.uint8))
     return image.filter(ImageFilter.GaussianBlur(1.2))
 
 
@@ -150,7 +150,7 @@ def encode(image: Image.Image, *, extension: str, quality: int = JPEG_QUALITIES[
     """The picture as a JPEG, PNG or GIF file; PNG and GIF with a palette of 64 colours."""
     stream = io.BytesIO()
     if extension == "jpg":
-        image.save(stream, "JPEG", quality=quality, optimize=True)
+        image.save(stream, "JPEG", quality=quality, optimize=True, progressive=True)
     else:
         palette = image.quantize(64, dither=Image.Dither.NONE)
         palette.save(stream, "PNG" if extension == "png" else "GIF", optimize=True)

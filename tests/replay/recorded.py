@@ -140,7 +140,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """A submission, unescaped, with the album it links when there is one."""
+    """A submission, unescaped, with the album it links when there is one.
+
+    While a post is a draft, its `id` is empty and `{id}` in its `url` stands for it.
+    """
 
     id: str
     subreddit: str
@@ -159,6 +162,10 @@ class Post:
     """Fields that the dump's line has otherwise."""
     dump_omits: tuple[str, ...] = ()
     """Fields that the dump's line lacks."""
+    repeated_in_dump: bool = False
+    """Whether the dump has the record a second time."""
+    bad_bytes_in_dump: bool = False
+    """Whether the dump's title has bytes that are not UTF-8."""
 
     @property
     def is_self(self) -> bool:

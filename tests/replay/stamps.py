@@ -56,7 +56,7 @@ def load_stamps(tuxpaint: Path) -> list[Stamp]:
         picture = picture_of(text_path)
         if picture is not None and 0 < words <= MAX_DESCRIPTION_WORDS:
             stamp = Stamp(picture, category, descriptions)
-            if opaque_share(render_stamp(stamp)) >= MIN_OPAQUE_SHARE:
+            if opaque_share(stamp) >= MIN_OPAQUE_SHARE:
                 found.append(stamp)
     return found
 
@@ -94,7 +94,11 @@ def render_stamp(stamp: Stamp) -> Image.Image:
     return image.crop(image.getchannel("A").getbbox() or (0, 0, 1, 1))
 
 
-def opaque_share(image: Image.Image) -> float:
-    """The share of a stamp's box that is more opaque than not, 0 to 1."""
+def opaque_share(stamp: Stamp) -> float:
+    """The share of a stamp's box that is more opaque than not; 0 for an SVG of no stated size."""
+    try:
+        image = render_stamp(stamp)
+    except ValueError:
+        return 0.0
     counts = image.getchannel("A").histogram()
     return sum(counts[128:]) / (image.width * image.height)

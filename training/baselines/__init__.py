@@ -1,0 +1,1 @@
+"""Baselines: score matrices made without training (SPEC 7)."""

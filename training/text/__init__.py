@@ -1,0 +1,1 @@
+"""Text to numbers: tokens, the vocabulary of a training split, and pretrained word vectors."""

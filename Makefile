@@ -1,0 +1,37 @@
+# Everything a newcomer types. `make demo` and `make test` set up the environment themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check golden bench clean recording
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/multilink demo --workspace demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+golden: $(READY)
+	$(BIN)/python -m pytest tests/golden --refresh-golden
+
+bench: $(READY)
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file --json; done
+
+clean:
+	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

@@ -1,0 +1,73 @@
+"""The one command, `multilink`: puts the halves' commands together and turns errors into one line and an exit status.
+
+    0   done
+    1   a build, a run or a gate said no
+    2   the caller's mistake: an unknown option or key, a file or version that is not there
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+import pipelines.cli
+import training.cli
+from schemas.errors import MultilinkError
+
+# Nothing is reported to anyone unless the user turns it on.
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "DAGSTER_DISABLE_TELEMETRY": "1",
+}
+
+app = typer.Typer(
+    name="multilink",
+    help="Learn which sentence of a document goes with which image, with no link ever shown in training.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+pipelines.cli.register(app)
+training.cli.register(app)
+
+
+def register_across() -> None:
+    """Add the commands that need both halves: linking raw documents, and the demo."""
+    from orchestration import demo, link
+
+    app.command(name="link")(link.link)
+    app.command(name="demo")(demo.demo)
+
+
+register_across()
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status; an expected error is told as one line on standard error."""
+    try:
+        status = app(arguments, standalone_mode=False)
+    except MultilinkError as problem:
+        return _tell(str(problem), problem.exit_status)
+    except typer.TyperException as problem:
+        return _tell(problem.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _tell("interrupted", 130)
+    return status if isinstance(status, int) else 0
+
+
+def _tell(message: str, status: int) -> int:
+    if message:
+        print(f"multilink: {' '.join(message.split())}", file=sys.stderr)
+    return status

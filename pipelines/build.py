@@ -1,0 +1,283 @@
+"""The one page that chains the stages into a pipeline.
+
+    sources -> documents -> images -> dedupe -> features -> shards -> manifest (a draft of it)
+
+Everything up to the documents touches the outside world, through captures in `raw/`; what follows is a function of those
+documents and the configuration. The fingerprint of both is the version, known inside the pipeline before a shard is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from pipelines.config import BuildConfig, DocumentsSource, MultiRetrievalSource
+from pipelines.dedupe.occurrences import Occurrence
+from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
+from pipelines.features.transforms import ExtractImages, ExtractSentences
+from pipelines.images.obtain import ImagePlaces
+from pipelines.images.store import ImageStore
+from pipelines.images.transforms import ObtainImages, UniqueImages
+from pipelines.progress import Progress
+from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
+from pipelines.shards.transforms import AssignSplits, WriteRows, WriteShards
+from pipelines.shards.writing import Dimensions
+from pipelines.sources.credentials import Credentials
+from pipelines.sources.transforms import ReadSource
+from schemas.documents import Document
+from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
+from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
+from schemas.images import Image
+from schemas.lake import Lake
+
+_MODULUS = 1 << 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """A build with everything that was decided before it starts.
+
+    Attributes:
+        dimensions: of the extractors' vectors.
+        extractors: (name, fingerprint) of each extractor: part of the version.
+        threads: of feature extraction in one worker process.
+        result: name of the file in `stages/` that the manifest's draft is written to.
+    """
+
+    config: BuildConfig
+    lake: Lake
+    credentials: Credentials
+    dimensions: Dimensions
+    extractors: tuple[tuple[str, str], ...]
+    threads: int
+    progress: Progress
+    result: str
+
+    @property
+    def store(self) -> ImageStore:
+        quality = self.config.images.jpeg_quality
+        return ImageStore(self.lake.stages.child("images", f"jpeg-256-q{quality}"))
+
+    @property
+    def places(self) -> ImagePlaces:
+        source = self.config.source
+        files = str(Path(source.documents).absolute().parent) if isinstance(source, DocumentsSource) else "."
+        return ImagePlaces(
+            http=self.config.http, raw=self.lake.raw, store=self.store, files=files, features=given_features(source)
+        )
+
+
+def given_features(source: Any) -> str | None:
+    """Return the path of the feature array a source brings, or None."""
+    return source.features if isinstance(source, MultiRetrievalSource) else None
+
+
+def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
+    """Add every stage of a build to a pipeline."""
+    config = plan.config
+    sources = root | "sources" >> ReadSource(
+        config.source, config.http, plan.lake.raw, plan.credentials, plan.progress
+    )
+    drafts = sources.results | "documents" >> FilterDrafts(config.documents)
+    outcomes = drafts.results | "images" >> ObtainImages(
+        plan.places, config.images, config.dedupe.fingerprint, plan.progress
+    )
+    resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
+    images = outcomes | "unique images" >> UniqueImages()
+    found = (sources.failures, drafts.failures, resolved.failures) | "failures so far" >> beam.Flatten()
+    digest = digest_inputs(resolved.documents, found)
+    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.extractors)))
+
+    duplicates = find_duplicates(plan, resolved.documents, images)
+    dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
+    kept = resolved.documents | "keep" >> beam.Filter(_is_kept, dropped=beam.pvalue.AsDict(dropped | _key_by_self()))
+    dedupe_failures = dropped | "duplicate failures" >> beam.Map(_duplicate_failure)
+
+    split = kept | "splits" >> AssignSplits(config.splits)
+    with_sentences = split | "sentence features" >> ExtractSentences(
+        config.features.sentences, plan.threads, plan.progress
+    )
+    with_vectors = needed_images(split, images) | "image features" >> ExtractImages(
+        config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
+    )
+    shards = with_sentences | "shards" >> WriteShards(
+        config.shards, plan.lake, config.dataset, plan.store, plan.dimensions, plan.progress, with_vectors, version
+    )
+    failures = (found, dedupe_failures) | "all failures" >> beam.Flatten()
+    write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
+    tables = (
+        failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
+        duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
+    ) | "tables" >> beam.Flatten()
+    counts = (
+        count_stage(Stage.SOURCES, sources.results, sources.failures | "of sources" >> _only(Stage.SOURCES)),
+        count_stage(
+            Stage.DOCUMENTS,
+            resolved.documents,
+            (drafts.failures, resolved.failures) | beam.Flatten() | "of documents" >> _only(Stage.DOCUMENTS),
+        ),
+        count_stage(Stage.IMAGES, outcomes | beam.Filter(_is_image), outcomes | beam.FlatMap(_failure_of)),
+        count_stage(Stage.DEDUPE, kept, dedupe_failures),
+        count_stage(Stage.FEATURES, with_vectors, None),
+        count_stage(Stage.SHARDS, with_sentences, None),
+    ) | "stage counts" >> beam.Flatten()
+    _ = (
+        root
+        | "manifest" >> beam.Create([None])
+        | "compose"
+        >> beam.Map(
+            _write_result,
+            plan=plan,
+            version=beam.pvalue.AsSingleton(version),
+            digest=beam.pvalue.AsSingleton(digest),
+            shards=beam.pvalue.AsList(shards),
+            tables=beam.pvalue.AsList(tables),
+            reasons=beam.pvalue.AsDict(count_reasons(failures)),
+            stages=beam.pvalue.AsList(counts),
+        )
+    )
+
+
+def digest_inputs(documents: beam.PCollection, failures: beam.PCollection) -> beam.PCollection:
+    """Return the digest of the multiset of everything that was read: whatever the order, the same number."""
+    digests = (documents | "digest documents" >> beam.Map(_digest), failures | "digest failures" >> beam.Map(_digest))
+    return digests | "digests" >> beam.Flatten() | "add digests" >> beam.CombineGlobally(_add_digests)
+
+
+def find_duplicates(plan: BuildPlan, documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
+    """Return every duplicate image occurrence of the data set."""
+    places = documents | "image places" >> beam.FlatMap(_image_places)
+    occurrences = (
+        (places, images) | "meet fingerprints" >> beam.CoGroupByKey() | "occurrences" >> beam.FlatMap(_occurrences)
+    )
+    return occurrences | "dedupe" >> FindDuplicates(radius=plan.config.dedupe.radius, policy=plan.config.dedupe.policy)
+
+
+def needed_images(documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
+    """Return (content hash, Image) of the images that kept documents refer to, once each."""
+    wanted = documents | "refs" >> beam.FlatMap(image_refs) | "refs once" >> beam.Distinct()
+    return (
+        (wanted | "key refs" >> _key_by_self(), images)
+        | "meet kept" >> beam.CoGroupByKey()
+        | "only needed" >> beam.FlatMap(_needed)
+    )
+
+
+def count_stage(stage: Stage, passed: beam.PCollection, failures: beam.PCollection | None) -> beam.PCollection:
+    """Return `StageCount`s of what a stage passed on, rejected by a rule of the data set, and failed to handle."""
+    title = f"count {stage}"
+    counts = passed | f"{title} out" >> beam.combiners.Count.Globally() | f"{title} as out" >> _out_count(stage)
+    if failures is None:
+        return counts
+    kinds = failures | f"{title} kinds" >> beam.Map(_failure_field) | f"{title} failures" >> _per_element()
+    return (counts, kinds | f"{title} as failures" >> _failure_count(stage)) | title >> beam.Flatten()
+
+
+def count_reasons(failures: beam.PCollection) -> beam.PCollection:
+    """Return (reason, number) of every failure reason that occurs."""
+    return failures | "reasons" >> beam.Map(_reason_of) | "count reasons" >> beam.combiners.Count.PerElement()
+
+
+def _out_count(stage: Stage) -> beam.PTransform:
+    return beam.Map(partial(StageCount, str(stage), "out"))
+
+
+def _failure_count(stage: Stage) -> beam.PTransform:
+    return beam.MapTuple(partial(StageCount, str(stage)))
+
+
+def _per_element() -> beam.PTransform:
+    return beam.combiners.Count.PerElement()
+
+
+def _failure_field(failure: Failure) -> str:
+    return "rejected" if failure.reason in FILTERED else "failed"
+
+
+def _only(stage: Stage) -> beam.PTransform:
+    return beam.Filter(partial(_is_of, stage))
+
+
+def _is_of(stage: Stage, failure: Failure) -> bool:
+    return failure.stage == stage
+
+
+def _reason_of(failure: Failure) -> str:
+    return str(failure.reason)
+
+
+def _key_by_self() -> beam.PTransform:
+    return beam.Map(_pair)
+
+
+def _pair(item: str) -> tuple[str, None]:
+    return item, None
+
+
+def _digest(item: Document | Failure) -> int:
+    return int.from_bytes(hashlib.sha256(repr(item).encode()).digest(), "big")
+
+
+def _add_digests(digests: Iterable[int]) -> int:
+    return sum(digests) % _MODULUS
+
+
+def _image_places(document: Document) -> Iterable[tuple[str, tuple[str, int]]]:
+    for position, image in enumerate(document.images):
+        yield image.hash, (document.id, position)
+
+
+def _occurrences(group: tuple[str, tuple[Iterable[tuple[str, int]], Iterable[Image]]]) -> Iterable[Occurrence]:
+    _, (places, images) = group
+    for image in images:
+        for document, position in places:
+            yield Occurrence(document, position, image.hash, image.fingerprint, image.is_flat)
+
+
+def _dropped(duplicate: Duplicate) -> Iterable[str]:
+    if duplicate.is_dropped:
+        yield duplicate.document
+
+
+def _is_kept(document: Document, dropped: Mapping[str, None]) -> bool:
+    return document.id not in dropped
+
+
+def _duplicate_failure(document_id: str) -> Failure:
+    message = "an image of it has a near-duplicate in the data set; see the duplicates table"
+    return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
+
+
+def _needed(group: tuple[str, tuple[Iterable[None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
+    content_hash, (wanted, images) = group
+    if list(wanted):
+        for image in images:
+            yield content_hash, image
+
+
+def _is_image(outcome: tuple[str, Image | Failure]) -> bool:
+    return isinstance(outcome[1], Image)
+
+
+def _failure_of(outcome: tuple[str, Image | Failure]) -> Iterable[Failure]:
+    if isinstance(outcome[1], Failure):
+        yield outcome[1]
+
+
+def _given(config: BuildConfig) -> tuple[str, str] | None:
+    source = config.source
+    return (source.extractor, source.features) if isinstance(source, MultiRetrievalSource) else None
+
+
+def _write_result(_: None, plan: BuildPlan, version: str, **facts: Any) -> None:
+    manifest = compose_manifest(
+        plan.config, version, BuildFacts(dimensions=plan.dimensions, extractors=plan.extractors, **facts)
+    )
+    plan.lake.stages.write(plan.result, manifest.to_json().encode())

@@ -1,0 +1,117 @@
+"""The commands that make and look at data sets: they parse, delegate, and print one summary."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from schemas.console import Console
+from schemas.errors import GateError
+from schemas.lake import Lake
+
+LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")]
+
+datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands to the one command."""
+    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(build)
+    app.add_typer(datasets_app, name="datasets")
+
+
+def build(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(help="Data set to build: diy, documents or multi-retrieval.")],
+    lake: LakeOption,
+    recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
+    settings: SetOption = None,
+    runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
+    workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
+    is_json: JsonOption = False,
+) -> None:
+    """Build a version of a data set: scrape or read its source, and write shards with features.
+
+    Run twice, it fetches nothing twice and gives the same bytes. Beam's own options may follow, after `--`.
+    """
+    from pipelines.recipes import recipe as find_recipe
+    from schemas.configs import override
+
+    config = override(find_recipe(dataset, recipe), settings or [])
+    console = Console(is_json=is_json)
+    from pipelines.datasets import build_dataset, check_credentials, parse_runner, summary_lines
+    from pipelines.sources.credentials import Credentials
+
+    credentials = Credentials.from_environment(os.environ)
+    check_credentials(config, credentials)
+    summary = build_dataset(
+        config,
+        lake=Lake.at(lake),
+        credentials=credentials,
+        runner=parse_runner(runner),
+        workers=workers,
+        beam_options=context.args,
+        say=console.say,
+    )
+    console.summarise(summary_lines(summary), summary.to_json())
+
+
+@datasets_app.command("list")
+def list_datasets(lake: LakeOption, is_json: JsonOption = False) -> None:
+    """List the data sets of a lake with their versions; `*` marks the latest."""
+    place = Lake.at(lake)
+    found = {name: {"latest": place.latest(name), "versions": place.versions(name)} for name in place.dataset_names()}
+    lines = [
+        f"{name}@{version}{' *' if version == row['latest'] else ''}"
+        for name, row in found.items()
+        for version in row["versions"] or ()
+    ]
+    Console(is_json=is_json).summarise(lines or [f"no data set in {place.root.uri}"], found)
+
+
+@datasets_app.command("show")
+def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
+    """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors."""
+    import dataclasses
+
+    from pipelines.show import describe
+    from schemas.manifest import read_manifest
+
+    manifest, folder = read_manifest(Lake.at(lake), reference)
+    values = dataclasses.asdict(manifest) | {"path": folder.uri}
+    Console(is_json=is_json).summarise(describe(manifest, folder.uri), values)
+
+
+@datasets_app.command("verify")
+def verify_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
+    """Read every byte of a version and compare it with the manifest; exit status 1 where anything differs."""
+    from schemas.manifest import read_manifest, verify
+
+    manifest, folder = read_manifest(Lake.at(lake), reference)
+    problems = list(verify(manifest, folder))
+    name = f"{manifest.dataset}@{manifest.version}"
+    lines = problems or [f"{name}: intact, {len(manifest.files)} files"]
+    Console(is_json=is_json).summarise(lines, {"dataset": name, "intact": not problems, "problems": problems})
+    if problems:
+        raise GateError(f"{name}: {len(problems)} of its files differ from the manifest")
+
+
+@datasets_app.command("diff")
+def diff_datasets(
+    old: Annotated[str, typer.Argument(help="NAME[@VERSION]")],
+    new: Annotated[str, typer.Argument(help="NAME[@VERSION]")],
+    lake: LakeOption,
+    is_json: JsonOption = False,
+) -> None:
+    """Show what differs between two versions: settings, inputs, counts, files."""
+    from schemas.manifest import diff, read_manifest
+
+    place = Lake.at(lake)
+    differences = list(diff(read_manifest(place, old)[0], read_manifest(place, new)[0]))
+    Console(is_json=is_json).summarise(
+        differences or ["no difference"], {"old": old, "new": new, "differences": differences}
+    )

@@ -1,0 +1,263 @@
+"""Building a data set version from start to commit: check, reuse, run, verify the budget, commit.
+
+    request (settings + input files) --> already answered? --> reuse that version
+                 |                                no
+                 v
+    pipeline writes shards, failures, duplicates, and a draft of the manifest
+                 |
+                 v
+    budget, leftovers of a killed run swept, manifest.json, then the `latest` pointer
+
+Killed anywhere and run again, the same version with the same bytes comes out: what was fetched is in `raw/`, and what was
+written has the same names and content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipelines.build import BuildPlan, chain_stages, given_features
+from pipelines.config import BuildConfig, DiySource, DocumentsSource, DumpOrApi, MultiRetrievalSource, PageOrApi
+from pipelines.features.extractors import image_extractor, sentence_extractor
+from pipelines.features.given import GivenVectors
+from pipelines.launch import Runner, run_pipeline
+from pipelines.progress import Progress, Watcher
+from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
+from pipelines.shards.writing import Dimensions
+from pipelines.show import describe
+from pipelines.sources.credentials import Credentials
+from schemas.errors import BuildError, UsageError
+from schemas.failures import TRANSIENT, Reason
+from schemas.lake import MANIFEST, Lake
+from schemas.manifest import Manifest, commit
+from schemas.versions import code_version, digest_stream, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSummary:
+    """What a build gave. `is_reused`: the version was there, made from the same inputs and settings."""
+
+    manifest: Manifest
+    path: str
+    is_reused: bool
+    why_reused: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine-readable summary."""
+        splits = {
+            name: {"documents": row.documents, "images": row.images, "sentences": row.sentences}
+            for name, row in self.manifest.splits.items()
+        }
+        return {
+            "dataset": self.manifest.dataset,
+            "version": self.manifest.version,
+            "path": self.path,
+            "splits": splits,
+            "failures": dict(self.manifest.failures),
+            "stages": dict(self.manifest.stages),
+            "reused": self.is_reused,
+        }
+
+
+def build_dataset(
+    config: BuildConfig,
+    *,
+    lake: Lake,
+    credentials: Credentials,
+    runner: Runner = Runner.LOCAL,
+    workers: int = 1,
+    beam_options: Sequence[str] = (),
+    say: Callable[[str], None],
+) -> BuildSummary:
+    """Build a version of a data set, or reuse the one that the same inputs and settings gave before.
+
+    Args:
+        say: receives a line of progress now and then.
+
+    Raises:
+        UsageError: a source file is not named or not there.
+        BuildError: no document is left, a stage is over its failure budget, or the run failed.
+    """
+    inputs = check_inputs(config)
+    request = request_key(config, inputs)
+    earlier = answered(lake, config.dataset, request)
+    if earlier is not None:
+        why = "the same inputs and settings gave this version before"
+        lake.point_latest(config.dataset, earlier.version)
+        return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
+    manifest = _run(config, lake, credentials, runner, workers, beam_options, say)
+    check_budget(manifest, config.max_failure_share)
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    was_there = folder.exists(MANIFEST)
+    sweep(lake, manifest)
+    commit(lake, manifest)
+    if request is not None and not any(Reason(reason) in TRANSIENT for reason in manifest.failures):
+        lake.stages.write(f"requests/{request}.json", json.dumps({"version": manifest.version}).encode())
+    why = "what was read is what the version that was there was made of" if was_there else ""
+    return BuildSummary(manifest, folder.uri, was_there, why)
+
+
+def _run(
+    config: BuildConfig,
+    lake: Lake,
+    credentials: Credentials,
+    runner: Runner,
+    workers: int,
+    beam_options: Sequence[str],
+    say: Callable[[str], None],
+) -> Manifest:
+    dimensions, extractors = survey_extractors(config)
+    scratch = tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None
+    plan = BuildPlan(
+        config=config,
+        lake=lake,
+        credentials=credentials,
+        dimensions=dimensions,
+        extractors=extractors,
+        threads=max(1, (os.cpu_count() or 1) // workers),
+        progress=Progress(scratch),
+        result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+    )
+    try:
+        with Watcher(plan.progress, say):
+            run_pipeline(
+                partial(chain_stages, plan=plan), runner=runner, workers=workers, beam_options=beam_options
+            )
+        return Manifest.from_json(lake.stages.read(plan.result).decode())
+    finally:
+        lake.stages.delete(plan.result)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_inputs(config: BuildConfig) -> list[Path]:
+    """Return the input files of a build, each of which exists.
+
+    Raises:
+        UsageError: a source's file is not named or not there, or an API's key is missing.
+    """
+    source = config.source
+    if isinstance(source, DiySource):
+        named = [("source.dump", path) for path in source.dump] if source.kind is DumpOrApi.DUMP else []
+        if source.kind is DumpOrApi.DUMP and not named:
+            raise UsageError("source.dump: expected the path of a Reddit dump; --set source.dump=RS_2018-01.zst")
+    elif isinstance(source, DocumentsSource):
+        named = [("source.documents", source.documents)]
+    else:
+        named = [(f"source.{name}", getattr(source, name)) for name in ("documents", "id2row", "features")]
+    for key, path in named:
+        if not path:
+            raise UsageError(f"{key}: expected the path of a file; --set {key}=PATH")
+        if not Path(path).is_file():
+            raise UsageError(f"{key} = {path!r}: no such file")
+    return [Path(path) for _, path in named]
+
+
+def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
+    """Raise a `UsageError` naming the environment variable of a key that the source needs and has not."""
+    source = config.source
+    if not isinstance(source, DiySource):
+        return
+    wanted: list[tuple[str, str]] = []
+    if source.kind is DumpOrApi.API:
+        wanted += [("REDDIT_CLIENT_ID", credentials.reddit_client_id)]
+        wanted += [("REDDIT_CLIENT_SECRET", credentials.reddit_client_secret)]
+    if source.albums is PageOrApi.API:
+        wanted += [("IMGUR_CLIENT_ID", credentials.imgur_client_id)]
+    missing = [name for name, value in wanted if not value]
+    if missing:
+        raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
+
+
+def request_key(config: BuildConfig, inputs: Iterable[Path]) -> str | None:
+    """Return a key of settings and input files, or None for a source that changes behind them (an API, image files)."""
+    source = config.source
+    changes = isinstance(source, DocumentsSource) or (isinstance(source, DiySource) and source.kind is DumpOrApi.API)
+    if changes:
+        return None
+    return fingerprint(
+        {
+            "config": content_config(config),
+            "inputs": [_digest(path) for path in inputs],
+            "schemas": SCHEMA_VERSIONS,
+            "code": code_version(),
+        }
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return digest_stream(stream)
+
+
+def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
+    """Return the manifest of the version a request gave before, or None."""
+    if request is None or not lake.stages.exists(f"requests/{request}.json"):
+        return None
+    version = json.loads(lake.stages.read(f"requests/{request}.json"))["version"]
+    folder = lake.dataset(dataset, version)
+    if not folder.exists(MANIFEST):
+        return None
+    manifest = Manifest.from_json(folder.read(MANIFEST).decode())
+    intact = all(folder.size(entry.path) == entry.bytes for entry in manifest.files)
+    return manifest if intact else None
+
+
+def survey_extractors(config: BuildConfig) -> tuple[Dimensions, tuple[tuple[str, str], ...]]:
+    """Return the dimensions and fingerprints of the extractors a build uses."""
+    images = [image_extractor(name) for name in config.features.images]
+    sentences = [sentence_extractor(name) for name in config.features.sentences]
+    image_dimensions = [(extractor.name, extractor.dimensions) for extractor in images]
+    if isinstance(config.source, MultiRetrievalSource):
+        given = GivenVectors(config.source.extractor, str(given_features(config.source)))
+        image_dimensions.append((given.name, given.dimensions))
+    dimensions = Dimensions(
+        tuple(sorted(image_dimensions)), tuple(sorted((extractor.name, extractor.dimensions) for extractor in sentences))
+    )
+    return dimensions, tuple(sorted((extractor.name, extractor.fingerprint()) for extractor in [*images, *sentences]))
+
+
+def check_budget(manifest: Manifest, max_failure_share: float) -> None:
+    """Raise a `BuildError` when no document is left, or when a stage lost more than its budget to errors.
+
+    What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
+    """
+    if not sum(split.documents for split in manifest.splits.values()):
+        reasons = ", ".join(f"{reason} {count}" for reason, count in manifest.failures.items()) or "no record was read"
+        raise BuildError(f"no document is left of {manifest.dataset}: {reasons}")
+    for stage, row in manifest.stages.items():
+        if row["in"] and row["failed"] / row["in"] > max_failure_share:
+            raise BuildError(
+                f"{stage}: {row['failed']} of {row['in']} failed, more than max_failure_share = {max_failure_share}"
+            )
+
+
+def sweep(lake: Lake, manifest: Manifest) -> None:
+    """Delete what a killed run of the same version left beside its files."""
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    listed = {entry.path for entry in manifest.files} | {MANIFEST}
+    for path in folder.files():
+        if path not in listed:
+            folder.delete(path)
+
+
+def summary_lines(summary: BuildSummary) -> list[str]:
+    """Return the end of a build in words."""
+    verb = "reused" if summary.is_reused else "built"
+    note = [f"{verb}: {summary.why_reused}"] if summary.why_reused else [f"{verb}:"]
+    return [*note, *describe(summary.manifest, summary.path)]
+
+
+def parse_runner(name: str) -> Runner:
+    """Return the runner of that name, or raise a `UsageError` that lists those there are."""
+    if name not in list(Runner):
+        raise UsageError(f"--runner {name}: expected one of {', '.join(Runner)}")
+    return Runner(name)

@@ -1,0 +1,51 @@
+"""Which documents are kept: the thresholds of SPEC 2, each with its reason.
+
+Filters run twice: on drafts, before any image is fetched (what cannot become a document costs no request), and on
+documents, once it is known which images are valid.
+"""
+
+from __future__ import annotations
+
+from pipelines.config import DocumentsConfig
+from pipelines.documents.draft import Draft
+from schemas.documents import Document, Sentence
+from schemas.failures import Failure, Reason, Stage
+
+
+def count_tokens(text: str) -> int:
+    """Return the number of white-space separated tokens of a text."""
+    return len(text.split())
+
+
+def reject_draft(draft: Draft, config: DocumentsConfig) -> Failure | None:
+    """Return why a draft cannot become a document, or None where it still can."""
+    sentences = _sentences_problem(draft.sentences, config)
+    reason, message = sentences or _images_problem(len(draft.image_uris), config) or (None, "")
+    return None if reason is None else Failure(Stage.DOCUMENTS, draft.id, reason, message)
+
+
+def reject_document(document: Document, config: DocumentsConfig) -> Failure | None:
+    """Return why a document with its valid images is dropped, or None where it is kept."""
+    reason, message = _images_problem(len(document.images), config) or (None, "")
+    return None if reason is None else Failure(Stage.DOCUMENTS, document.id, reason, f"{message} that are valid")
+
+
+def _sentences_problem(sentences: tuple[Sentence, ...], config: DocumentsConfig) -> tuple[Reason, str] | None:
+    found = len(sentences)
+    if found < config.min_sentences:
+        return Reason.TOO_FEW_SENTENCES, f"expected at least {config.min_sentences} sentences, found {found}"
+    if found > config.max_sentences:
+        return Reason.TOO_MANY_SENTENCES, f"expected at most {config.max_sentences} sentences, found {found}"
+    long = sum(count_tokens(sentence.text) >= config.long_sentence_tokens for sentence in sentences)
+    if long < config.min_long_sentences:
+        wanted = f"{config.min_long_sentences} sentences of {config.long_sentence_tokens} tokens or more"
+        return Reason.TOO_FEW_SENTENCES, f"expected at least {wanted}, found {long}"
+    return None
+
+
+def _images_problem(found: int, config: DocumentsConfig) -> tuple[Reason, str] | None:
+    if found < config.min_images:
+        return Reason.TOO_FEW_IMAGES, f"expected at least {config.min_images} images, found {found}"
+    if found > config.max_images:
+        return Reason.TOO_MANY_IMAGES, f"expected at most {config.max_images} images, found {found}"
+    return None

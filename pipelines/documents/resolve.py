@@ -1,0 +1,56 @@
+"""A draft becomes a document: addresses of images become content hashes, images that could not be had leave.
+
+    images of the draft      a   b   c   d          b could not be had
+    images of the document   a       c   d          links renumber: 0->0, 2->1, 3->2
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines.documents.draft import Draft
+from schemas.documents import Document, ImageRef
+from schemas.failures import Failure, Stage
+from schemas.images import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    document: Document
+    failures: tuple[Failure, ...]
+
+
+def resolve(draft: Draft, outcomes: Mapping[str, Image | Failure]) -> Resolved:
+    """Return the document of a draft's valid images, and a failure row for each image that is not.
+
+    Sentences stay, whatever happens to their images (a document may have more captions than images). A failure row's
+    record is `<document id>#<position of the image in the draft>`.
+    """
+    images: list[ImageRef] = []
+    failures: list[Failure] = []
+    renumbered: dict[int, int] = {}
+    for position, uri in enumerate(draft.image_uris):
+        outcome = outcomes[uri]
+        if isinstance(outcome, Failure):
+            failures.append(dataclasses.replace(outcome, record_id=f"{draft.id}#{position}", stage=Stage.IMAGES))
+        else:
+            renumbered[position] = len(images)
+            images.append(ImageRef(outcome.hash, uri))
+    links = draft.links
+    if links is not None:
+        links = tuple(
+            dataclasses.replace(link, image=renumbered[link.image]) for link in links if link.image in renumbered
+        )
+    document = Document(
+        id=draft.id,
+        dataset=draft.dataset,
+        sentences=draft.sentences,
+        images=tuple(images),
+        links=links,
+        provenance=draft.provenance,
+        language=draft.language,
+        split=draft.split,
+    )
+    return Resolved(document, tuple(failures))

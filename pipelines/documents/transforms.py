@@ -1,0 +1,87 @@
+"""The documents stage in Beam: drafts are filtered, then meet what became of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+
+from pipelines.config import DocumentsConfig
+from pipelines.documents.draft import Draft
+from pipelines.documents.filters import reject_document, reject_draft
+from pipelines.documents.resolve import resolve
+from pipelines.transforms import Fallible, Outcome
+from schemas.documents import Document
+from schemas.failures import Failure, Stage
+from schemas.images import Image
+
+ImageOutcome = tuple[str, Image | Failure]
+
+
+@dataclass(frozen=True)
+class FilterDrafts(beam.PTransform):
+    """Drops drafts that cannot become documents, before anything is fetched for them."""
+
+    config: DocumentsConfig
+
+    def expand(self, drafts: beam.PCollection) -> Outcome:
+        return drafts | Fallible(Stage.DOCUMENTS, self._check)
+
+    def _check(self, draft: Draft) -> Iterator[Draft | Failure]:
+        yield reject_draft(draft, self.config) or draft
+
+
+class Resolution(NamedTuple):
+    """Documents of valid images, and failure rows of images and documents."""
+
+    documents: beam.PCollection
+    failures: beam.PCollection
+
+
+@dataclass(frozen=True)
+class ResolveImages(beam.PTransform):
+    """Joins drafts with the outcome of each of their image addresses: gives a `Resolution`."""
+
+    config: DocumentsConfig
+    outcomes: beam.PCollection
+
+    def expand(self, drafts: beam.PCollection) -> Resolution:
+        by_id = drafts | "key by document" >> beam.Map(_key_by_id)
+        wanted = drafts | "list addresses" >> beam.FlatMap(_addresses)
+        found = (wanted, self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "spread" >> beam.FlatMap(_spread)
+        joined = (by_id, found) | "meet drafts" >> beam.CoGroupByKey()
+        outcome = joined | "resolve" >> Fallible(Stage.DOCUMENTS, self._resolve)
+        return Resolution(outcome.results, outcome.failures)
+
+    def _resolve(self, group: tuple[str, tuple[Iterable[Draft], Iterable[ImageOutcome]]]) -> Iterator[Any]:
+        _, (drafts, outcomes) = group
+        found = dict(outcomes)
+        for draft in drafts:
+            resolved = resolve(draft, found)
+            yield from resolved.failures
+            yield reject_document(resolved.document, self.config) or resolved.document
+
+
+def _key_by_id(draft: Draft) -> tuple[str, Draft]:
+    return draft.id, draft
+
+
+def _addresses(draft: Draft) -> Iterator[tuple[str, str]]:
+    for uri in sorted(set(draft.image_uris)):
+        yield uri, draft.id
+
+
+def _spread(
+    group: tuple[str, tuple[Iterable[str], Iterable[Image | Failure]]],
+) -> Iterator[tuple[str, ImageOutcome]]:
+    uri, (document_ids, outcomes) = group
+    (outcome,) = outcomes
+    for document_id in document_ids:
+        yield document_id, (uri, outcome)
+
+
+def image_refs(document: Document) -> Iterator[str]:
+    """Yield each content hash a document refers to, once."""
+    yield from sorted({image.hash for image in document.images})

@@ -1,0 +1,47 @@
+"""The one error of fetching: an answer that could not be had, with its reason.
+
+`FetchFailed` is expected and becomes a failure row; nothing else is raised for what a far host does. Errors about what
+the *user* configured are `schemas.errors.ConfigError`.
+"""
+
+from __future__ import annotations
+
+from schemas.failures import Failure, Reason, Stage
+
+
+class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is caught
+    """A URL gave no usable answer.
+
+    Attributes:
+        reason: one of the closed list.
+        message: one line: what was asked, what came instead.
+        attempt: the attempt that gave up, counted from 1.
+        exception: class name of the library's exception behind it, if there was one.
+        status: HTTP status of the last answer, if there was one.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        attempt: int = 1,
+        exception: str | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(reason, message, attempt, exception, status)  # all positional: so it pickles
+        self.reason = reason
+        self.message = message
+        self.attempt = attempt
+        self.exception = exception
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    def at_attempt(self, attempt: int) -> FetchFailed:
+        """Return the same failure as of a later attempt."""
+        return FetchFailed(self.reason, self.message, attempt, self.exception, self.status)
+
+    def failure(self, record_id: str, *, stage: Stage) -> Failure:
+        """Return the failure row of a record this fetch was for."""
+        return Failure(stage, record_id, self.reason, self.message, self.exception, self.attempt)

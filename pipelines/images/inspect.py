@@ -1,0 +1,68 @@
+"""From the bytes of a file to everything known of the picture: hash, size, fingerprint, flatness, and the kept copy.
+
+The images stage calls `inspect_image` once per fetched file; fetching is in `pipelines.http`, keeping in `store.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from PIL import Image as Pixels
+
+from pipelines.config import FingerprintName, ImagesConfig
+from pipelines.dedupe.fingerprints import fingerprint_image
+from schemas.codecs import decode_image, encode_jpeg
+from schemas.images import Image
+
+FLAT_LEVELS = 2  # a channel may vary by this many of 256 levels: what JPEG leaves of one colour
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A usable picture: what is known of it, and its copy (JPEG, shorter side 256 px)."""
+
+    image: Image
+    jpeg: bytes
+
+
+def inspect_image(
+    data: bytes,
+    *,
+    config: ImagesConfig,
+    fingerprint: FingerprintName,
+    source: str | None = None,
+    licence: str | None = None,
+) -> Inspected:
+    """Return what is known of a picture; the same bytes always give the same.
+
+    Args:
+        data: the whole file as it was fetched; its SHA-256 is the picture's identity.
+        config: what is acceptable.
+        fingerprint: which perceptual hash, computed on the decoded original.
+        source: URL or path it came from.
+        licence: where known.
+
+    Raises:
+        schemas.codecs.ImageRejected: the bytes are no acceptable picture.
+    """
+    pixels = decode_image(
+        data, max_pixels=config.max_pixels, min_side_px=config.min_side_px, allow_animated=config.allow_animated
+    )
+    image = Image(
+        hash=hashlib.sha256(data).hexdigest(),
+        source=source,
+        format=pixels.format,
+        width=pixels.width,
+        height=pixels.height,
+        original_bytes=len(data),
+        fingerprint=fingerprint_image(pixels, fingerprint),
+        is_flat=is_flat(pixels),
+        licence=licence,
+    )
+    return Inspected(image, encode_jpeg(pixels, quality=config.jpeg_quality))
+
+
+def is_flat(pixels: Pixels.Image) -> bool:
+    """Whether an RGB picture is one colour all over: no channel's extremes are more than FLAT_LEVELS apart."""
+    return all(high - low <= FLAT_LEVELS for low, high in (channel.getextrema() for channel in pixels.split()))

@@ -1,0 +1,110 @@
+"""An image address becomes bytes, and bytes become an `Image` with a 256-px copy in the store, or a failure.
+
+http://... https://...   fetched through the one client, kept in raw/
+path/of/file.jpg         read from the folder of the user's documents file
+row:<n>                  a row of a released feature array: an image without pixels
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.http.captures import Kind
+from pipelines.http.client import process_client
+from pipelines.http.errors import FetchFailed
+from pipelines.images.inspect import inspect_image
+from pipelines.images.store import ImageStore
+from schemas.codecs import ImageRejected
+from schemas.failures import Failure, Reason, Stage
+from schemas.images import Image
+from schemas.lake import Folder
+
+ROW = "row:"
+WEB = "web"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePlaces:
+    """Where images come from and go to.
+
+    Attributes:
+        http: settings of the client.
+        raw: captured bytes.
+        store: 256-px copies.
+        files: folder that relative paths start from.
+        features: path of a feature array for `row:` addresses, or None.
+    """
+
+    http: HttpConfig
+    raw: Folder
+    store: ImageStore
+    files: str
+    features: str | None = None
+
+
+def host_of(uri: str) -> str:
+    """Return the host an address is fetched from; empty for a file or a row."""
+    parts = urlsplit(uri)
+    return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
+
+
+def obtain_image(
+    uri: str, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
+) -> Image | Failure:
+    """Return what is known of the image at an address, its 256-px copy stored; or why it cannot be had."""
+    try:
+        if uri.startswith(ROW):
+            return _row_image(uri, places.features)
+        data = _fetch(uri, places) if host_of(uri) else _read(uri, places.files, max_bytes=places.http.max_bytes)
+        inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
+    except FetchFailed as problem:
+        return problem.failure(uri, stage=Stage.IMAGES)
+    except ImageRejected as problem:
+        return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
+    places.store.write(inspected.image.hash, inspected.jpeg)
+    return inspected.image
+
+
+def _fetch(uri: str, places: ImagePlaces) -> bytes:
+    client = process_client(places.http, places.raw)
+    return client.body(client.get(uri, source=WEB, kind=Kind.IMAGE))
+
+
+def _read(path: str, folder: str, *, max_bytes: int) -> bytes:
+    target = Path(folder) / path
+    try:
+        size = target.stat().st_size
+        if size > max_bytes:
+            raise ImageRejected(Reason.TOO_LARGE, f"{path}: expected at most {max_bytes} bytes, found {size}")
+        return target.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise ImageRejected(Reason.NOT_FOUND, f"{path}: no such file beside the documents") from problem
+    except OSError as problem:
+        raise ImageRejected(Reason.FORBIDDEN, f"{path}: cannot be read ({problem.strerror})") from problem
+
+
+def _row_image(uri: str, features: str | None) -> Image:
+    row = int(uri.removeprefix(ROW))
+    array = np.load(str(features), mmap_mode="r")
+    if not 0 <= row < len(array):
+        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: the feature array has {len(array)} rows")
+    vector = np.ascontiguousarray(array[row], dtype="<f4")
+    if not np.isfinite(vector.astype(np.float16)).all():
+        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: a value is not finite, or beyond float16's range")
+    return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri)
+
+
+def unique_images(images: Iterable[Image]) -> Image:
+    """Return the one record of images with equal bytes: the one of the smallest address, wherever they came from."""
+    return min(images, key=_address)
+
+
+def _address(image: Image) -> str:
+    return image.source or ""

@@ -1,0 +1,41 @@
+"""Where the pictures of a lake are between stages: one 256-px JPEG per content hash.
+
+Stages pass hashes along and open the pictures here; bytes of images never travel between workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.lake import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class ImageStore:
+    """JPEGs under `<first two digits>/<hash>.jpg`, the hash being the SHA-256 of the original bytes.
+
+    What is written for a hash follows from the hash (and the settings the folder belongs to), so writing is
+    repeatable: a picture that is there is left alone.
+    """
+
+    folder: Folder
+
+    def write(self, image_hash: str, jpeg: bytes) -> None:
+        """Keep a picture, atomically, unless it is there."""
+        if not self.exists(image_hash):
+            self.folder.write(_place(image_hash), jpeg)
+
+    def read(self, image_hash: str) -> bytes:
+        """Return a picture.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        return self.folder.read(_place(image_hash))
+
+    def exists(self, image_hash: str) -> bool:
+        return self.folder.exists(_place(image_hash))
+
+
+def _place(image_hash: str) -> str:
+    return f"{image_hash[:2]}/{image_hash}.jpg"

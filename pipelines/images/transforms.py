@@ -1,0 +1,103 @@
+"""The images stage in Beam: every address once, fetched at its host's pace, then decoded by any worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import apache_beam as beam
+
+from pipelines.config import FingerprintName, ImagesConfig
+from pipelines.documents.draft import Draft
+from pipelines.http.captures import Kind
+from pipelines.http.client import process_client
+from pipelines.http.errors import FetchFailed
+from pipelines.http.fan_out import map_concurrently
+from pipelines.images.obtain import WEB, ImagePlaces, host_of, obtain_image, unique_images
+from pipelines.progress import Progress
+from schemas.failures import Failure, Stage
+from schemas.images import Image
+
+Outcome = tuple[str, Image | Failure]
+
+
+@dataclass(frozen=True)
+class ObtainImages(beam.PTransform):
+    """Turns the addresses in drafts into images: gives PCollection[(address, Image | Failure)]."""
+
+    places: ImagePlaces
+    config: ImagesConfig
+    fingerprint: FingerprintName
+    progress: Progress
+
+    def expand(self, drafts: beam.PCollection) -> beam.PCollection:
+        addresses = drafts | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
+        captured = (
+            addresses
+            | "key by host" >> beam.Map(_key_by_host)
+            | "group by host" >> beam.GroupByKey()
+            | "capture" >> beam.ParDo(_Capture(self.places, self.progress))
+        )
+        return captured | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self._inspect)
+
+    def _inspect(self, captured: tuple[str, Failure | None]) -> Outcome:
+        uri, failure = captured
+        self.progress.advance("images")
+        if failure is not None:
+            return uri, failure
+        return uri, obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
+
+
+class _Capture(beam.DoFn):
+    """Brings one host's images into the raw store: yields each address, with a failure where there is nothing."""
+
+    def __init__(self, places: ImagePlaces, progress: Progress) -> None:
+        self._places = places
+        self._progress = progress
+
+    def process(self, group: tuple[str, Iterable[str]]) -> Iterator[tuple[str, Failure | None]]:
+        host, uris = group
+        threads = self._places.http.connections_per_host if host else 1
+        yield from map_concurrently(self._capture, uris, threads=threads)
+
+    def _capture(self, uri: str) -> tuple[str, Failure | None]:
+        if not host_of(uri):
+            return uri, None
+        try:
+            process_client(self._places.http, self._places.raw).get(uri, source=WEB, kind=Kind.IMAGE)
+        except FetchFailed as problem:
+            return uri, problem.failure(uri, stage=Stage.IMAGES)
+        finally:
+            self._progress.advance("captures")
+        return uri, None
+
+
+@dataclass(frozen=True)
+class UniqueImages(beam.PTransform):
+    """One record per content hash: gives PCollection[(content hash, Image)]."""
+
+    def expand(self, outcomes: beam.PCollection) -> beam.PCollection:
+        return (
+            outcomes
+            | "valid only" >> beam.FlatMap(_valid)
+            | "group by hash" >> beam.GroupByKey()
+            | "one of each" >> beam.MapTuple(_one_of_each)
+        )
+
+
+def _addresses(draft: Draft) -> Iterator[str]:
+    yield from set(draft.image_uris)
+
+
+def _key_by_host(uri: str) -> tuple[str, str]:
+    return host_of(uri), uri
+
+
+def _valid(outcome: Outcome) -> Iterator[tuple[str, Image]]:
+    _, image = outcome
+    if isinstance(image, Image):
+        yield image.hash, image
+
+
+def _one_of_each(content_hash: str, images: Iterable[Image]) -> tuple[str, Image]:
+    return content_hash, unique_images(images)

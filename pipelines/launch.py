@@ -1,0 +1,141 @@
+"""Where a pipeline runs, and waiting for it.
+
+    local       Beam's FnApiRunner in this process, or in several with `workers > 1`
+    portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
+    flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from schemas.errors import BuildError, UsageError
+
+START_TIMEOUT_S = 60.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Runner(StrEnum):
+    LOCAL = "local"
+    PORTABLE = "portable"
+    FLINK = "flink"
+    SPARK = "spark"
+    DATAFLOW = "dataflow"
+
+
+_CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
+
+
+def run_pipeline(
+    assemble: Callable[[beam.Pipeline], None], *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
+) -> None:
+    """Run a pipeline to its end.
+
+    Args:
+        assemble: adds the pipeline's steps to its root.
+        runner: where it runs.
+        workers: worker processes (`local`, `portable`); clusters take theirs from `beam_options`.
+        beam_options: Beam's own command-line options, passed through.
+
+    Raises:
+        BuildError: the run ended in another state than done.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: expected at least 1")
+    with _where(runner, workers) as (target, options):
+        pipeline = beam.Pipeline(runner=target, options=PipelineOptions([*options, *beam_options]))
+        assemble(pipeline)
+        state = pipeline.run().wait_until_finish()
+    if state not in (None, "DONE"):
+        raise BuildError(f"the {runner} runner ended in state {state}")
+
+
+@contextlib.contextmanager
+def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
+    if runner is Runner.LOCAL:
+        mode = "in_memory" if workers == 1 else "multi_processing"
+        yield FnApiRunner(), [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
+    elif runner is Runner.PORTABLE:
+        with _portable_services() as (job_port, pool_port):
+            yield (
+                "PortableRunner",
+                [
+                    f"--job_endpoint=localhost:{job_port}",
+                    "--environment_type=EXTERNAL",
+                    f"--environment_config=localhost:{pool_port}",
+                    f"--sdk_worker_parallelism={workers}",
+                    f"--direct_num_workers={workers}",
+                ],
+            )
+    else:
+        yield _CLUSTER_RUNNERS[runner], []
+
+
+@contextlib.contextmanager
+def _portable_services() -> Iterator[tuple[int, int]]:
+    """Run a job service and a worker pool on free ports; both end with the block, or with this process."""
+    job_port, pool_port = _free_ports(2)
+    portability = "apache_beam.runners.portability.local_job_service_main"
+    pool = "apache_beam.runners.worker.worker_pool_main"
+    services = [
+        _start([sys.executable, "-m", portability, f"--port={job_port}"]),
+        _start([sys.executable, "-m", pool, f"--service_port={pool_port}"]),
+    ]
+    try:
+        for service, port in zip(services, (job_port, pool_port), strict=True):
+            _await_port(service, port)
+        yield job_port, pool_port
+    finally:
+        for service in services:
+            os.killpg(service.pid, signal.SIGTERM)
+            service.wait()
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    # The pool starts plain `python`: this environment's has to be the first on its PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return subprocess.Popen(
+        command,
+        env=os.environ | {"PATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+    )
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _await_port(service: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if service.poll() is not None:
+            raise BuildError(f"a Beam service ended with status {service.returncode} before it listened")
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s")

@@ -1,0 +1,104 @@
+"""What a build did, put together as its manifest; and the name of its version."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pipelines.config import BuildConfig
+from pipelines.shards.statistics import summarise
+from pipelines.shards.writing import Dimensions, ShardSummary
+from schemas.configs import Json, resolve
+from schemas.documents import DOCUMENT_VERSION, Split
+from schemas.duplicates import DUPLICATE_VERSION
+from schemas.failures import FAILURE_VERSION
+from schemas.images import IMAGE_VERSION
+from schemas.manifest import FileEntry, Manifest, SplitStatistics
+from schemas.versions import code_version, version_of
+
+SCHEMA_VERSIONS = {
+    "documents": DOCUMENT_VERSION,
+    "images": IMAGE_VERSION,
+    "failures": FAILURE_VERSION,
+    "duplicates": DUPLICATE_VERSION,
+}
+# Where the inputs lie, not what they are: their content is fingerprinted instead.
+_PLACES = ("dump", "documents", "id2row", "features")
+
+
+class StageCount(NamedTuple):
+    """How many elements a stage passed on (`out`), rejected by a rule (`rejected`), or could not use (`failed`)."""
+
+    stage: str
+    field: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFacts:
+    """Everything a finished build knows of itself."""
+
+    dimensions: Dimensions
+    extractors: tuple[tuple[str, str], ...]
+    shards: Sequence[ShardSummary]
+    tables: Sequence[FileEntry]
+    reasons: Mapping[str, int]
+    stages: Sequence[StageCount]
+    digest: int
+
+
+def content_config(config: BuildConfig) -> dict[str, Json]:
+    """Return the settings that change what is built: all but `http`, budgets, batch sizes and places of files."""
+    values = resolve(config)
+    del values["http"], values["max_failure_share"]
+    source, features = values["source"], values["features"]
+    if isinstance(source, dict) and isinstance(features, dict):
+        values["source"] = {name: value for name, value in source.items() if name not in _PLACES}
+        values["features"] = {name: value for name, value in features.items() if name != "batch_images"}
+    return values
+
+
+def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int) -> str:
+    """Return the version of a build: a fingerprint of its settings, extractors, schemas, code and inputs."""
+    return version_of(
+        {
+            "config": content_config(config),
+            "extractors": dict(extractors),
+            "schemas": SCHEMA_VERSIONS,
+            "code": code_version(),
+            "inputs": f"{digest:064x}",
+        }
+    )
+
+
+def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:
+    """Return the manifest of a finished build."""
+    files = [*facts.tables, *(entry for shard in facts.shards for entry in shard.entries)]
+    return Manifest(
+        dataset=config.dataset,
+        version=version,
+        files=tuple(sorted(files)),
+        splits={str(split): _statistics(split, facts.shards) for split in Split},
+        failures=dict(sorted(facts.reasons.items())),
+        stages=_stages(facts.stages),
+        image_extractors=dict(facts.dimensions.images),
+        sentence_extractors=dict(facts.dimensions.sentences),
+        config=content_config(config),
+        inputs={"records": f"{facts.digest:064x}", **{f"extractors.{name}": value for name, value in facts.extractors}},
+        schema_versions=SCHEMA_VERSIONS,
+        code_version=code_version(),
+    )
+
+
+def _statistics(split: Split, shards: Sequence[ShardSummary]) -> SplitStatistics:
+    mine = [shard for shard in shards if shard.split is split]
+    sizes = [size for shard in mine for size in shard.sizes]
+    return summarise(sizes, (content_hash for shard in mine for content_hash in shard.image_hashes))
+
+
+def _stages(counts: Sequence[StageCount]) -> dict[str, dict[str, Any]]:
+    stages: dict[str, dict[str, Any]] = {}
+    for count in sorted(counts):
+        stages.setdefault(count.stage, {"out": 0, "rejected": 0, "failed": 0})[count.field] = count.count
+    return {stage: {"in": sum(row.values()), **row} for stage, row in stages.items()}

@@ -1,0 +1,32 @@
+"""What a command shows: progress for a person on standard error, the summary on standard output.
+
+With `--json` the summary's last line is one JSON object, for a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class Console:
+    """Where one command's words go."""
+
+    def __init__(self, *, is_json: bool = False) -> None:
+        self._is_json = is_json
+        self._started = time.monotonic()
+
+    def say(self, line: str) -> None:
+        """Show a line of progress, with the seconds since the command began."""
+        print(f"[{time.monotonic() - self._started:6.1f} s] {line}", file=sys.stderr, flush=True)
+
+    def summarise(self, lines: Iterable[str], values: Mapping[str, Any]) -> None:
+        """Show the summary: its lines, and with `--json` its values as the last line."""
+        for line in lines:
+            print(line)
+        if self._is_json:
+            print(json.dumps(values, ensure_ascii=False, allow_nan=False))
+        sys.stdout.flush()

@@ -1,0 +1,104 @@
+"""A worker's share of a data set version, ready for the trainer: its own shards in full, an index of all the others.
+
+Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split; links of the
+validation split are read for the reported AUC and precision alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from training.config import TextEncoder, TrainConfig
+from training.data.documents import HeldSplit
+from training.data.reading import choose_extractor, read_index, read_split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetIdentity:
+    """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes."""
+
+    dataset: str
+    version: str
+    manifest_digest: str
+    image_features: str
+    image_dimensions: int
+    sentence_features: str | None
+    sentence_dimensions: int | None
+
+    @property
+    def reference(self) -> str:
+        return f"{self.dataset}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """What `training.loop.trainer.train` consumes; `validation` is None where the split is absent or empty."""
+
+    identity: DatasetIdentity
+    training: HeldSplit
+    validation: HeldSplit | None
+
+
+def load_training_data(
+    lake: Lake, reference: str, config: TrainConfig, *, rank: int = 0, world_size: int = 1
+) -> TrainingData:
+    """Return worker `rank`'s share of `NAME[@VERSION]`.
+
+    Raises:
+        NotFoundError: the data set, version or training split is not there.
+        ConfigError: a feature column that the configuration names is not there, or `auto` is ambiguous.
+        UsageError: no training document has both a sentence and an image.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    identity = identify(manifest, folder, config)
+    training = _hold(manifest, folder, Split.TRAIN, identity, rank=rank, world_size=world_size)
+    if not len(training.index.usable):
+        raise UsageError(f"{identity.reference}: expected training documents with a sentence and an image, found none")
+    validation = None
+    if manifest.parts("documents", Split.VAL):
+        validation = _hold(manifest, folder, Split.VAL, identity, rank=rank, world_size=world_size)
+    has_validation = validation is not None and len(validation.index.usable) > 0
+    return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)
+
+
+def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> DatasetIdentity:
+    """Return which data set version and which of its feature columns a configuration trains on."""
+    images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
+    sentences: str | None = None
+    if config.encoder.text is TextEncoder.SENTENCE:
+        known = manifest.sentence_extractors
+        sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
+    return DatasetIdentity(
+        dataset=manifest.dataset,
+        version=manifest.version,
+        manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
+        image_features=images,
+        image_dimensions=manifest.image_extractors[images],
+        sentence_features=sentences,
+        sentence_dimensions=manifest.sentence_extractors[sentences] if sentences else None,
+    )
+
+
+def _hold(
+    manifest: Manifest, folder: Folder, split: Split, identity: DatasetIdentity, *, rank: int, world_size: int
+) -> HeldSplit:
+    index = read_index(manifest, folder, split)
+    documents = read_split(
+        manifest,
+        folder,
+        split,
+        image_features=identity.image_features,
+        sentence_features=identity.sentence_features,
+        with_links=split is Split.VAL,
+        shards=range(rank, len(manifest.parts("documents", split)), world_size),
+    )
+    local = np.full(len(index), -1, dtype=np.int64)
+    local[index.shards % world_size == rank] = np.arange(len(documents))
+    return HeldSplit(index=index, documents=documents, local=local)

@@ -1,0 +1,224 @@
+"""Parquet parts to ragged arrays: only the needed columns, and the links only where a caller asks for them.
+
+Which parts there are is the manifest's to say; a part is opened through its folder, so a lake on an object store reads
+like a local one. Which worker reads which part is decided in `loading.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.documents import Split, document_schema
+from schemas.errors import ConfigError, IntegrityError, NotFoundError
+from schemas.images import image_schema
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+from schemas.tables import FEATURE_PREFIX, check_schema
+from training.data.documents import DocumentSet, Float16, Int64, SplitIndex, image_set_key, offsets_of
+
+AUTO = "auto"
+_HASHES = "images.list.element.hash"
+_TEXTS = "sentences.list.element.text"
+_ROLES = "sentences.list.element.role"
+_LINKS = ("links.list.element.sentence", "links.list.element.image")
+
+
+def choose_extractor(extractors: Mapping[str, int], wanted: str, *, field: str) -> str:
+    """Return the extractor a setting names; `auto` is the only one there is.
+
+    Raises:
+        ConfigError: there is none of that name, none at all, or `auto` has several to choose from.
+    """
+    known = ", ".join(sorted(extractors)) or "none"
+    if wanted == AUTO and len(extractors) != 1:
+        advice = f"set {field} to one of them" if extractors else "build the data set with an extractor"
+        raise ConfigError(f"{field} = 'auto': expected one extractor in the data set, found {known}; {advice}")
+    if wanted != AUTO and wanted not in extractors:
+        raise ConfigError(f"{field} = {wanted!r}: the data set has no such feature column; it has {known}")
+    return next(iter(extractors)) if wanted == AUTO else wanted
+
+
+def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry, FileEntry]]:
+    """Return a split's shards: its (documents, images) parts of equal number, in order.
+
+    Raises:
+        NotFoundError: the data set version has no part in that split.
+        IntegrityError: a documents part has no images part beside it.
+    """
+    documents, images = manifest.parts("documents", split), manifest.parts("images", split)
+    if not documents:
+        there = ", ".join(sorted(manifest.splits)) or "none"
+        raise NotFoundError(f"{manifest.dataset}@{manifest.version} has no split '{split}'; splits: {there}")
+    if [_name(entry) for entry in documents] != [_name(entry) for entry in images]:
+        raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")
+    return list(zip(documents, images, strict=True))
+
+
+def read_index(manifest: Manifest, folder: Folder, split: Split | str) -> SplitIndex:
+    """Return what every worker knows of a split: ids, image sets and sizes, from a few narrow columns."""
+    tables = [_read(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
+    table = pa.concat_tables(tables)
+    hashes = _hash_lists(table)
+    return SplitIndex(
+        ids=tuple(table.column("id").to_pylist()),
+        image_sets=tuple(map(image_set_key, hashes)),
+        shards=np.repeat(np.arange(len(tables)), [part.num_rows for part in tables]).astype(np.int64),
+        sentence_counts=_lengths(table.column("sentences")),
+        image_counts=np.array([len(row) for row in hashes], dtype=np.int64),
+    )
+
+
+def read_split(
+    manifest: Manifest,
+    folder: Folder,
+    split: Split | str,
+    *,
+    image_features: str = AUTO,
+    sentence_features: str | None = None,
+    with_links: bool = False,
+    shards: Sequence[int] | None = None,
+) -> DocumentSet:
+    """Return the documents of a split, or of some of its shards, in part and row order.
+
+    Args:
+        manifest: of the data set version, as `schemas.manifest.read_manifest` gives it.
+        folder: of the data set version.
+        split: train, val or test.
+        image_features: extractor of the image vectors.
+        sentence_features: extractor of the sentence vectors; None: none are read.
+        with_links: whether ground truth is read. Training never asks for it.
+        shards: numbers of the shards to read; None: all.
+
+    Raises:
+        ConfigError: a named extractor is not there.
+        NotFoundError: the split is not there.
+    """
+    image_name = choose_extractor(manifest.image_extractors, image_features, field="data.image_features")
+    sentence_name = None
+    if sentence_features is not None:
+        known = manifest.sentence_extractors
+        sentence_name = choose_extractor(known, sentence_features, field="data.sentence_features")
+    parts = split_parts(manifest, split)
+    chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
+    documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, with_links)
+    bank, hashes = _read_bank(manifest, folder, [part[1] for part in chosen], image_name)
+    return _document_set(documents, bank, hashes, sentence_name, with_links)
+
+
+def _read_documents(
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, with_links: bool
+) -> pa.Table:
+    columns = ["id", _TEXTS, _HASHES]
+    columns += list(_LINKS) if with_links else []
+    columns += [FEATURE_PREFIX + features] if features else []
+    schema = document_schema(manifest.sentence_extractors)
+    tables = [_read(folder, entry, columns, schema) for entry in entries]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _read_bank(
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str
+) -> tuple[Float16, dict[str, int]]:
+    """Return the vectors of every different image of the given parts (U x v), and the row of each hash."""
+    name, schema = FEATURE_PREFIX + features, image_schema(manifest.image_extractors)
+    rows: dict[str, int] = {}
+    kept: list[Float16] = [np.zeros((0, manifest.image_extractors[features]), np.float16)]
+    for entry in entries:
+        table = _read(folder, entry, ["hash", name], schema)
+        fresh: list[int] = []
+        for place, key in enumerate(table.column("hash").to_pylist()):
+            if key not in rows:
+                rows[key] = len(rows)
+                fresh.append(place)
+        kept.append(_vectors(table.column(name))[fresh])
+    return np.concatenate(kept), rows
+
+
+def _document_set(
+    table: pa.Table, bank: Float16, bank_rows: Mapping[str, int], features: str | None, with_links: bool
+) -> DocumentSet:
+    ids = table.column("id").to_pylist()
+    hashes = _hash_lists(table)
+    sentences = [[sentence["text"] for sentence in row] for row in table.column("sentences").to_pylist()]
+    vectors = _vectors(table.column(FEATURE_PREFIX + features)) if features else None
+    _check_vectors(ids, sentences, table, features)
+    return DocumentSet(
+        ids=tuple(ids),
+        texts=tuple(text for row in sentences for text in row),
+        sentence_offsets=offsets_of([len(row) for row in sentences]),
+        sentence_vectors=vectors,
+        image_rows=_bank_rows(ids, hashes, bank_rows),
+        image_offsets=offsets_of([len(row) for row in hashes]),
+        image_hashes=tuple(bank_rows),
+        image_bank=bank,
+        image_sets=tuple(map(image_set_key, hashes)),
+        links=_links(table) if with_links else None,
+    )
+
+
+def _check_vectors(ids: Sequence[str], sentences: Sequence[Sequence[str]], table: pa.Table, name: str | None) -> None:
+    if name is None:
+        return
+    counts = _lengths(table.column(FEATURE_PREFIX + name))
+    for key, row, count in zip(ids, sentences, counts, strict=True):
+        if len(row) != count:
+            raise IntegrityError(f"document {key}: {len(row)} sentences but {count} {name} vectors")
+
+
+def _bank_rows(ids: Sequence[str], hashes: Sequence[Sequence[str]], bank_rows: Mapping[str, int]) -> Int64:
+    rows: list[int] = []
+    for key, row in zip(ids, hashes, strict=True):
+        for image in row:
+            if image not in bank_rows:
+                raise IntegrityError(f"document {key}: image {image[:16]} is not in the images part of its shard")
+            rows.append(bank_rows[image])
+    return np.array(rows, dtype=np.int64)
+
+
+def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
+    """Return per document its L x 2 (sentence, image) links, or None where they are unknown."""
+    return tuple(
+        None if row is None else np.array([(x["sentence"], x["image"]) for x in row], np.int64).reshape(-1, 2)
+        for row in table.column("links").to_pylist()
+    )
+
+
+def _hash_lists(table: pa.Table) -> list[list[str]]:
+    return [[image["hash"] for image in row] for row in table.column("images").to_pylist()]
+
+
+def _lengths(column: pa.ChunkedArray) -> Int64:
+    lengths: npt.NDArray[Any] = pc.list_value_length(column).to_numpy()
+    return lengths.astype(np.int64)
+
+
+def _vectors(column: pa.ChunkedArray) -> Float16:
+    """Return a column of vectors, or of lists of vectors, as one array with a row per vector."""
+    array = column.combine_chunks()
+    if pa.types.is_list(array.type):
+        array = array.flatten()
+    values: npt.NDArray[np.float16] = array.flatten().to_numpy(zero_copy_only=False)
+    return values.astype(np.float16).reshape(-1, array.type.list_size)
+
+
+def _read(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:
+    """Return some columns of a part, after its schema and number of rows were checked."""
+    with folder.open(entry.path) as stream:
+        file = pq.ParquetFile(stream)
+        if schema is not None:
+            check_schema(file.schema_arrow, schema, where=entry.path)
+        table = file.read(columns=list(columns))
+    if table.num_rows != entry.rows:
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+    return table
+
+
+def _name(entry: FileEntry) -> str:
+    return entry.path.rsplit("/", 1)[-1]

@@ -1,0 +1,75 @@
+"""Text tower of Hessel 2019 (3.1): word vectors, GRU, last hidden state, L2 norm.
+
+Words are laid out time step by time step over sentences of falling length (a `PackedSequence` built directly), so neither
+the embedding nor the recurrence does any work on padding:
+
+    sentences  a b c | d e     time steps  a d | b e | c     batch sizes  2 2 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from training.data.documents import Int64
+from training.encoders.linear import unit
+from training.encoders.rows import WordRows
+from training.text.vocabulary import Vocabulary
+
+
+class GruTower(nn.Module):
+    """N sentences -> N x `dimensions` unit vectors.
+
+    Args:
+        vocabulary: known words.
+        dimensions: d, size of the joint space and of the hidden state.
+        word_dimensions: size of a word vector.
+        dropout: probability on the word vectors.
+        max_words: words of a sentence that are read.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, dimensions: int, *, word_dimensions: int, dropout: float, max_words: int
+    ) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.max_words = max_words
+        self.embedding = nn.Embedding(len(vocabulary), word_dimensions)
+        self.dropout = nn.Dropout(dropout)
+        self.gru = nn.GRU(word_dimensions, dimensions)
+
+    def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> WordRows:
+        """Return the word numbers of sentences; vectors are not read."""
+        return WordRows(*self.vocabulary.encode(texts, max_words=self.max_words))
+
+    def set_word_vectors(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Take V x word_dimensions starting vectors."""
+        with torch.no_grad():
+            self.embedding.weight.copy_(torch.from_numpy(vectors))
+
+    def forward(self, rows: WordRows) -> Tensor:
+        device = self.embedding.weight.device
+        if not len(rows):
+            return torch.zeros((0, self.gru.hidden_size), device=device)
+        order, words, batch_sizes = pack(rows)
+        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)))
+        packed = PackedSequence(embedded, torch.from_numpy(batch_sizes))
+        _, last_1ND = self.gru(packed)
+        restore = torch.from_numpy(np.argsort(order)).to(device)
+        return unit(last_1ND[0].index_select(0, restore))
+
+
+def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
+    """Return (order, words, batch sizes): sentences by falling length, their words by time step, sentences per step."""
+    lengths = np.diff(rows.offsets)
+    order = np.argsort(-lengths, kind="stable")
+    batch_sizes = np.searchsorted(-lengths[order], -np.arange(lengths.max()), side="left").astype(np.int64)
+    steps = np.repeat(np.arange(lengths.max()), batch_sizes)
+    places = np.arange(len(rows.words)) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    return order, rows.words[rows.offsets[order][places] + steps].astype(np.int64), batch_sizes

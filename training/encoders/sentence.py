@@ -1,0 +1,42 @@
+"""Text tower over frozen sentence vectors: standardise, dropout, affine map, L2 norm (SPEC 6, `sentence`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from schemas.errors import UsageError
+from training.encoders.linear import unit
+from training.encoders.rows import VectorRows
+from training.encoders.standardise import Standardise
+
+
+class SentenceTower(nn.Module):
+    """N sentence vectors of `features` numbers -> N x `dimensions` unit vectors."""
+
+    def __init__(self, features: int, dimensions: int, *, dropout: float) -> None:
+        super().__init__()
+        self.features = features
+        self.standardise = Standardise(features)
+        self.dropout = nn.Dropout(dropout)
+        self.affine = nn.Linear(features, dimensions)
+
+    def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> VectorRows:
+        """Return the rows of given sentence vectors; of the texts only the number counts.
+
+        Raises:
+            UsageError: there are no vectors, not one a sentence, or they have another size.
+        """
+        if vectors is None:
+            raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
+        if len(vectors) != len(texts):
+            raise UsageError(f"expected a vector for each of {len(texts)} sentences, found {len(vectors)}")
+        return VectorRows.checked(vectors, self.features)
+
+    def forward(self, rows: VectorRows) -> Tensor:
+        x_NT = self.standardise(rows.tensor(self.affine.weight.device))
+        return unit(self.affine(self.dropout(x_NT)))

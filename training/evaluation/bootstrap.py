@@ -1,0 +1,81 @@
+"""Intervals of means over documents, by resampling documents (percentile bootstrap, seeded)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.data.streams import stream
+
+Values = npt.NDArray[np.floating[Any]]
+Float64 = npt.NDArray[np.float64]
+RESAMPLES = 10_000
+LEVEL = 0.95
+NUMBERS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and the bounds of its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Candidate minus champion on the same documents: mean difference with interval, and the probability it is >= 0."""
+
+    difference: Interval
+    probability_at_least: float
+
+
+def mean_interval(values: Values, *, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL) -> Interval:
+    """Return the mean of per-document values with its percentile bootstrap interval.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    return _interval(values, _resampled_means(values, seed, resamples), level)
+
+
+def compare(
+    candidate: Values, champion: Values, *, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Comparison:
+    """Return how two models differ, from their values on the same documents in the same order (paired bootstrap).
+
+    Raises:
+        ValueError: there is no value, or the numbers of documents differ.
+    """
+    if candidate.shape != champion.shape:
+        raise ValueError(f"expected values of the same documents, found {candidate.shape} and {champion.shape}")
+    differences = np.asarray(candidate, np.float64) - np.asarray(champion, np.float64)
+    means = _resampled_means(differences, seed, resamples)
+    return Comparison(_interval(differences, means, level), float((means >= 0).mean()))
+
+
+def _interval(values: Values, means: Float64, level: float) -> Interval:
+    tail = (1 - level) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(float(np.mean(values)), float(low), float(high))
+
+
+def _resampled_means(values: Values, seed: int, resamples: int) -> Float64:
+    """Return the means of `resamples` samples of the documents, drawn with replacement."""
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"expected one value a document, found shape {values.shape}")
+    numbers = np.asarray(values, dtype=np.float64)
+    return np.concatenate([numbers[rows].mean(axis=1) for rows in _samples(len(numbers), seed, resamples)])
+
+
+def _samples(count: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield blocks of samples (rows of document numbers), small enough for memory whatever the count."""
+    numbers = stream("bootstrap", seed)
+    block = max(1, NUMBERS_AT_ONCE // count)
+    for start in range(0, resamples, block):
+        yield numbers.integers(count, size=(min(block, resamples - start), count))

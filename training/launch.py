@@ -1,0 +1,219 @@
+"""Ray Train wiring: the training core on one or many workers, here or on a cluster.
+
+Nothing is decided here about training. Each worker loads its own shards, talks to the others through
+`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch and its checkpoint to Ray, which keeps the checkpoints
+under `<lake>/runs/<run>`. A run whose folder there already holds a checkpoint continues from it: after a crash of a
+worker within the same launch, after a kill of the whole driver with the next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import torch
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
+
+from schemas.configs import resolve, restore
+from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
+from schemas.lake import Folder, Lake
+from training.config import Device, TrainConfig
+from training.data.loading import load_training_data
+from training.loop.context import TorchDistributed
+from training.loop.trainer import TrainResult, train
+from training.runs import Metrics, OnReport, fetch_model, following, record_epoch, runs_folder, store_model
+
+CHECKPOINTS_KEPT = 2
+WORKER_CRASHES_SURVIVED = 2
+OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
+_SNAPSHOT = "checkpoint_manager_snapshot.json"
+_QUIET_AND_QUICK = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else a warning about a coming change
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # the controller looks this often; by default an epoch takes two seconds
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+}
+
+
+def launch(
+    config: TrainConfig,
+    *,
+    lake: Lake,
+    dataset: str,
+    workers: int,
+    run_id: str,
+    on_report: OnReport | None = None,
+    address: str | None = None,
+) -> TrainResult:
+    """Train on `workers` workers and return what came of it; `model` is a local folder.
+
+    Args:
+        config: what to train.
+        lake: holds the data set and takes the run's folder; with several machines, all of them must reach it.
+        dataset: NAME@VERSION.
+        workers: training processes; the result does not depend on their number but for rounding.
+        run_id: names the run's folder. A folder that holds a checkpoint is continued.
+        on_report: called with the metrics of each epoch, from another thread, while training goes on.
+        address: of a Ray cluster; None starts one on this machine and stops it afterwards.
+
+    Raises:
+        UsageError: `workers` is below 1, or more GPUs are asked for than there are.
+        BuildError: a worker failed more often than is survived, or the cluster did.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: expected at least 1")
+    folder = runs_folder(lake).child(run_id)
+    _drop_torn_snapshot(folder)
+    with _cluster(address, workers), following(folder, on_report):
+        trainer = _trainer(config, lake, dataset, workers, run_id, is_local=address is None)
+        result: TrainResult = _fit(trainer)
+    return dataclasses.replace(result, model=fetch_model(folder))
+
+
+def _trainer(
+    config: TrainConfig, lake: Lake, dataset: str, workers: int, run_id: str, *, is_local: bool
+) -> TorchTrainer:
+    use_gpu = _use_gpu(config.training.device, workers)
+    cpus = max(1, (os.cpu_count() or 1) // workers) if is_local else 1
+    settings = {
+        "config": resolve(config),
+        "lake": lake.root.uri,
+        "dataset": dataset,
+        "run_id": run_id,
+        "use_gpu": use_gpu,
+    }
+    return TorchTrainer(
+        _train_worker,
+        train_loop_config=settings,
+        torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo"),
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=workers,
+            use_gpu=use_gpu,
+            resources_per_worker={"CPU": cpus} | ({"GPU": 1} if use_gpu else {}),
+        ),
+        run_config=ray.train.RunConfig(
+            name=run_id,
+            storage_path=runs_folder(lake).uri,
+            failure_config=ray.train.FailureConfig(max_failures=WORKER_CRASHES_SURVIVED),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
+            logging_config=ray.train.LoggingConfig(log_level="ERROR"),
+        ),
+    )
+
+
+def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
+    """Run the training core as one worker of a Ray Train run."""
+    config = restore(TrainConfig, settings["config"])
+    lake = Lake.at(settings["lake"])
+    folder = runs_folder(lake).child(settings["run_id"])
+    ours = ray.train.get_context()
+    rank, world_size = ours.get_world_rank(), ours.get_world_size()
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        context = TorchDistributed(
+            device=get_device() if settings["use_gpu"] else torch.device("cpu"),
+            on_report=partial(_report, folder, rank),
+            find_checkpoint=partial(_latest_checkpoint, Path(scratch) / "resumed"),
+        )
+        data = load_training_data(lake, settings["dataset"], config, rank=rank, world_size=world_size)
+        result = train(config, data, context, run_directory=Path(scratch) / "run")
+        if rank == 0:
+            store_model(folder, result.model)
+    return result
+
+
+def _report(folder: Folder, rank: int, metrics: Metrics, checkpoint: Path | None) -> None:
+    """Hand an epoch to Ray (a barrier: every rank comes here), its checkpoint from rank 0 alone."""
+    kept = ray.train.Checkpoint.from_directory(checkpoint) if checkpoint is not None and rank == 0 else None
+    ray.train.report(dict(metrics), checkpoint=kept)
+    if rank == 0:
+        record_epoch(folder, metrics)
+
+
+def _latest_checkpoint(target: Path) -> Path | None:
+    """Return a local copy of the run's latest checkpoint, or None before the first."""
+    checkpoint = ray.train.get_checkpoint()
+    return None if checkpoint is None else Path(checkpoint.to_directory(target))
+
+
+@contextmanager
+def _cluster(address: str | None, workers: int) -> Iterator[None]:
+    """Connect to a Ray cluster, or start one on this machine that only this machine can reach; leave it afterwards."""
+    for name, value in _QUIET_AND_QUICK.items():
+        os.environ.setdefault(name, value)
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address is None:
+            cpus = max(workers, os.cpu_count() or 1)
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _node_ip_address="127.0.0.1",
+                **quiet,
+            )
+        else:
+            ray.init(address=address, **quiet)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _use_gpu(device: Device, workers: int) -> bool:
+    """Return whether each worker gets a GPU: asked for, or there are enough and it was left open."""
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if device is Device.CUDA and gpus < workers:
+        raise ConfigError(f"training.device = 'cuda': expected a GPU for each of {workers} workers, found {gpus}")
+    return device is not Device.CPU and gpus >= workers
+
+
+def _fit(trainer: TorchTrainer) -> TrainResult:
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        result: TrainResult = trainer.fit().return_value
+    except ray.train.WorkerGroupError as failure:
+        raise _cause(failure.worker_failures) from failure
+    except ray.train.TrainingFailedError as failure:
+        raise BuildError(f"Ray Train could not run: {_last_line(failure)}") from failure
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train put its own there
+    return result
+
+
+def _cause(failures: Mapping[int, BaseException]) -> MultilinkError:
+    """Return the error of ours that a worker stopped with, or one that says which worker failed how."""
+    for rank in sorted(failures):
+        error: BaseException | None = failures[rank]
+        while error is not None:
+            if isinstance(error, MultilinkError):
+                return error
+            error = getattr(error, "cause", None) or error.__cause__
+    rank = min(failures)
+    return BuildError(f"training failed on worker {rank} of {len(failures)}: {_last_line(failures[rank])}")
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
+
+
+def _drop_torn_snapshot(folder: Folder) -> None:
+    """Remove Ray's list of checkpoints where a kill cut it off: training starts over and gives the same weights."""
+    if not folder.exists(_SNAPSHOT):
+        return
+    try:
+        json.loads(folder.read(_SNAPSHOT))
+    except json.JSONDecodeError:
+        folder.remove()

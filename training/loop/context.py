@@ -1,0 +1,153 @@
+"""Who else trains: the small surface between the loop and whatever runs it.
+
+The loop talks to a `Context` alone. `SingleProcess` is a unit test or a laptop; `TorchDistributed` is any initialised
+`torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and its latest
+checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as constants, puts
+its own attached ones in their place, computes the whole loss, and parameter gradients are summed over workers. That
+sum is exactly the gradient of the global loss, because each worker contributes the part through its own embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from schemas.errors import ConfigError
+from training.config import Device
+
+Report = Callable[[Mapping[str, float], Path | None], None]
+LatestCheckpoint = Callable[[], Path | None]
+
+
+def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
+    """Ignore an epoch's metrics and checkpoint."""
+
+
+def _no_checkpoint() -> Path | None:
+    return None
+
+
+class Context(Protocol):
+    """What the loop knows of its surroundings."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def gather(self, rows: Tensor) -> list[Tensor]:
+        """Return every worker's rows, in rank order, without gradient.
+
+        First dimensions may differ (zero included); the other dimensions and the dtype may not.
+        """
+        ...
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each parameter's gradient by its sum over workers; a missing one counts as zero."""
+        ...
+
+    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
+        """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
+        ...
+
+    def latest_checkpoint(self) -> Path | None:
+        """Return the folder of the checkpoint to resume from, or None for a fresh start."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleProcess:
+    """One process that trains alone."""
+
+    device: torch.device = torch.device("cpu")
+    on_report: Report = _report_nothing
+    find_checkpoint: LatestCheckpoint = _no_checkpoint
+
+    @property
+    def rank(self) -> int:
+        return 0
+
+    @property
+    def world_size(self) -> int:
+        return 1
+
+    def gather(self, rows: Tensor) -> list[Tensor]:
+        return [rows.detach()]
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Leave the gradients: they are the sum already."""
+
+    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
+        self.on_report(metrics, checkpoint)
+
+    def latest_checkpoint(self) -> Path | None:
+        return self.find_checkpoint()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchDistributed:
+    """One worker of an initialised `torch.distributed` process group."""
+
+    device: torch.device
+    on_report: Report = _report_nothing
+    find_checkpoint: LatestCheckpoint = _no_checkpoint
+
+    @property
+    def rank(self) -> int:
+        return dist.get_rank()
+
+    @property
+    def world_size(self) -> int:
+        return dist.get_world_size()
+
+    def gather(self, rows: Tensor) -> list[Tensor]:
+        rows = rows.detach().contiguous()
+        own_count = torch.tensor([rows.shape[0]], dtype=torch.int64, device=self.device)
+        counts = [torch.zeros_like(own_count) for _ in range(self.world_size)]
+        dist.all_gather(counts, own_count)
+        sizes = [int(count) for count in counts]
+        padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+        padded[: rows.shape[0]] = rows
+        parts = [torch.empty_like(padded) for _ in range(self.world_size)]
+        if max(sizes):
+            dist.all_gather(parts, padded)
+        return [part[:size] for part, size in zip(parts, sizes, strict=True)]
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        flat = torch.cat([parameter.grad.flatten() for parameter in trained if parameter.grad is not None])
+        dist.all_reduce(flat, op=dist.ReduceOp.SUM)
+        sizes = [parameter.numel() for parameter in trained]
+        for parameter, gradient in zip(trained, flat.split(sizes), strict=True):
+            parameter.grad = gradient.view_as(parameter)
+
+    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
+        self.on_report(metrics, checkpoint)
+
+    def latest_checkpoint(self) -> Path | None:
+        return self.find_checkpoint()
+
+
+def choose_device(wanted: Device) -> torch.device:
+    """Return the device a setting names; `auto` is a GPU where there is one.
+
+    Raises:
+        ConfigError: `cuda` where this machine has no usable GPU.
+    """
+    if wanted is Device.CUDA and not torch.cuda.is_available():
+        raise ConfigError("training.device = 'cuda': this machine has no usable GPU; use --set training.device=cpu")
+    use_gpu = wanted is not Device.CPU and torch.cuda.is_available()
+    return torch.device("cuda" if use_gpu else "cpu")

@@ -1,0 +1,158 @@
+"""Documents to the joint space, over all workers: each encodes those it holds, all get all, in one common order.
+
+The rows of other workers arrive as constants; a worker's own rows stay attached to its parameters (`context.py` says why
+that gives the exact gradient).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.config import Precision
+from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
+from training.encoders.rows import Rows
+from training.loop.context import Context
+from training.model import LinkModel
+from training.objectives.batch import Choice, EncodedBatch, Moment, Objective
+
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSplit:
+    """A held split with the rows its towers read: one row a sentence, one row a bank image."""
+
+    held: HeldSplit
+    sentences: Rows
+    images: Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRows:
+    """What one worker encoded: B_own places in the common order, and the rows of those documents.
+
+    Attributes:
+        places: places of the worker's documents, int64.
+        sentence_counts: their numbers of rows in `text_ND`.
+        image_counts: their numbers of rows in `image_MD`.
+        text_ND: sentence vectors, document by document.
+        image_MD: image vectors, document by document.
+    """
+
+    places: Int64
+    sentence_counts: Int64
+    image_counts: Int64
+    text_ND: Tensor
+    image_MD: Tensor
+
+
+def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
+    """Return a split with its rows prepared for a model's towers (words looked up once, not at every step)."""
+    documents = held.documents
+    return PreparedSplit(
+        held=held,
+        sentences=model.text.prepare(documents.texts, documents.sentence_vectors),
+        images=model.image.prepare(documents.image_bank),
+    )
+
+
+def encode_batch(
+    model: LinkModel, split: PreparedSplit, positions: Int64, objective: Objective, moment: Moment, context: Context
+) -> EncodedBatch:
+    """Return a global batch encoded, equal on every worker but for whose rows carry a gradient."""
+    held = split.held
+    places = held.held(positions)
+    choice = objective.choose(held.documents, held.local[positions[places]], moment)
+    with autocast(model, context):
+        text_ND = model.text(split.sentences.take(choice.sentences))
+        image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]))
+    own = OwnRows(
+        places=places,
+        sentence_counts=choice.sentence_counts,
+        image_counts=choice.image_counts,
+        text_ND=text_ND,
+        image_MD=image_MD,
+    )
+    whole = share(own, context)
+    return EncodedBatch(
+        text_ND=whole.text_ND,
+        image_MD=whole.image_MD,
+        sentence_counts=whole.sentence_counts,
+        image_counts=whole.image_counts,
+        allowed_BB=allowed_negatives(held, positions, context.device),
+    )
+
+
+def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -> OwnRows:
+    """Return every sentence and image of the documents this worker holds, without dropout or gradient."""
+    documents = split.held.documents
+    model.eval()
+    with torch.no_grad(), autocast(model, context):
+        text_ND = _in_pieces(model.text, split.sentences, np.arange(len(documents.texts)))
+        image_MD = _in_pieces(model.image, split.images, documents.image_rows)
+    return OwnRows(
+        places=np.flatnonzero(split.held.local >= 0),
+        sentence_counts=documents.sentence_counts,
+        image_counts=documents.image_counts,
+        text_ND=text_ND,
+        image_MD=image_MD,
+    )
+
+
+def share(own: OwnRows, context: Context) -> OwnRows:
+    """Return the rows of all workers, documents in order of their places."""
+    header = np.stack([own.places, own.sentence_counts, own.image_counts], axis=1)
+    headers = [part.cpu().numpy() for part in context.gather(torch.from_numpy(header).to(context.device))]
+    mine = torch.cat([own.text_ND, own.image_MD])
+    rows = context.gather(mine)
+    rows[context.rank] = mine
+    pieces = [
+        part.split([int(head[:, 1].sum()), int(head[:, 2].sum())]) for part, head in zip(rows, headers, strict=True)
+    ]
+    places, sentence_counts, image_counts = np.concatenate(headers).T
+    order = np.argsort(places)
+    return OwnRows(
+        places=places[order],
+        sentence_counts=sentence_counts[order],
+        image_counts=image_counts[order],
+        text_ND=_reorder(torch.cat([piece[0] for piece in pieces]), sentence_counts, order),
+        image_MD=_reorder(torch.cat([piece[1] for piece in pieces]), image_counts, order),
+    )
+
+
+def choose_encoded(rows: OwnRows, choice: Choice, allowed_BB: Tensor) -> EncodedBatch:
+    """Return the batch that a choice among already encoded rows makes."""
+    device = rows.text_ND.device
+    return EncodedBatch(
+        text_ND=rows.text_ND.index_select(0, torch.from_numpy(choice.sentences).to(device)),
+        image_MD=rows.image_MD.index_select(0, torch.from_numpy(choice.images).to(device)),
+        sentence_counts=choice.sentence_counts,
+        image_counts=choice.image_counts,
+        allowed_BB=allowed_BB,
+    )
+
+
+def allowed_negatives(held: HeldSplit, positions: Int64, device: torch.device) -> Tensor:
+    """Return B x B: whether a document may be another's negative; never one with the same image set, nor itself."""
+    return torch.from_numpy(~held.index.same_image_set(positions)).to(device)
+
+
+def autocast(model: LinkModel, context: Context) -> torch.autocast:
+    """Return the region in which matrix products run at the configured precision."""
+    enabled = model.card.config.training.precision is Precision.BFLOAT16
+    return torch.autocast(context.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
+    starts = range(0, max(len(chosen), 1), ROWS_AT_ONCE)
+    return torch.cat([tower(rows.take(chosen[start : start + ROWS_AT_ONCE])) for start in starts])
+
+
+def _reorder(rows: Tensor, counts: Int64, order: Int64) -> Tensor:
+    """Return ragged rows with their documents in another order."""
+    positions = ragged_positions(offsets_of(counts), order)
+    return rows.index_select(0, torch.from_numpy(positions).to(rows.device))

@@ -1,0 +1,185 @@
+"""What a checkpoint holds, and writing and reading one.
+
+    checkpoints/epoch-0003/
+        state.pt      optimiser, schedule, position, history, resolved configuration, data set identity
+        model/        the model after this epoch
+        best/         the model of the epoch kept so far
+
+There is no random state to save: every draw of the core comes from a stream keyed by seed and position
+(`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole or not
+at all, and the one before is removed once it has been reported.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from schemas.configs import Json, resolve
+from schemas.errors import ConfigError, IntegrityError
+from training.config import LoopConfig
+from training.loop.context import Context
+from training.model import LinkModel, ModelCard
+
+CHECKPOINTS, STATE, MODEL, BEST = "checkpoints", "state.pt", "model", "best"
+STATE_FORMAT = 1
+MAY_CHANGE = ("training.epochs", "training.device")
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """A run between two epochs.
+
+    Attributes:
+        model: being trained.
+        optimiser: of its parameters.
+        schedule: plateau rule on the validation loss.
+        epoch: epochs completed; the next one is `epoch + 1`.
+        best: the model of the epoch kept so far, on the CPU; None before the first. Only rank 0 needs it.
+        best_epoch: that epoch, 0 before the first.
+        best_value: what it was kept for (smaller is better).
+        best_validation_loss: its validation loss.
+        history: metrics of each completed epoch.
+    """
+
+    model: LinkModel
+    optimiser: torch.optim.Optimizer
+    schedule: ReduceLROnPlateau
+    epoch: int = 0
+    best: LinkModel | None = None
+    best_epoch: int = 0
+    best_value: float | None = None
+    best_validation_loss: float | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def start(model: LinkModel) -> RunState:
+    """Return the state of a run that has not begun: Adam, and rate / `plateau_factor` on a plateau (Hessel 2019, 4)."""
+    settings: LoopConfig = model.card.config.training
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    schedule = ReduceLROnPlateau(
+        optimiser,
+        factor=1 / settings.plateau_factor,
+        patience=settings.plateau_epochs,
+        threshold=0.0,
+        threshold_mode="abs",
+        eps=0.0,
+    )
+    return RunState(model=model, optimiser=optimiser, schedule=schedule)
+
+
+def save(state: RunState, run_directory: Path) -> Path:
+    """Write the state as this epoch's checkpoint and return its folder."""
+    target = run_directory / CHECKPOINTS / f"epoch-{state.epoch:04d}"
+    with whole_folder(target) as folder:
+        state.model.save(folder / MODEL)
+        if state.best is not None:
+            state.best.save(folder / BEST)
+        torch.save(_values(state), folder / STATE)
+    return target
+
+
+def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
+    """Return the state a checkpoint holds, on the context's device.
+
+    Raises:
+        ConfigError: it belongs to another configuration (epochs and device may differ) or data set version.
+        IntegrityError: it is not a checkpoint of this code.
+    """
+    path = checkpoint / STATE
+    if not path.is_file():
+        raise IntegrityError(f"{checkpoint}: expected a checkpoint, found no {STATE}")
+    values: Mapping[str, Any] = torch.load(path, map_location=context.device, weights_only=True)
+    if values["format"] != STATE_FORMAT:
+        raise IntegrityError(f"{path}: checkpoint format is {values['format']!r}, this code reads {STATE_FORMAT}")
+    _check_same(checkpoint, values, card)
+    model = LinkModel.load(checkpoint / MODEL, context.device)
+    model.card = card
+    state = start(model)
+    state.optimiser.load_state_dict(values["optimiser"])
+    state.schedule.load_state_dict(values["schedule"])
+    state.best = LinkModel.load(checkpoint / BEST) if (checkpoint / BEST).is_dir() else None
+    for name in _POSITION:
+        setattr(state, name, values[name])
+    return state
+
+
+def latest(run_directory: Path) -> Path | None:
+    """Return the newest checkpoint of a run's folder, or None."""
+    found = sorted((run_directory / CHECKPOINTS).glob("epoch-*"), key=_epoch_of)
+    return found[-1] if found else None
+
+
+def remove_older(checkpoint: Path) -> None:
+    """Remove the checkpoints of earlier epochs beside this one."""
+    for other in checkpoint.parent.glob("epoch-*"):
+        if _epoch_of(other) < _epoch_of(checkpoint):
+            shutil.rmtree(other)
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Give a folder to write in that becomes `target`, replacing it, when the block ends well, and vanishes if not."""
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+_POSITION = ("epoch", "best_epoch", "best_value", "best_validation_loss", "history")
+
+
+def _values(state: RunState) -> dict[str, Any]:
+    return {
+        "format": STATE_FORMAT,
+        "optimiser": state.optimiser.state_dict(),
+        "schedule": state.schedule.state_dict(),
+        "config": resolve(state.model.card.config),
+        "data": resolve(state.model.card.data),
+        **{name: getattr(state, name) for name in _POSITION},
+    }
+
+
+def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) -> None:
+    """Raise unless a checkpoint's configuration and data are those of the run that resumes."""
+    for title, found, expected in (
+        ("configuration", _comparable(values["config"]), _comparable(resolve(card.config))),
+        ("data", _flat(values["data"]), _flat(resolve(card.data))),
+    ):
+        for key in sorted({*found, *expected}):
+            if found.get(key) != expected.get(key):
+                raise ConfigError(
+                    f"{checkpoint}: its {title} has {key} = {found.get(key)!r}, this run {expected.get(key)!r}; "
+                    "resume with the same settings or start in a fresh folder"
+                )
+
+
+def _comparable(config: Mapping[str, Json]) -> dict[str, Json]:
+    return {key: value for key, value in _flat(config).items() if key not in MAY_CHANGE}
+
+
+def _flat(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    flat: dict[str, Json] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _epoch_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])

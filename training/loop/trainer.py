@@ -1,0 +1,173 @@
+"""One training run, in order: set up or resume, then per epoch train, validate, keep, checkpoint, report.
+
+Only the order lives here. Set-up is in `setup.py`, one step in `step.py`, validation in `validation.py`, what is saved in
+`state.py`. A data set with no validation document trains with `select = "last"` alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from schemas.errors import UsageError
+from training.config import Select, TrainConfig
+from training.data.batches import training_batches
+from training.data.loading import TrainingData
+from training.loop import state as states
+from training.loop.context import Context
+from training.loop.encoding import PreparedSplit, prepare_split
+from training.loop.setup import new_model
+from training.loop.state import RunState
+from training.loop.step import take_step
+from training.loop.validation import Validation, validate
+from training.model import LinkModel, ModelCard
+from training.objectives.batch import Moment, Objective
+from training.objectives.registry import build_objective
+
+MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """What a run gives, equal on every worker but for `model`, which rank 0 wrote.
+
+    Attributes:
+        epochs: epochs trained, resumed ones included.
+        best_epoch: the epoch that was kept, from 1.
+        best_validation_loss: its validation loss, or None without a validation split.
+        history: per epoch, the metrics that were reported (a metric that could not be computed is absent): epoch,
+            train_loss, validation_loss, validation_auc, validation_precision_at_1, validation_precision_at_5,
+            validation_rank, learning_rate, documents_per_second.
+        model: folder of the kept model (`LinkModel.load`).
+    """
+
+    epochs: int
+    best_epoch: int
+    best_validation_loss: float | None
+    history: tuple[Mapping[str, float], ...]
+    model: Path
+
+
+def train(config: TrainConfig, data: TrainingData, context: Context, *, run_directory: Path) -> TrainResult:
+    """Train, and return what came of it; the kept model is in `run_directory / "model"`.
+
+    Resumes from `context.latest_checkpoint()` where that is not None, with the same final weights as an uninterrupted run.
+
+    Raises:
+        UsageError: there is no validation document and `training.select` is not `last`.
+        ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
+        BuildError: a loss or a gradient norm was not finite.
+    """
+    _check_selectable(config, data)
+    objective = build_objective(config.objective, seed=config.training.seed)
+    run = _begin(config, data, context)
+    training = prepare_split(run.model, data.training)
+    validation = None if data.validation is None else prepare_split(run.model, data.validation)
+    while run.epoch < config.training.epochs:
+        run.epoch += 1
+        metrics = _train_epoch(run, objective, training, context)
+        judged = None
+        if validation is not None:
+            judged = validate(run.model, validation, objective, context, epoch=run.epoch)
+            run.schedule.step(judged.loss)
+        metrics |= _metrics(judged)
+        _keep(run, judged, context)
+        run.history.append(metrics)
+        _checkpoint(run, metrics, context, run_directory)
+    return _finish(run, context, run_directory)
+
+
+def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
+    select = config.training.select
+    if data.validation is None and select is not Select.LAST:
+        raise UsageError(
+            f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
+            "use --set training.select=last"
+        )
+
+
+def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunState:
+    checkpoint = context.latest_checkpoint()
+    if checkpoint is not None:
+        return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
+    return states.start(new_model(config, data, context))
+
+
+def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, context: Context) -> dict[str, float]:
+    """Take one step per global batch; return the epoch's training metrics."""
+    settings = run.model.card.config.training
+    index = split.held.index
+    began = time.perf_counter()
+    batches = training_batches(
+        index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
+    )
+    total = torch.zeros((), device=context.device)
+    for step, positions in enumerate(batches):
+        moment = Moment(split="training", epoch=run.epoch, step=step)
+        total += take_step(run.model, run.optimiser, objective, split, positions, moment, context)
+    mean_loss = float(total) / len(batches)
+    return {
+        "epoch": float(run.epoch),
+        "train_loss": mean_loss,
+        "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
+        "documents_per_second": sum(map(len, batches)) / (time.perf_counter() - began),
+    }
+
+
+def _metrics(judged: Validation | None) -> dict[str, float]:
+    if judged is None:
+        return {}
+    values = {
+        "validation_loss": judged.loss,
+        "validation_rank": judged.rank,
+        "validation_auc": judged.auc,
+        "validation_precision_at_1": judged.precision_at_1,
+        "validation_precision_at_5": judged.precision_at_5,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _keep(run: RunState, judged: Validation | None, context: Context) -> None:
+    """Keep this epoch's model if it is better than the one kept so far; of equals, the earliest stays."""
+    value = _value(run.model.card.config.training.select, judged, run.epoch)
+    if run.best_value is not None and value >= run.best_value:
+        return
+    run.best_value, run.best_epoch = value, run.epoch
+    run.best_validation_loss = None if judged is None else judged.loss
+    if context.rank == 0:
+        run.best = copy.deepcopy(run.model).cpu()
+        run.best.card = replace(run.model.card, epoch=run.epoch)
+
+
+def _value(select: Select, judged: Validation | None, epoch: int) -> float:
+    """Return what an epoch is kept for: smaller is better."""
+    if judged is None or select is Select.LAST:
+        return -float(epoch)
+    return judged.loss if select is Select.LOSS else judged.rank
+
+
+def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, run_directory: Path) -> None:
+    checkpoint = states.save(run, run_directory) if context.rank == 0 else None
+    context.report(metrics, checkpoint)
+    if checkpoint is not None:
+        states.remove_older(checkpoint)
+
+
+def _finish(run: RunState, context: Context, run_directory: Path) -> TrainResult:
+    target = run_directory / MODEL
+    if context.rank == 0:
+        kept: LinkModel = run.best or run.model
+        with states.whole_folder(target) as folder:
+            kept.save(folder)
+    return TrainResult(
+        epochs=run.epoch,
+        best_epoch=run.best_epoch,
+        best_validation_loss=run.best_validation_loss,
+        history=tuple(run.history),
+        model=target,
+    )

@@ -1,0 +1,140 @@
+"""What an epoch is judged by: validation loss, rank of a document's own image set, and (reported only) its links.
+
+Every validation document is encoded once. Rank 0 measures, and all workers take its numbers, so that they decide alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from training.config import ObjectiveConfig
+from training.data.batches import validation_batches
+from training.data.documents import HeldSplit, Int64
+from training.evaluation.links import score_documents
+from training.loop.context import Context
+from training.loop.encoding import (
+    OwnRows,
+    PreparedSplit,
+    allowed_negatives,
+    choose_encoded,
+    encode_documents,
+    share,
+)
+from training.model import LinkModel
+from training.objectives.batch import EncodedBatch, Moment, Objective, choose_all
+from training.similarity import batch_similarity
+
+logger = logging.getLogger(__name__)
+RETRIEVAL_POOL = 200
+COLLAPSED = 1e-6
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Measurements of one epoch.
+
+    Attributes:
+        loss: mean loss of a document, without dropout, over batches that are the same every epoch.
+        rank: mean rank (from 1; ties count half) of a document's own image set for its sentences, among pools of
+            consecutive documents, at most `RETRIEVAL_POOL` each.
+        auc: mean AUROC of the documents with known links, times 100; None where there is none.
+        precision_at_1: as `auc`.
+        precision_at_5: as `auc`.
+    """
+
+    loss: float
+    rank: float
+    auc: float | None
+    precision_at_1: float | None
+    precision_at_5: float | None
+
+
+def validate(
+    model: LinkModel, split: PreparedSplit, objective: Objective, context: Context, *, epoch: int
+) -> Validation:
+    """Return the epoch's measurements, equal on every worker."""
+    own = encode_documents(model, split, context)
+    everything = share(own, context)
+    numbers = np.zeros(2)
+    if context.rank == 0:
+        with torch.no_grad():
+            numbers = _measure(model, everything, split.held, objective, epoch)
+    loss, rank = _agree(numbers, context)
+    links = _link_means(own, split.held, context)
+    return Validation(loss=loss, rank=rank, auc=links[0], precision_at_1=links[1], precision_at_5=links[2])
+
+
+def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
+    """Return B ranks, from 1, of each row's diagonal entry among the allowed entries of the row; a tie counts half."""
+    own_B1 = similarity_BB.diagonal()[:, None]
+    better = ((similarity_BB > own_B1) & allowed_BB).sum(dim=1)
+    equal = ((similarity_BB == own_B1) & allowed_BB).sum(dim=1)
+    return 1 + better + equal / 2
+
+
+def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Objective, epoch: int) -> Float64:
+    settings = model.card.config
+    losses: list[Tensor] = []
+    moment = Moment(split="validation", epoch=0, step=0)
+    for positions in validation_batches(held.index, negative_documents=settings.training.negative_documents):
+        allowed = allowed_negatives(held, positions, rows.text_ND.device)
+        choice = objective.choose(held.index, positions, moment)
+        losses.append(objective.losses(choose_encoded(rows, choice, allowed)))
+    ranks: list[Tensor] = []
+    spread = 0.0
+    for pool in _pools(rows, held):
+        similarity_BB = _similarity(pool, settings.objective)
+        spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
+        ranks.append(own_set_ranks(similarity_BB, pool.allowed_BB))
+    if spread < COLLAPSED and len(held.index.usable) > 1:
+        logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
+    return np.array([float(torch.cat(losses).mean()), float(torch.cat(ranks).mean())])
+
+
+def _pools(rows: OwnRows, held: HeldSplit) -> Iterator[EncodedBatch]:
+    usable = held.index.usable
+    for positions in np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL)):
+        allowed = allowed_negatives(held, positions, rows.text_ND.device)
+        yield choose_encoded(rows, choose_all(held.index, positions), allowed)
+
+
+def _similarity(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
+    return batch_similarity(
+        batch.text_ND,
+        batch.image_MD,
+        batch.text_offsets,
+        batch.image_offsets,
+        config.similarity,
+        k=config.k,
+        combine=config.combine,
+        matching=config.matching,
+    )
+
+
+def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:
+    """Return the mean AUC, precision at 1 and at 5 over all workers' documents with known links."""
+    text, image = own.text_ND.cpu().numpy(), own.image_MD.cpu().numpy()
+    documents = held.documents
+    matrices = [
+        text[documents.sentence_offsets[d] : documents.sentence_offsets[d + 1]]
+        @ image[documents.image_offsets[d] : documents.image_offsets[d + 1]].T
+        for d in range(len(documents))
+    ]
+    links: tuple[Int64 | None, ...] = documents.links or (None,) * len(documents)
+    scores = score_documents(matrices, links).table()
+    table = torch.cat(context.gather(torch.from_numpy(scores).to(context.device)))
+    return [float(value) for value in table.mean(dim=0)] if len(table) else [None, None, None]
+
+
+def _agree(numbers: Float64, context: Context) -> list[float]:
+    """Return rank 0's numbers."""
+    row = torch.from_numpy(numbers)[None].to(context.device)
+    return [float(value) for value in context.gather(row)[0][0]]

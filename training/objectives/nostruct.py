@@ -1,0 +1,48 @@
+"""NoStruct (Hessel 2019, 3.3): one random sentence and one random image stand for a document; their cosine is its similarity.
+
+The draw's stream is keyed by seed, split, document id, epoch and step, so it does not depend on who holds the document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from training.config import ObjectiveConfig
+from training.data.documents import Int64
+from training.data.streams import stream
+from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged
+from training.objectives.cross_document import cross_document_losses
+
+
+@dataclass(frozen=True, slots=True)
+class NoStruct:
+    """The objective: the cross-document loss over cosines of single rows, times `cosine_scale`."""
+
+    config: ObjectiveConfig
+    seed: int
+
+    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
+        draws = np.array([self._draw(documents.ids[row], moment) for row in rows]).reshape(-1, 2)
+        sentence_counts = np.diff(documents.sentence_offsets)[rows]
+        image_counts = np.diff(documents.image_offsets)[rows]
+        one_each = np.ones(len(rows), dtype=np.int64)
+        return Choice(
+            sentences=documents.sentence_offsets[rows] + (draws[:, 0] * sentence_counts).astype(np.int64),
+            sentence_counts=one_each,
+            images=documents.image_offsets[rows] + (draws[:, 1] * image_counts).astype(np.int64),
+            image_counts=one_each,
+        )
+
+    def losses(self, batch: EncodedBatch) -> Tensor:
+        similarity_BB = self.config.cosine_scale * (batch.text_ND @ batch.image_MD.T)
+        return cross_document_losses(
+            similarity_BB, batch.allowed_BB, margin=self.config.margin, negatives=self.config.negatives
+        )
+
+    def _draw(self, document: str, moment: Moment) -> tuple[float, float]:
+        """Return two uniform numbers in [0, 1)."""
+        numbers = stream("nostruct", self.seed, moment.split, document, moment.epoch, moment.step).random(2)
+        return float(numbers[0]), float(numbers[1])

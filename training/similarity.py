@@ -1,0 +1,141 @@
+"""Similarity of a sentence set and an image set, from their cosine matrix (Hessel 2019, 3.2; SPEC 4).
+
+`set_similarity` is the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one matrix
+product. Both are differentiable: a maximum passes its gradient to the entry it came from (shared evenly between ties), AP
+to the selected entries alone.
+
+Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of one (of the largest,
+where padded), d dimensions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.config import Combine, Matching, Similarity
+from training.data.documents import Int64
+from training.matching import edge_counts, match, match_batch
+
+
+def set_similarity(
+    matrix_nm: Tensor,
+    kind: Similarity,
+    k: str = "min",
+    combine: Combine = Combine.SUM,
+    matching: Matching = Matching.EXACT,
+) -> Tensor:
+    """Return the similarity of one sentence set and one image set, a scalar.
+
+    Args:
+        matrix_nm: n x m cosines, n and m at least 1.
+        kind: DC (`k` not used), TK or AP.
+        k: how many maxima (TK) or edges (AP) count; see `training.matching.edge_counts`.
+        combine: whether DC and TK sum the two means or average them.
+        matching: the constraint of AP. `at_most` without any edge gives 0.
+    """
+    n, m = matrix_nm.shape
+    count = int(edge_counts(np.int64(n), np.int64(m), k))
+    if kind is Similarity.AP:
+        rows, columns = match(matrix_nm.detach().double().cpu().numpy(), count, matching)
+        return matrix_nm[torch.from_numpy(rows), torch.from_numpy(columns)].sum() / max(len(rows), 1)
+    by_row, by_column = matrix_nm.amax(dim=1), matrix_nm.amax(dim=0)
+    if kind is Similarity.TK:
+        by_row, by_column = by_row.topk(count).values, by_column.topk(count).values
+    return (by_row.mean() + by_column.mean()) * _weight(combine)
+
+
+def negative_top_k(matrix_nm: Tensor, k: str = "min", combine: Combine = Combine.SUM) -> Tensor:
+    """Return NegTK of one matrix (Li 2022): `-TK(-M)`, from the k smallest row and column minima."""
+    return -set_similarity(-matrix_nm, Similarity.TK, k, combine)
+
+
+def batch_similarity(
+    text_ND: Tensor,
+    image_MD: Tensor,
+    text_offsets: Int64,
+    image_offsets: Int64,
+    kind: Similarity,
+    *,
+    k: str = "min",
+    combine: Combine = Combine.SUM,
+    matching: Matching = Matching.EXACT,
+) -> Tensor:
+    """Return the B x C similarities of all sentence sets with all image sets.
+
+    Args:
+        text_ND: unit sentence vectors of all sets, one set after the other.
+        image_MD: unit image vectors of all sets, one set after the other.
+        text_offsets: B + 1 bounds of the sentence sets; none is empty.
+        image_offsets: C + 1 bounds of the image sets; none is empty.
+        kind: as are `k`, `combine` and `matching`, see `set_similarity`.
+    """
+    matrix_NM = text_ND @ image_MD.T
+    if kind is Similarity.AP:
+        return _matched(matrix_NM, text_offsets, image_offsets, k, matching)
+    counts_BC = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
+    best_image_NC = _segment_max(matrix_NM, image_offsets)
+    best_text_MB = _segment_max(matrix_NM.T, text_offsets)
+    if kind is Similarity.DC:
+        by_row_BC, by_column_CB = _segment_mean(best_image_NC, text_offsets), _segment_mean(best_text_MB, image_offsets)
+    else:
+        by_row_BC = _segment_top_mean(best_image_NC, text_offsets, counts_BC)
+        by_column_CB = _segment_top_mean(best_text_MB, image_offsets, counts_BC.T)
+    return (by_row_BC + by_column_CB.T) * _weight(combine)
+
+
+def _weight(combine: Combine) -> float:
+    return 1.0 if combine is Combine.SUM else 0.5
+
+
+def _matched(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64, k: str, matching: Matching) -> Tensor:
+    """Return the B x C means of the entries that AP selects."""
+    weights = matrix_NM.detach().float().cpu().numpy()
+    edges = match_batch(weights, text_offsets, image_offsets, k=k, matching=matching)
+    shape = len(text_offsets) - 1, len(image_offsets) - 1
+    shares = 1.0 / np.maximum(np.bincount(edges.pairs, minlength=shape[0] * shape[1]), 1)
+    entries = torch.from_numpy(edges.rows * matrix_NM.shape[1] + edges.columns).to(matrix_NM.device)
+    pairs = torch.from_numpy(edges.pairs).to(matrix_NM.device)
+    selected = matrix_NM.flatten().index_select(0, entries)
+    weighted = selected * torch.from_numpy(shares[edges.pairs]).to(selected)
+    return weighted.new_zeros(shape[0] * shape[1]).index_add(0, pairs, weighted).view(shape)
+
+
+def _segment_max(rows_RM: Tensor, offsets: Int64) -> Tensor:
+    """Return R x C: per row, the maximum over each segment of columns."""
+    places_CL, padded_CL = _padding(offsets, rows_RM.device)
+    if padded_CL is None:
+        return rows_RM.unflatten(1, tuple(places_CL.shape)).amax(dim=2)
+    spread_RCL = rows_RM.index_select(1, places_CL.flatten()).unflatten(1, tuple(places_CL.shape))
+    return spread_RCL.masked_fill(padded_CL, -torch.inf).amax(dim=2)
+
+
+def _segment_mean(rows_NC: Tensor, offsets: Int64) -> Tensor:
+    """Return B x C: the mean over each segment of rows."""
+    counts = torch.from_numpy(np.diff(offsets)).to(rows_NC.device)
+    segments = torch.repeat_interleave(counts)
+    total = rows_NC.new_zeros((len(counts), rows_NC.shape[1])).index_add(0, segments, rows_NC)
+    return total / counts[:, None]
+
+
+def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tensor:
+    """Return B x C: over each segment of rows, the mean of the `counts_BC` largest."""
+    places_BL, padded_BL = _padding(offsets, rows_NC.device)
+    spread_BLC = rows_NC.index_select(0, places_BL.flatten()).unflatten(0, tuple(places_BL.shape))
+    if padded_BL is not None:
+        spread_BLC = spread_BLC.masked_fill(padded_BL[:, :, None], -torch.inf)
+    falling_BLC = spread_BLC.sort(dim=1, descending=True).values
+    counts = torch.from_numpy(counts_BC).to(rows_NC.device)
+    beyond_BLC = torch.arange(falling_BLC.shape[1], device=rows_NC.device)[None, :, None] >= counts[:, None, :]
+    return falling_BLC.masked_fill(beyond_BLC, 0.0).sum(dim=1) / counts
+
+
+def _padding(offsets: Int64, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Return C x L positions of each segment's members, and where those are padding (None: nowhere)."""
+    counts = np.diff(offsets)
+    steps = np.arange(counts.max())
+    padded = steps[None, :] >= counts[:, None]
+    places = np.where(padded, offsets[:-1, None], offsets[:-1, None] + steps[None, :])
+    mask = torch.from_numpy(padded).to(device) if padded.any() else None
+    return torch.from_numpy(places).to(device), mask

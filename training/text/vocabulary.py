@@ -1,0 +1,75 @@
+"""The vocabulary of a training split: which words are known, and their numbers.
+
+Number 0 is `<pad>`, 1 is `<unk>`; words follow by falling count, then alphabetically, so that the same counts give the
+same numbers however they were gathered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import IntegrityError
+from training.data.documents import Int64, offsets_of
+from training.text.tokens import tokenize
+
+PAD, UNKNOWN = "<pad>", "<unk>"
+UNKNOWN_NUMBER = 1
+Int32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Known words; `words[number]` is the word of a number."""
+
+    words: tuple[str, ...]
+    numbers: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbers", {word: number for number, word in enumerate(self.words)})
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int], *, min_count: int) -> Vocabulary:
+        """Return the words counted at least `min_count` times."""
+        known = sorted((-count, word) for word, count in counts.items() if count >= min_count)
+        return cls((PAD, UNKNOWN, *(word for _, word in known)))
+
+    def encode(self, texts: Sequence[str], *, max_words: int) -> tuple[Int32, Int64]:
+        """Return the word numbers of all sentences, one after the other, and N + 1 offsets.
+
+        The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`.
+        """
+        rows = [self._encode(text, max_words) for text in texts]
+        flat = [number for row in rows for number in row]
+        return np.array(flat, dtype=np.int32), offsets_of([len(row) for row in rows])
+
+    def _encode(self, text: str, max_words: int) -> list[int]:
+        numbers = [self.numbers.get(token, UNKNOWN_NUMBER) for token in tokenize(text)[:max_words]]
+        return numbers or [UNKNOWN_NUMBER]
+
+    def save(self, path: Path) -> None:
+        """Write one word a line, in order of number."""
+        path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        words = tuple(path.read_text(encoding="utf-8").split("\n")[:-1])
+        if words[:2] != (PAD, UNKNOWN):
+            raise IntegrityError(f"{path}: expected {PAD} and {UNKNOWN} first, found {words[:2]}")
+        return cls(words)
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Return how often each token occurs."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(tokenize(text))
+    return counts
