@@ -7,12 +7,14 @@ worker counts, the place of the input files) are not.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.configs import require
 
+_HOST_PORT = re.compile(r"\S+:\d+")
 _CONNECT_TO = re.compile(r"[^=\s]+=[^=\s]+:\d+")
 
 
@@ -66,6 +68,7 @@ class HttpConfig:
         max_bytes: of one response body.
         obey_robots: whether robots.txt is asked first.
         listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
+        ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 
     user_agent: str = "multilink/0.1"
@@ -84,6 +87,7 @@ class HttpConfig:
     max_bytes: int = 20_000_000
     obey_robots: bool = True
     listing_max_age_s: float = 86_400.0
+    ca_bundle: str = ""
 
     def __post_init__(self) -> None:
         for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):
@@ -93,10 +97,25 @@ class HttpConfig:
             value = getattr(self, name)
             require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
         for entry in self.allow_hosts:
-            require(":" in entry, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
+            matches = _HOST_PORT.fullmatch(entry) is not None
+            require(matches, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
         for entry in self.connect_to:
             matches = _CONNECT_TO.fullmatch(entry) is not None
             require(matches, field="http.connect_to", value=entry, rule="expected HOST=ADDRESS:PORT")
+            require(
+                _is_address(entry.partition("=")[2].rpartition(":")[0]),
+                field="http.connect_to",
+                value=entry,
+                rule="expected an IP address after '='",
+            )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

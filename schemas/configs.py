@@ -7,6 +7,7 @@ scalars, or further such dataclasses. This module turns one into JSON-ready valu
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import enum
@@ -132,7 +133,7 @@ def _parse(text: str, hint: Any, *, key: str) -> Any:
         if _is_tuple(hint) and not isinstance(value, list):
             parts = [part.strip() for part in text.split(",")] if text else []
             return _coerce(parts, hint, key=key)
-        if value != text:
+        with contextlib.suppress(ConfigError):
             return _coerce(text, hint, key=key)
         raise
 

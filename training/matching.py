@@ -1,7 +1,7 @@
 """AP: maximum-weight matchings of sentences and images (Hessel 2019, 3.2), for one matrix or for all pairs of a batch.
 
-Plain numpy on detached values: which entries are selected is not differentiated, the entries are. Every matching is exact.
-A matching of at most `min(n, m)` edges is a linear assignment; fewer edges, `k`, are one on a larger square:
+Plain numpy on detached values: which entries are selected is not differentiated, the entries are. Every matching is
+exact. A matching of at most `min(n, m)` edges is a linear assignment; fewer edges, `k`, are one on a larger square:
 
                  m images      n - k dummies      Each of the m - k dummy rows must take an image and each of the
     n sentences  -M            0                  n - k dummy columns a sentence (their corner is forbidden), so
@@ -11,6 +11,7 @@ A matching of at most `min(n, m)` edges is a linear assignment; fewer edges, `k`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,13 @@ class Edges:
     pairs: Int64
 
 
-def edge_counts(sentences: Int64, images: Int64, k: str) -> Int64:
+def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int64:
     """Return how many edges or maxima count for sets of the given sizes (arrays that broadcast).
 
-    `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n, m).
+    `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n,
+    m).
     """
-    smaller = np.minimum(sentences, images)
+    smaller: Int64 = np.minimum(np.asarray(sentences, np.int64), np.asarray(images, np.int64))
     if k == "min":
         return smaller
     if k == "half":
@@ -84,9 +86,9 @@ def match_batch(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k
     counts = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
     image_sets = len(image_offsets) - 1
     found: list[tuple[Int64, Int64]] = []
-    for i, (top, bottom) in enumerate(zip(text_offsets[:-1], text_offsets[1:], strict=True)):
+    for i, (top, bottom) in enumerate(pairwise(text_offsets)):
         band = np.ascontiguousarray(weights[top:bottom], dtype=np.float64)
-        for j, (left, right) in enumerate(zip(image_offsets[:-1], image_offsets[1:], strict=True)):
+        for j, (left, right) in enumerate(pairwise(image_offsets)):
             rows, columns = match(band[:, left:right], int(counts[i, j]), matching)
             found.append((rows + top, columns + left))
     sizes = [len(rows) for rows, _ in found]

@@ -23,7 +23,7 @@ from training.config import TrainConfig
 from training.data.documents import offsets_of
 from training.data.loading import DatasetIdentity
 from training.encoders.registry import ImageTower, TextTower, build_image_tower, build_text_tower
-from training.encoders.rows import Rows, VectorRows
+from training.encoders.rows import Rows
 from training.text.vocabulary import Vocabulary
 
 Float = npt.NDArray[np.floating[Any]]

@@ -1,11 +1,11 @@
 """Similarity of a sentence set and an image set, from their cosine matrix (Hessel 2019, 3.2; SPEC 4).
 
-`set_similarity` is the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one matrix
-product. Both are differentiable: a maximum passes its gradient to the entry it came from (shared evenly between ties), AP
-to the selected entries alone.
+`set_similarity` is the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one
+matrix product. Both are differentiable: a maximum passes its gradient to the entry it came from (shared evenly
+between ties), AP to the selected entries alone.
 
-Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of one (of the largest,
-where padded), d dimensions.
+Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of one (of the
+largest, where padded), d dimensions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def set_similarity(
         matching: the constraint of AP. `at_most` without any edge gives 0.
     """
     n, m = matrix_nm.shape
-    count = int(edge_counts(np.int64(n), np.int64(m), k))
+    count = int(edge_counts(n, m, k))
     if kind is Similarity.AP:
         rows, columns = match(matrix_nm.detach().double().cpu().numpy(), count, matching)
         return matrix_nm[torch.from_numpy(rows), torch.from_numpy(columns)].sum() / max(len(rows), 1)
@@ -69,7 +69,10 @@ def batch_similarity(
         image_MD: unit image vectors of all sets, one set after the other.
         text_offsets: B + 1 bounds of the sentence sets; none is empty.
         image_offsets: C + 1 bounds of the image sets; none is empty.
-        kind: as are `k`, `combine` and `matching`, see `set_similarity`.
+        kind: DC, TK or AP.
+        k: see `set_similarity`.
+        combine: see `set_similarity`.
+        matching: see `set_similarity`.
     """
     matrix_NM = text_ND @ image_MD.T
     if kind is Similarity.AP:
@@ -106,8 +109,8 @@ def _segment_max(rows_RM: Tensor, offsets: Int64) -> Tensor:
     """Return R x C: per row, the maximum over each segment of columns."""
     places_CL, padded_CL = _padding(offsets, rows_RM.device)
     if padded_CL is None:
-        return rows_RM.unflatten(1, tuple(places_CL.shape)).amax(dim=2)
-    spread_RCL = rows_RM.index_select(1, places_CL.flatten()).unflatten(1, tuple(places_CL.shape))
+        return rows_RM.reshape(-1, *places_CL.shape).amax(dim=2)
+    spread_RCL = rows_RM.index_select(1, places_CL.flatten()).view(-1, *places_CL.shape)
     return spread_RCL.masked_fill(padded_CL, -torch.inf).amax(dim=2)
 
 
@@ -122,7 +125,7 @@ def _segment_mean(rows_NC: Tensor, offsets: Int64) -> Tensor:
 def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tensor:
     """Return B x C: over each segment of rows, the mean of the `counts_BC` largest."""
     places_BL, padded_BL = _padding(offsets, rows_NC.device)
-    spread_BLC = rows_NC.index_select(0, places_BL.flatten()).unflatten(0, tuple(places_BL.shape))
+    spread_BLC: Tensor = rows_NC.index_select(0, places_BL.flatten()).view(*places_BL.shape, -1)
     if padded_BL is not None:
         spread_BLC = spread_BLC.masked_fill(padded_BL[:, :, None], -torch.inf)
     falling_BLC = spread_BLC.sort(dim=1, descending=True).values

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,7 @@ class Bands:
 
     def permute(self, words: Codes) -> Codes:
         """Return N x W codes with their bits in banding order; distances stay the same."""
-        tables = self._tables
+        tables = _permutation(self.bits)
         octets = words.astype("<u8").view(np.uint8)  # N x 8W, least significant first
         permuted: Codes = tables[0][octets[:, 0]]
         for position in range(1, octets.shape[1]):
@@ -115,17 +115,6 @@ class Bands:
         for earlier in range(band):
             agree |= self.keys(differences, earlier) == 0
         return agree
-
-    @cached_property
-    def _tables(self) -> Codes:
-        """8W x 256 x W: where the bits of each byte of a code go."""
-        target = np.random.default_rng(PERMUTATION_SEED).permutation(self.bits)
-        tables = np.zeros((self.bits // 8, 256, self.bits // WORD_BITS), np.uint64)
-        for bit, place in enumerate(target):
-            has_bit = (np.arange(256) >> (bit % 8)) & 1
-            word, shift = divmod(int(place), WORD_BITS)
-            tables[bit // 8, :, word] |= has_bit.astype(np.uint64) << np.uint64(shift)
-        return tables
 
 
 def pairs_in_buckets(
@@ -160,6 +149,18 @@ def parse_fingerprints(fingerprints: Sequence[str]) -> Codes:
         return np.empty((0, 1), np.uint64)
     octets = np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=">u8")
     return octets.reshape(len(fingerprints), -1).astype(np.uint64)
+
+
+@lru_cache(maxsize=4)
+def _permutation(bits: int) -> Codes:
+    """Return 8W x 256 x W: where the bits of each byte of a code go."""
+    target = np.random.default_rng(PERMUTATION_SEED).permutation(bits)
+    tables = np.zeros((bits // 8, 256, bits // WORD_BITS), np.uint64)
+    for bit, place in enumerate(target):
+        has_bit = (np.arange(256) >> (bit % 8)) & 1
+        word, shift = divmod(int(place), WORD_BITS)
+        tables[bit // 8, :, word] |= has_bit.astype(np.uint64) << np.uint64(shift)
+    return tables
 
 
 def _collapse(words: Codes) -> tuple[Codes, Indices]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -106,9 +107,7 @@ def _compare(bucket: tuple[str, Iterable[str]], *, radius: int) -> Iterator[tupl
         yield fingerprints[second], Neighbour(distance, fingerprints[first])
 
 
-def _look_alikes(
-    joined: tuple[str, dict[str, Iterable[Iterable[Occurrence]] | Iterable[Neighbour]]],
-) -> Iterator[LookAlikes]:
+def _look_alikes(joined: tuple[str, dict[str, Iterable[Any]]]) -> Iterator[LookAlikes]:
     look, found = joined
     (occurrences,) = found[OCCURRENCES]
     looks = LookAlikes(look, tuple(sorted(occurrences)), tuple(sorted(found[NEIGHBOURS])))

@@ -1,23 +1,46 @@
-"""The client every source fetches through (signatures first; being filled in).
+"""The client every source fetches through: it answers from the raw store, and goes out once for what is not there.
 
-`Client.get` answers from the raw store where it can, and goes out once where it must.
+    get -> stored? -> alone -> stored? -> fetch (fetcher.py) -> stored
+
+What is remembered, and for how long, is decided here; what an image's bytes are worth is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from pipelines.config import HttpConfig
-from pipelines.http.captures import Capture, Kind
+from pipelines.http.captures import Capture, CaptureStore, Kind, Refusal, Request, age_s
+from pipelines.http.errors import FetchFailed
+from pipelines.http.fetcher import Fetcher
+from pipelines.http.retries import utc_text
+from pipelines.http.robots import FRESH_S
+from pipelines.http.targets import parse_target
+from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
+
+_ROBOTS = "robots"
+# These follow from the configuration, or from a robots.txt that may change, and are found again without a request.
+_NOT_REMEMBERED = TRANSIENT | {Reason.ADDRESS_REFUSED, Reason.ROBOTS_DENIED}
 
 
 class Client:
-    """Thread-safe; make one per process with `process_client`."""
+    """Thread-safe. Make one per process with `process_client`: its pace is its own."""
 
-    def __init__(self, config: HttpConfig, raw: Folder) -> None:
-        raise NotImplementedError
+    def __init__(
+        self,
+        config: HttpConfig,
+        raw: Folder,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = CaptureStore(raw)
+        self._fetcher = Fetcher(config, read_robots=self._read_robots, clock=clock, sleep=sleep)
 
     def get(
         self,
@@ -28,14 +51,71 @@ class Client:
         headers: Mapping[str, str] | None = None,
         max_age_s: float | None = None,
     ) -> Capture:
-        """Return the captured answer to a GET, going out only where none is stored (raises FetchFailed)."""
-        raise NotImplementedError
+        """Return the captured answer to a GET, going out only where none is stored.
+
+        Args:
+            url: absolute, http or https.
+            source: folder of the raw store.
+            kind: what the answer is for.
+            headers: further ones, such as credentials: sent to the URL's own origin alone, and never stored.
+            max_age_s: something stored longer ago is asked for again; None keeps it for ever.
+
+        Raises:
+            FetchFailed: there is no usable answer, now or as remembered from an earlier run.
+        """
+        request = Request(source, kind, parse_target(url).url)
+        stored = self._stored(request, max_age_s)
+        if stored is not None:
+            return stored
+        with self._store.alone(request):
+            stored = self._stored(request, max_age_s)  # someone else may have asked meanwhile
+            return stored if stored is not None else self._fetch(request, headers or {})
 
     def body(self, capture: Capture) -> bytes:
-        raise NotImplementedError
+        """Return a capture's body.
+
+        Raises:
+            IntegrityError: the stored bytes are not the ones that were received.
+        """
+        return self._store.body(capture)
+
+    def close(self) -> None:
+        """Close every idle connection; the client stays usable."""
+        self._fetcher.close()
+
+    def _stored(self, request: Request, max_age_s: float | None) -> Capture | None:
+        """Return the stored capture, raise the remembered failure, or return None where neither holds any more."""
+        found = self._store.find(request)
+        if found is None or (max_age_s is not None and age_s(found, now=self._clock()) > max_age_s):
+            return None
+        if isinstance(found, Capture):
+            return found
+        if found.limit == _limit_of(found.failed.reason, self._config):
+            raise found.failed
+        return None
+
+    def _fetch(self, request: Request, headers: Mapping[str, str]) -> Capture:
+        try:
+            final, answer = self._fetcher.fetch(request, headers)
+        except FetchFailed as problem:
+            are_credentials_wrong = problem.reason is Reason.FORBIDDEN and bool(headers)
+            if problem.reason not in _NOT_REMEMBERED and not are_credentials_wrong:
+                limit = _limit_of(problem.reason, self._config)
+                self._store.add_refusal(request, Refusal(problem, utc_text(self._clock()), limit))
+            raise
+        return self._store.add(request, answer, final_url=final.url, fetched_at=utc_text(self._clock()))
+
+    def _read_robots(self, url: str) -> bytes:
+        return self.body(self.get(url, source=_ROBOTS, kind=Kind.ROBOTS, max_age_s=FRESH_S))
 
 
 @lru_cache(maxsize=8)
 def process_client(config: HttpConfig, raw: Folder) -> Client:
-    """Return this process's one client for a configuration and store (so that threads share its pace)."""
+    """Return this process's one client for a configuration and a store, so that all its threads share one pace."""
     return Client(config, raw)
+
+
+def _limit_of(reason: Reason, config: HttpConfig) -> int | None:
+    """Return the configured limit behind a failure: with another limit, the failure no longer holds."""
+    limits = {Reason.TOO_LARGE: config.max_bytes, Reason.TOO_MANY_REDIRECTS: config.max_redirects}
+    return limits.get(reason)

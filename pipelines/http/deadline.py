@@ -23,6 +23,7 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
         self._watched: list[socket.socket] = []
+        self._fired = False
         self._lock = threading.Lock()
 
     @property
@@ -31,7 +32,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        return self.remaining_s == 0.0
+        return self._fired or self.remaining_s == 0.0
 
     def watch(self, connection: socket.socket) -> None:
         """Shut a connection down when the deadline passes, also after TLS has taken its socket over."""
@@ -57,6 +58,7 @@ class Deadline:
 
     def _shut_down(self) -> None:
         with self._lock:
+            self._fired = True
             for twin in self._watched:
                 with contextlib.suppress(OSError):  # already closed by the other side
                     twin.shutdown(socket.SHUT_RDWR)

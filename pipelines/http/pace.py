@@ -79,7 +79,7 @@ class Pace:
             if remaining is None or remaining >= _NEAR_ZERO or reset is None:
                 continue
             window_s = reset - now if reset > now else reset  # imgur gives a moment, Reddit a number of seconds
-            if 0 < window_s < now:
+            if window_s > 0:
                 self._slow_for(host, window_s / max(remaining, 1.0), window_s)
 
     def _slow_for(self, host: str, interval_s: float, window_s: float) -> None:

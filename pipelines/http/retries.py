@@ -31,9 +31,7 @@ def may_help(reason: Reason, status: int | None) -> bool:
     return reason in _RETRIED_REASONS or (reason is Reason.HTTP_ERROR and status in RETRIED_STATUSES)
 
 
-def backoff_s(
-    attempt: int, *, first_s: float, longest_s: float, chance: Callable[[], float] = random.random
-) -> float:
+def backoff_s(attempt: int, *, first_s: float, longest_s: float, chance: Callable[[], float] = random.random) -> float:
     """Return the wait after an attempt (counted from 1): doubling, times a factor drawn from [0.5, 1.5)."""
     return float(min(longest_s, first_s * 2.0 ** min(attempt - 1, 32) * (0.5 + chance())))
 

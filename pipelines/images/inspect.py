@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image as Pixels
 
 from pipelines.config import FingerprintName, ImagesConfig
@@ -65,4 +66,5 @@ def inspect_image(
 
 def is_flat(pixels: Pixels.Image) -> bool:
     """Whether an RGB picture is one colour all over: no channel's extremes are more than FLAT_LEVELS apart."""
-    return all(high - low <= FLAT_LEVELS for low, high in (channel.getextrema() for channel in pixels.split()))
+    levels = np.asarray(pixels)
+    return bool((np.ptp(levels, axis=(0, 1)) <= FLAT_LEVELS).all())

@@ -2,7 +2,7 @@
 
 A document's place in [0, 1) is a hash of its id. The lowest places are the test split, the next the validation split, the
 rest trains; adding documents later moves none that was there, so that no document of a test split ever trains the next
-model. Only a split that would be empty takes the training document nearest to it.
+model. Only a split that would be empty takes the first document of the largest one.
 
     0        test      test + val                                   1
     |---test---|---val---|-----------------train--------------------|
@@ -41,42 +41,54 @@ class Survey:
 
     Attributes:
         counts: documents per split.
-        first: the two training documents of lowest place, as (place, id).
+        first: the two documents of lowest place of each split, as (split, place, id).
         has_given: whether the source itself gave any document its split: then nothing is moved.
     """
 
     counts: tuple[tuple[Split, int], ...] = ()
-    first: tuple[tuple[float, str], ...] = ()
+    first: tuple[tuple[Split, float, str], ...] = ()
     has_given: bool = False
 
     def moves(self, config: SplitsConfig) -> dict[str, Split]:
-        """Return the documents that leave training so that test and validation are not empty."""
-        counts = dict(self.counts)
-        if self.has_given or sum(counts.values()) < 3:
+        """Return the documents that leave the largest split so that no wanted split is empty."""
+        counts = {split: 0 for split in Split} | dict(self.counts)
+        if self.has_given:
             return {}
-        wanted = [s for s, share in ((Split.TEST, config.test), (Split.VAL, config.val)) if share and not counts.get(s)]
-        spare = counts.get(Split.TRAIN, 0) - 1
-        return {document: split for split, (_, document) in zip(wanted[:spare], self.first, strict=False)}
+        moved: dict[str, Split] = {}
+        for empty in _wanted(config):
+            donor = max(Split, key=counts.__getitem__)
+            if counts[empty] == 0 and counts[donor] > 1:
+                spare = [document for split, _, document in self.first if split is donor and document not in moved]
+                moved[spare[0]] = empty
+                counts[donor] -= 1
+                counts[empty] += 1
+        return moved
+
+
+def _wanted(config: SplitsConfig) -> list[Split]:
+    shares = ((Split.TRAIN, 1.0), (Split.TEST, config.test), (Split.VAL, config.val))
+    return [split for split, share in shares if share > 0]
 
 
 def survey_one(document_id: str, given: Split | None, config: SplitsConfig) -> Survey:
     """Return the survey of a single document."""
     split = given or split_of(document_id, config)
-    first = ((place_of(document_id, seed=config.seed), document_id),) if split is Split.TRAIN else ()
-    return Survey(((split, 1),), first, given is not None)
+    place = place_of(document_id, seed=config.seed)
+    return Survey(((split, 1),), ((split, place, document_id),), given is not None)
 
 
 def merge_surveys(surveys: Iterable[Survey]) -> Survey:
     """Return the survey of all documents together; the order of `surveys` does not matter."""
     counts: dict[Split, int] = {}
-    first: list[tuple[float, str]] = []
+    first: dict[Split, list[tuple[Split, float, str]]] = {}
     has_given = False
     for survey in surveys:
         for split, count in survey.counts:
             counts[split] = counts.get(split, 0) + count
-        first = sorted([*first, *survey.first])[:2]
+        for entry in survey.first:
+            first[entry[0]] = sorted([*first.get(entry[0], []), entry])[:2]
         has_given = has_given or survey.has_given
-    return Survey(tuple(sorted(counts.items())), tuple(first), has_given)
+    return Survey(tuple(sorted(counts.items())), tuple(e for s in sorted(first) for e in first[s]), has_given)
 
 
 def final_split(document_id: str, given: Split | None, config: SplitsConfig, moves: Mapping[str, Split]) -> Split:

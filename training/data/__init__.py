@@ -1,1 +1,1 @@
-"""Reading a data set version for training: ragged arrays of a worker's own shards, and global batches over all of them."""
+"""Reading a data set version for training: ragged arrays of a worker's own shards, global batches over all."""

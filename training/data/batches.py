@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def validation_batches(index: SplitIndex, *, negative_documents: int) -> list[In
     if cuts and len(order) - cuts[-1] < 2:
         cuts.pop()
     bounds = [0, *cuts, len(order)]
-    return [order[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [order[start:stop] for start, stop in pairwise(bounds)]
 
 
 def _cut(order: Int64, image_sets: tuple[str, ...], size: int) -> Iterator[Int64]:

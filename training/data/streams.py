@@ -1,7 +1,7 @@
 """Counter-based random streams: the same key gives the same numbers on every machine, for any number of workers.
 
-Everything random in the training core is drawn from a stream whose key says what it is for (`("batches", seed, epoch)`),
-so no generator has a state that must be saved, passed on or kept in step between workers.
+Everything random in the training core is drawn from a stream whose key says what it is for (`("batches", seed,
+epoch)`), so no generator has a state that must be saved, passed on or kept in step between workers.
 """
 
 from __future__ import annotations

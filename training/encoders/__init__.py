@@ -1,1 +1,1 @@
-"""Text and image towers: each a module from prepared rows to unit vectors of the joint space, found by `registry.py`."""
+"""Text and image towers: each from prepared rows to unit vectors of the joint space, found by `registry.py`."""

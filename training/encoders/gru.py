@@ -1,7 +1,7 @@
 """Text tower of Hessel 2019 (3.1): word vectors, GRU, last hidden state, L2 norm.
 
-Words are laid out time step by time step over sentences of falling length (a `PackedSequence` built directly), so neither
-the embedding nor the recurrence does any work on padding:
+Words are laid out time step by time step over sentences of falling length (a `PackedSequence` built directly), so
+neither the embedding nor the recurrence does any work on padding:
 
     sentences  a b c | d e     time steps  a d | b e | c     batch sizes  2 2 1
 """

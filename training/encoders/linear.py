@@ -1,7 +1,7 @@
 """Image tower of Hessel 2019 (3.1): an affine map of the CNN feature into the joint space.
 
-Input dropout, affine map, L2 norm. With the `gru` text tower the CNN feature goes in as it is; with `sentence` both towers
-standardise theirs on the training split (SPEC 6).
+Input dropout, affine map, L2 norm. With the `gru` text tower the CNN feature goes in as it is; with `sentence` both
+towers standardise theirs on the training split (SPEC 6).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a tower reads: rows prepared once per data set on the CPU, from which each batch takes some.
 
-A tower's `prepare` makes them and its `forward` turns them into tensors on its device. A tower with another kind of input
-(regions, roles) adds its own class with the same three operations.
+A tower's `prepare` makes them and its `forward` turns them into tensors on its device. A tower with another kind of
+input (regions, roles) adds its own class with the same three operations.
 """
 
 from __future__ import annotations

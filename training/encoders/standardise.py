@@ -1,7 +1,7 @@
 """Standardisation on the training split: each feature to mean 0 and standard deviation 1.
 
-The moments are buffers, so they are saved with the weights. They are taken over occurrences: a sentence or an image that
-occurs in several documents counts each time, which makes them the same for any partition of the documents.
+The moments are buffers, so they are saved with the weights. They are taken over occurrences: a sentence or an image
+that occurs in several documents counts each time, which makes them the same for any partition of the documents.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -182,12 +182,26 @@ def _column_px(rows: int, row_px: Callable[[int], int]) -> int:
 
 
 def _draw_edges(name: str, edges: Sequence[Edge], sentences: list[int], images: list[int], height_px: int) -> Markup:
-    """Return the drawing between the columns; missed links lie on top, where a wide edge cannot hide them."""
+    """Return the drawing between the columns, in the order of the edges: wide ones below, missed links on top."""
     largest = max((edge.weight for edge in edges if edge.weight is not None), default=0.0)
+    sentence_row = {index: row for row, index in enumerate(sentences)}
+    image_row = {index: row for row, index in enumerate(images)}
     paths = []
-    for edge in reversed(edges):
-        left = row_centre_px(sentences.index(edge.sentence), len(sentences), height_px)
-        right = row_centre_px(images.index(edge.image), len(images), height_px)
+    for edge in edges:
+        left = row_centre_px(sentence_row[edge.sentence], len(sentences), height_px)
+        right = row_centre_px(image_row[edge.image], len(images), height_px)
         paths.append(_draw_edge(edge, left, right, largest))
-    paths.sort(key=lambda path: 'class="edge missed"' in path)
-    return drawing(f"Links of document {name}", *paths, width=100, height=height_px, class_="edges")
+    title = f"Links of document {name}"
+    return drawing(title, *paths, width=100, height=height_px, class_="edges", stretched=True)
+
+
+def _draw_edge(edge: Edge, left: float, right: float, largest: float) -> Markup:
+    """Return a curve from a sentence to an image that says what it is when pointed at."""
+    weight = "" if edge.weight is None else f", {edge.weight:.2f}"
+    return element(
+        "path",
+        element("title", f"sentence {edge.sentence + 1} – image {edge.image + 1}{weight}, {edge.kind}"),
+        class_=f"edge {edge.kind}",
+        d=f"M0,{number(left)} C40,{number(left)} 60,{number(right)} 100,{number(right)}",
+        stroke_width=None if edge.weight is None else edge_width_px(edge.weight, largest),
+    )

@@ -28,8 +28,19 @@ def element(tag: str, *children: str | Markup, **attributes: Attribute) -> Marku
     return opening + (Markup(">{}</{}>").format(inner, tag) if inner else Markup("/>"))
 
 
-def drawing(title: str, *children: Markup, width: float, height: float, class_: str, description: str = "") -> Markup:
-    """Return a whole picture that a screen reader announces by its title, and then its description."""
+def drawing(
+    title: str,
+    *children: Markup,
+    width: float,
+    height: float,
+    class_: str,
+    description: str = "",
+    stretched: bool = False,
+) -> Markup:
+    """Return a whole picture that a screen reader announces by its title, and then its description.
+
+    A `stretched` picture fills the box that the style sheet gives it; others keep their proportions.
+    """
     texts = [element("title", title)]
     if description:
         texts.append(element("desc", description))
@@ -38,6 +49,7 @@ def drawing(title: str, *children: Markup, width: float, height: float, class_: 
         *texts,
         *children,
         viewBox=f"0 0 {number(width)} {number(height)}",
+        preserveAspectRatio="none" if stretched else None,
         class_=class_,
         role="img",
         aria_label=title,

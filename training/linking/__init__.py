@@ -1,0 +1,1 @@
+"""A trained model and documents with their vectors, to predicted links on disk."""

@@ -1,10 +1,11 @@
 """Who else trains: the small surface between the loop and whatever runs it.
 
 The loop talks to a `Context` alone. `SingleProcess` is a unit test or a laptop; `TorchDistributed` is any initialised
-`torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and its latest
-checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as constants, puts
-its own attached ones in their place, computes the whole loss, and parameter gradients are summed over workers. That
-sum is exactly the gradient of the global loss, because each worker contributes the part through its own embeddings.
+`torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and its
+latest checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as
+constants, puts its own attached ones in their place, computes the whole loss, and parameter gradients are summed over
+workers. That sum is exactly the gradient of the global loss, because each worker contributes the part through its own
+embeddings.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from training.config import Device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
+CPU = torch.device("cpu")
 
 
 def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
@@ -69,7 +71,7 @@ class Context(Protocol):
 class SingleProcess:
     """One process that trains alone."""
 
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
 
@@ -131,7 +133,7 @@ class TorchDistributed:
         flat = torch.cat([parameter.grad.flatten() for parameter in trained if parameter.grad is not None])
         dist.all_reduce(flat, op=dist.ReduceOp.SUM)
         sizes = [parameter.numel() for parameter in trained]
-        for parameter, gradient in zip(trained, flat.split(sizes), strict=True):
+        for parameter, gradient in zip(trained, torch.split(flat, sizes), strict=True):
             parameter.grad = gradient.view_as(parameter)
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:

@@ -1,7 +1,7 @@
 """Documents to the joint space, over all workers: each encodes those it holds, all get all, in one common order.
 
-The rows of other workers arrive as constants; a worker's own rows stay attached to its parameters (`context.py` says why
-that gives the exact gradient).
+The rows of other workers arrive as constants; a worker's own rows stay attached to its parameters (`context.py` says
+why that gives the exact gradient).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class OwnRows:
 
     Attributes:
         places: places of the worker's documents, int64.
-        sentence_counts: their numbers of rows in `text_ND`.
-        image_counts: their numbers of rows in `image_MD`.
-        text_ND: sentence vectors, document by document.
-        image_MD: image vectors, document by document.
+        sentence_counts: their numbers of sentences, int64.
+        image_counts: their numbers of images, int64.
+        texts: N x d sentence vectors, document by document.
+        images: M x d image vectors, document by document.
     """
 
     places: Int64
     sentence_counts: Int64
     image_counts: Int64
-    text_ND: Tensor
-    image_MD: Tensor
+    texts: Tensor
+    images: Tensor
 
 
 def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
@@ -61,7 +61,13 @@ def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
 
 
 def encode_batch(
-    model: LinkModel, split: PreparedSplit, positions: Int64, objective: Objective, moment: Moment, context: Context
+    model: LinkModel,
+    split: PreparedSplit,
+    *,
+    positions: Int64,
+    objective: Objective,
+    moment: Moment,
+    context: Context,
 ) -> EncodedBatch:
     """Return a global batch encoded, equal on every worker but for whose rows carry a gradient."""
     held = split.held
@@ -74,16 +80,16 @@ def encode_batch(
         places=places,
         sentence_counts=choice.sentence_counts,
         image_counts=choice.image_counts,
-        text_ND=text_ND,
-        image_MD=image_MD,
+        texts=text_ND,
+        images=image_MD,
     )
     whole = share(own, context)
     return EncodedBatch(
-        text_ND=whole.text_ND,
-        image_MD=whole.image_MD,
+        texts=whole.texts,
+        images=whole.images,
         sentence_counts=whole.sentence_counts,
         image_counts=whole.image_counts,
-        allowed_BB=allowed_negatives(held, positions, context.device),
+        allowed=allowed_negatives(held, positions, context.device),
     )
 
 
@@ -98,8 +104,8 @@ def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -
         places=np.flatnonzero(split.held.local >= 0),
         sentence_counts=documents.sentence_counts,
         image_counts=documents.image_counts,
-        text_ND=text_ND,
-        image_MD=image_MD,
+        texts=text_ND,
+        images=image_MD,
     )
 
 
@@ -107,11 +113,12 @@ def share(own: OwnRows, context: Context) -> OwnRows:
     """Return the rows of all workers, documents in order of their places."""
     header = np.stack([own.places, own.sentence_counts, own.image_counts], axis=1)
     headers = [part.cpu().numpy() for part in context.gather(torch.from_numpy(header).to(context.device))]
-    mine = torch.cat([own.text_ND, own.image_MD])
+    mine = torch.cat([own.texts, own.images])
     rows = context.gather(mine)
     rows[context.rank] = mine
     pieces = [
-        part.split([int(head[:, 1].sum()), int(head[:, 2].sum())]) for part, head in zip(rows, headers, strict=True)
+        torch.split(part, [int(head[:, 1].sum()), int(head[:, 2].sum())])
+        for part, head in zip(rows, headers, strict=True)
     ]
     places, sentence_counts, image_counts = np.concatenate(headers).T
     order = np.argsort(places)
@@ -119,20 +126,20 @@ def share(own: OwnRows, context: Context) -> OwnRows:
         places=places[order],
         sentence_counts=sentence_counts[order],
         image_counts=image_counts[order],
-        text_ND=_reorder(torch.cat([piece[0] for piece in pieces]), sentence_counts, order),
-        image_MD=_reorder(torch.cat([piece[1] for piece in pieces]), image_counts, order),
+        texts=_reorder(torch.cat([piece[0] for piece in pieces]), sentence_counts, order),
+        images=_reorder(torch.cat([piece[1] for piece in pieces]), image_counts, order),
     )
 
 
 def choose_encoded(rows: OwnRows, choice: Choice, allowed_BB: Tensor) -> EncodedBatch:
     """Return the batch that a choice among already encoded rows makes."""
-    device = rows.text_ND.device
+    device = rows.texts.device
     return EncodedBatch(
-        text_ND=rows.text_ND.index_select(0, torch.from_numpy(choice.sentences).to(device)),
-        image_MD=rows.image_MD.index_select(0, torch.from_numpy(choice.images).to(device)),
+        texts=rows.texts.index_select(0, torch.from_numpy(choice.sentences).to(device)),
+        images=rows.images.index_select(0, torch.from_numpy(choice.images).to(device)),
         sentence_counts=choice.sentence_counts,
         image_counts=choice.image_counts,
-        allowed_BB=allowed_BB,
+        allowed=allowed_BB,
     )
 
 

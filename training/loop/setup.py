@@ -1,6 +1,7 @@
 """A new model before its first step: vocabulary, word vectors and standardisation from the whole training split.
 
-Every worker counts its own shards; the counts are gathered, so that all start from the same model whatever their number.
+Every worker counts its own shards; the counts are gathered, so that all start from the same model whatever their
+number.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
         best/         the model of the epoch kept so far
 
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
-(`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole or not
-at all, and the one before is removed once it has been reported.
+(`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
+or not at all, and the one before is removed once it has been reported.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from training.objectives.batch import Moment, Objective
 def take_step(
     model: LinkModel,
     optimiser: torch.optim.Optimizer,
+    *,
     objective: Objective,
     split: PreparedSplit,
     positions: Int64,
@@ -36,10 +37,10 @@ def take_step(
     model.train()
     optimiser.zero_grad(set_to_none=True)
     with seeded(context.device, "dropout", settings.seed, moment.epoch, moment.step, context.rank):
-        encoded = encode_batch(model, split, positions, objective, moment, context)
+        encoded = encode_batch(model, split, positions=positions, objective=objective, moment=moment, context=context)
     loss = objective.losses(encoded).mean()
     if loss.requires_grad:  # a worker may hold no document of this batch
-        loss.backward()
+        torch.autograd.backward(loss)
     context.sum_gradients(model.parameters())
     norm = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
     _check_finite(loss.detach(), norm, split, positions, moment)

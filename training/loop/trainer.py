@@ -1,7 +1,7 @@
 """One training run, in order: set up or resume, then per epoch train, validate, keep, checkpoint, report.
 
-Only the order lives here. Set-up is in `setup.py`, one step in `step.py`, validation in `validation.py`, what is saved in
-`state.py`. A data set with no validation document trains with `select = "last"` alone.
+Only the order lives here. Set-up is in `setup.py`, one step in `step.py`, validation in `validation.py`, what is
+saved in `state.py`. A data set with no validation document trains with `select = "last"` alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class TrainResult:
 def train(config: TrainConfig, data: TrainingData, context: Context, *, run_directory: Path) -> TrainResult:
     """Train, and return what came of it; the kept model is in `run_directory / "model"`.
 
-    Resumes from `context.latest_checkpoint()` where that is not None, with the same final weights as an uninterrupted run.
+    Resumes from `context.latest_checkpoint()` where that is not None, with the same final weights as an uninterrupted
+    run.
 
     Raises:
         UsageError: there is no validation document and `training.select` is not `last`.
@@ -109,7 +110,15 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
     total = torch.zeros((), device=context.device)
     for step, positions in enumerate(batches):
         moment = Moment(split="training", epoch=run.epoch, step=step)
-        total += take_step(run.model, run.optimiser, objective, split, positions, moment, context)
+        total += take_step(
+            run.model,
+            run.optimiser,
+            objective=objective,
+            split=split,
+            positions=positions,
+            moment=moment,
+            context=context,
+        )
     mean_loss = float(total) / len(batches)
     return {
         "epoch": float(run.epoch),

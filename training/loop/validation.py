@@ -85,7 +85,7 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     losses: list[Tensor] = []
     moment = Moment(split="validation", epoch=0, step=0)
     for positions in validation_batches(held.index, negative_documents=settings.training.negative_documents):
-        allowed = allowed_negatives(held, positions, rows.text_ND.device)
+        allowed = allowed_negatives(held, positions, rows.texts.device)
         choice = objective.choose(held.index, positions, moment)
         losses.append(objective.losses(choose_encoded(rows, choice, allowed)))
     ranks: list[Tensor] = []
@@ -93,7 +93,7 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     for pool in _pools(rows, held):
         similarity_BB = _similarity(pool, settings.objective)
         spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
-        ranks.append(own_set_ranks(similarity_BB, pool.allowed_BB))
+        ranks.append(own_set_ranks(similarity_BB, pool.allowed))
     if spread < COLLAPSED and len(held.index.usable) > 1:
         logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
     return np.array([float(torch.cat(losses).mean()), float(torch.cat(ranks).mean())])
@@ -102,14 +102,14 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
 def _pools(rows: OwnRows, held: HeldSplit) -> Iterator[EncodedBatch]:
     usable = held.index.usable
     for positions in np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL)):
-        allowed = allowed_negatives(held, positions, rows.text_ND.device)
+        allowed = allowed_negatives(held, positions, rows.texts.device)
         yield choose_encoded(rows, choose_all(held.index, positions), allowed)
 
 
 def _similarity(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
     return batch_similarity(
-        batch.text_ND,
-        batch.image_MD,
+        batch.texts,
+        batch.images,
         batch.text_offsets,
         batch.image_offsets,
         config.similarity,
@@ -121,7 +121,7 @@ def _similarity(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
 
 def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:
     """Return the mean AUC, precision at 1 and at 5 over all workers' documents with known links."""
-    text, image = own.text_ND.cpu().numpy(), own.image_MD.cpu().numpy()
+    text, image = own.texts.cpu().numpy(), own.images.cpu().numpy()
     documents = held.documents
     matrices = [
         text[documents.sentence_offsets[d] : documents.sentence_offsets[d + 1]]

@@ -58,18 +58,18 @@ class EncodedBatch:
     """A global batch of B documents in the joint space.
 
     Attributes:
-        text_ND: unit vectors of the chosen sentences, document by document.
-        image_MD: unit vectors of the chosen images, document by document.
+        texts: N x d unit vectors of the chosen sentences, document by document.
+        images: M x d unit vectors of the chosen images, document by document.
         sentence_counts: B numbers of sentences.
         image_counts: B numbers of images.
-        allowed_BB: whether document `j` may be a negative of document `i`: not itself, not of the same image set.
+        allowed: B x B, whether document `j` may be a negative of document `i`: not itself, not of the same image set.
     """
 
-    text_ND: Tensor
-    image_MD: Tensor
+    texts: Tensor
+    images: Tensor
     sentence_counts: Int64
     image_counts: Int64
-    allowed_BB: Tensor
+    allowed: Tensor
 
     @property
     def text_offsets(self) -> Int64:

@@ -1,4 +1,4 @@
-"""Cross-document loss (Hessel 2019, eq. 1): a document's own image set and sentence set against the other documents'."""
+"""Cross-document loss (Hessel 2019, eq. 1): a document's own sets against the other documents'."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class CrossDocument:
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         similarity_BB = batch_similarity(
-            batch.text_ND,
-            batch.image_MD,
+            batch.texts,
+            batch.images,
             batch.text_offsets,
             batch.image_offsets,
             self.config.similarity,
@@ -57,5 +57,5 @@ class CrossDocument:
             matching=self.config.matching,
         )
         return cross_document_losses(
-            similarity_BB, batch.allowed_BB, margin=self.config.margin, negatives=self.config.negatives
+            similarity_BB, batch.allowed, margin=self.config.margin, negatives=self.config.negatives
         )

@@ -1,6 +1,7 @@
-"""NoStruct (Hessel 2019, 3.3): one random sentence and one random image stand for a document; their cosine is its similarity.
+"""NoStruct (Hessel 2019, 3.3): one random sentence and one random image stand for a document.
 
-The draw's stream is keyed by seed, split, document id, epoch and step, so it does not depend on who holds the document.
+Their cosine is the document's similarity. The draw's stream is keyed by seed, split, document id, epoch and step, so
+it does not depend on who holds the document.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class NoStruct:
         )
 
     def losses(self, batch: EncodedBatch) -> Tensor:
-        similarity_BB = self.config.cosine_scale * (batch.text_ND @ batch.image_MD.T)
+        similarity_BB = self.config.cosine_scale * (batch.texts @ batch.images.T)
         return cross_document_losses(
-            similarity_BB, batch.allowed_BB, margin=self.config.margin, negatives=self.config.negatives
+            similarity_BB, batch.allowed, margin=self.config.margin, negatives=self.config.negatives
         )
 
     def _draw(self, document: str, moment: Moment) -> tuple[float, float]:

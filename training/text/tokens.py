@@ -1,7 +1,7 @@
-"""Tokens of a sentence: lower-cased, tweet-style (Hessel 2019, supplement): addresses, mentions, hashtags and emoticons whole.
+"""Tokens of a sentence: lower-cased and tweet-style (Hessel 2019, supplement).
 
-One regular expression, alternatives tried in order; a character that none matches (a lone symbol, an emoji) is a token of
-its own. Whitespace is never in a token.
+Addresses, mentions, hashtags and emoticons stay whole. One regular expression, alternatives tried in order; a
+character that none matches (a lone symbol, an emoji) is a token of its own. Whitespace is never in a token.
 """
 
 from __future__ import annotations

@@ -1,0 +1,129 @@
+"""One request and its answer: no redirect is followed and nothing is tried again here.
+
+The body is read piece by piece under a byte cap and a deadline, before and after decompression alike, so that neither
+a large answer, a slow one nor a small one that unpacks to much can hold a worker.
+"""
+
+from __future__ import annotations
+
+import http.client
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
+
+from pipelines.config import HttpConfig
+from pipelines.http.deadline import Deadline
+from pipelines.http.errors import FetchFailed
+from pipelines.http.targets import Target
+from schemas.failures import Reason
+
+SUCCESSES = frozenset({200, 203})
+_PIECE_BYTES = 65_536
+_GZIP_WINDOW = 31  # zlib: the largest window, with a gzip header
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one request gave; the names of headers are in lower case, the body is empty unless it is a success."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+def ask(
+    pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig, budget_s: float
+) -> Answer:
+    """Return the answer to one GET, whatever its status.
+
+    Raises:
+        FetchFailed: there is none: CONNECTION_FAILED, TIMED_OUT, TRUNCATED, TOO_LARGE or ADDRESS_REFUSED.
+    """
+    limit = Deadline(budget_s)
+    try:
+        with limit.running():
+            answer = _ask(pools, target, headers=headers, config=config)
+    except (HTTPError, http.client.HTTPException, OSError) as error:
+        raise _failed(error, target, limit) from error
+    if limit.passed:  # a body without an announced length looks complete when its connection is shut down
+        raise _too_late(target)
+    return answer
+
+
+def _ask(pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig) -> Answer:
+    response = pools.urlopen(
+        "GET",
+        target.url,
+        headers=dict(headers),
+        redirect=False,
+        retries=False,
+        preload_content=False,
+        decode_content=False,
+        timeout=Timeout(connect=config.connect_timeout_s, read=config.read_timeout_s),
+    )
+    try:
+        fields = {name.lower(): value for name, value in response.headers.items()}
+        if response.status not in SUCCESSES:
+            return Answer(response.status, fields)
+        packed = _read(response, fields, target, max_bytes=config.max_bytes)
+        return Answer(response.status, fields, _unpack(packed, fields, target, max_bytes=config.max_bytes))
+    finally:
+        response.close()  # a connection whose answer was read in full is back in its pool by now
+
+
+def _read(response: BaseHTTPResponse, fields: Mapping[str, str], target: Target, *, max_bytes: int) -> bytes:
+    announced = fields.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(target, f"{announced} bytes announced", max_bytes)
+    body = bytearray()
+    while piece := response.read1(_PIECE_BYTES, decode_content=False):
+        body += piece
+        if len(body) > max_bytes:
+            raise _too_large(target, f"more than {max_bytes} bytes", max_bytes)
+    return bytes(body)
+
+
+def _unpack(body: bytes, fields: Mapping[str, str], target: Target, *, max_bytes: int) -> bytes:
+    """Return a body without its Content-Encoding, which must be the one that was asked for."""
+    encoding = fields.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "x-gzip"):
+        message = f"{target.url}: expected gzip or no content encoding, found {encoding!r}"
+        raise FetchFailed(Reason.HTTP_ERROR, message)
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        plain = unpacker.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise FetchFailed(Reason.TRUNCATED, f"{target.url}: its gzip stream is broken", 1, "error") from error
+    if len(plain) > max_bytes:
+        raise _too_large(target, f"unpacks to more than {max_bytes} bytes", max_bytes)
+    if body and not unpacker.eof:
+        raise FetchFailed(Reason.TRUNCATED, f"{target.url}: its gzip stream ends early")
+    return plain
+
+
+def _failed(error: Exception, target: Target, limit: Deadline) -> FetchFailed:
+    """Return what a library's exception means; the message holds nothing that changes from run to run."""
+    if limit.passed:
+        return _too_late(target)
+    name = type(error).__name__
+    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
+        return FetchFailed(Reason.TIMED_OUT, f"{target.url}: the host fell silent", exception=name)
+    chain = (error, error.__cause__, error.__context__)
+    if any(isinstance(link, http.client.IncompleteRead) for link in chain):
+        message = f"{target.url}: the body is shorter than announced"
+        return FetchFailed(Reason.TRUNCATED, message, exception=name)
+    root = error.__cause__ or error.__context__ or error
+    return FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: {type(root).__name__}: {root}", exception=name)
+
+
+def _too_late(target: Target) -> FetchFailed:
+    return FetchFailed(Reason.TIMED_OUT, f"{target.url}: no complete answer within http.total_timeout_s")
+
+
+def _too_large(target: Target, found: str, max_bytes: int) -> FetchFailed:
+    return FetchFailed(Reason.TOO_LARGE, f"{target.url}: {found}; http.max_bytes allows {max_bytes}")

@@ -1,0 +1,109 @@
+"""Overrides and round trips of configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pytest
+
+from pipelines import recipes as build_recipes
+from schemas.configs import dotted_keys, override, require, resolve, restore
+from schemas.errors import ConfigError
+from training import recipes as train_recipes
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    rate: float = 0.5
+    names: tuple[str, ...] = ()
+    colour: Colour = Colour.RED
+
+    def __post_init__(self) -> None:
+        require(self.rate > 0, field="inner.rate", value=self.rate, rule="must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    count: int = 1
+    label: str = "a"
+    is_on: bool = False
+    limit: int | None = None
+    inner: Inner = field(default_factory=Inner)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path", "value"),
+    [
+        ("count=12", ("count",), 12),
+        ("label=ap", ("label",), "ap"),
+        ("label=12", ("label",), "12"),
+        ("label=a=b", ("label",), "a=b"),
+        ("is_on=true", ("is_on",), True),
+        ("limit=3", ("limit",), 3),
+        ("limit=null", ("limit",), None),
+        ("inner.rate=2", ("inner", "rate"), 2.0),
+        ("inner.rate=1e-4", ("inner", "rate"), 1e-4),
+        ("inner.colour=blue", ("inner", "colour"), Colour.BLUE),
+        ('inner.names=["a:1", "b:2"]', ("inner", "names"), ("a:1", "b:2")),
+        ("inner.names=a:1,b:2", ("inner", "names"), ("a:1", "b:2")),
+        ("inner.names=", ("inner", "names"), ()),
+    ],
+)
+def test_an_override_sets_the_value_with_the_declared_type(assignment: str, path: tuple[str, ...], value: object) -> None:
+    changed: object = override(Outer(), [assignment])
+    for name in path:
+        changed = getattr(changed, name)
+    assert changed == value
+    assert type(changed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("inner.rat=1", "unknown key 'inner.rat'; did you mean 'inner.rate'?"),
+        ("colour=blue", "unknown key 'colour'; did you mean 'inner.colour'?"),
+        ("zzzzzz=1", "unknown key 'zzzzzz'; valid keys: count, inner.colour"),
+        ("count", "expected key=value"),
+        ("count=many", "count = 'many': expected a whole number, found text"),
+        ("count=1.5", "count = 1.5: expected a whole number"),
+        ("is_on=1", "is_on = 1: expected true or false"),
+        ("inner.colour=green", "expected one of red, blue"),
+        ("inner.rate=-1", "inner.rate = -1.0: must be positive"),
+    ],
+)
+def test_a_wrong_override_says_what_is_wrong(assignment: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override(Outer(), [assignment])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_later_overrides_win() -> None:
+    assert override(Outer(), ["count=2", "count=3"]).count == 3
+
+
+@pytest.mark.parametrize(
+    "config",
+    [make() for make in build_recipes.RECIPES.values()] + [make() for make in train_recipes.RECIPES.values()],
+)
+def test_every_recipe_survives_json_and_back(config: object) -> None:
+    assert restore(type(config), resolve(config)) == config
+
+
+def test_a_saved_configuration_with_an_unknown_key_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"inner\.speed"):
+        restore(Outer, {"inner": {"speed": 1}})
+
+
+def test_documented_keys_are_settable() -> None:
+    build = {name: dotted_keys(make()) for name, make in build_recipes.RECIPES.items()}
+    assert "http.allow_hosts" in build["diy"]
+    assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"].keys()
+    train = dotted_keys(train_recipes.tiny())
+    assert {"objective.similarity", "training.epochs", "training.select"} <= train.keys()

@@ -1,0 +1,100 @@
+"""Manifests: round trip, verification of every byte, differences."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import IntegrityError
+from schemas.lake import Folder, Lake
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify
+
+DATA = {"documents/train/part-00000-of-00001.parquet": b"documents", "images/train/part-00000-of-00001.parquet": b"images"}
+
+
+def make_manifest(**changes: object) -> Manifest:
+    statistics = SplitStatistics(
+        documents=1,
+        images=1,
+        sentences=1,
+        unique_images=1,
+        median_sentences=1,
+        median_images=1,
+        mean_sentences=1,
+        mean_images=1,
+        max_sentences=1,
+        max_images=1,
+        links=0,
+        documents_with_known_links=0,
+        density=None,
+    )
+    files = tuple(
+        FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=1)
+        for path, data in DATA.items()
+    )
+    manifest = Manifest(
+        dataset="diy",
+        version="v1",
+        files=files,
+        splits={"train": statistics},
+        failures={"low-score": 2},
+        stages={},
+        image_extractors={"efficientnet-lite0": 1280},
+        sentence_extractors={},
+        config={"splits": {"seed": 0}},
+        inputs={"records": "00"},
+        schema_versions={"documents": 1},
+        code_version="0.1.0",
+    )
+    return dataclasses.replace(manifest, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    folder = Lake.at(str(tmp_path)).dataset("diy", "v1")
+    for path, data in DATA.items():
+        folder.write(path, data)
+    commit(Lake.at(str(tmp_path)), make_manifest())
+    return folder
+
+
+def test_a_committed_manifest_reads_back(folder: Folder, tmp_path: Path) -> None:
+    manifest, found = read_manifest(Lake.at(str(tmp_path)), "diy")
+    assert manifest == make_manifest()
+    assert found == folder
+    assert [entry.path for entry in manifest.parts("images", "train")] == ["images/train/part-00000-of-00001.parquet"]
+    assert list(verify(manifest, folder)) == []
+
+
+@pytest.mark.parametrize("byte", range(len(b"documents")))
+def test_any_flipped_byte_is_found(folder: Folder, byte: int) -> None:
+    data = bytearray(b"documents")
+    data[byte] ^= 1
+    folder.write("documents/train/part-00000-of-00001.parquet", bytes(data))
+    (problem,) = verify(make_manifest(), folder)
+    assert "SHA-256" in problem
+
+
+def test_missing_extra_and_cut_files_are_found(folder: Folder) -> None:
+    folder.delete("images/train/part-00000-of-00001.parquet")
+    folder.write("images/train/.part.tmp", b"left over")
+    folder.write("documents/train/part-00000-of-00001.parquet", b"docum")
+    problems = list(verify(make_manifest(), folder))
+    assert len(problems) == 3
+    assert any("extra file" in problem for problem in problems)
+    assert any("missing" in problem for problem in problems)
+    assert any("5 bytes, the manifest says 9" in problem for problem in problems)
+
+
+def test_a_difference_names_the_key_and_both_values() -> None:
+    new = make_manifest(config={"splits": {"seed": 7}}, failures={"low-score": 2, "not-found": 1})
+    assert set(diff(make_manifest(), new)) == {"config.splits.seed: 0 -> 7", "failures.not-found: absent -> 1"}
+    assert list(diff(new, new)) == []
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(IntegrityError, match="manifest format is 99"):
+        Manifest.from_json(make_manifest(format=99).to_json())

@@ -1,0 +1,74 @@
+"""Schemas as the contract: rows are cast to them, files are checked against them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+
+from schemas.documents import (
+    Document,
+    ImageRef,
+    Link,
+    Provenance,
+    Role,
+    Sentence,
+    Split,
+    document_schema,
+    from_row,
+    to_row,
+)
+from schemas.errors import IntegrityError
+from schemas.images import image_schema
+from schemas.tables import check_schema, feature_columns, to_table
+
+DOCUMENT = Document(
+    id="a1",
+    dataset="diy",
+    sentences=(Sentence("Sand it."), Sentence("Übergabe", Role.CAPTION)),
+    images=(ImageRef("00", "http://imgur.com/x.jpg"), ImageRef("01")),
+    links=(Link(0, 1, (("story", True), ("meta", None))),),
+    provenance=Provenance("reddit", "a1", url="http://reddit.com/a1"),
+    language="en",
+    split=Split.VAL,
+)
+
+
+@pytest.mark.parametrize("links", [None, (), DOCUMENT.links])
+def test_the_three_states_of_links_survive_the_table(links: tuple[Link, ...] | None) -> None:
+    document = dataclasses.replace(DOCUMENT, links=links)
+    (row,) = to_table([to_row(document)], document_schema()).to_pylist()
+    assert from_row(row) == document
+    assert (row["links"] is None) == (links is None)
+
+
+def test_a_document_without_split_is_no_row() -> None:
+    with pytest.raises(ValueError, match="a1 has no split"):
+        to_row(dataclasses.replace(DOCUMENT, split=None))
+
+
+def test_a_null_where_none_may_be_is_refused() -> None:
+    row = to_row(DOCUMENT) | {"language": None}
+    with pytest.raises(IntegrityError, match="column language"):
+        to_table([row], document_schema())
+
+
+def test_columns_say_what_they_mean() -> None:
+    for schema in (document_schema({"x": 3}), image_schema({"x": 3})):
+        for field in schema:
+            assert field.metadata[b"meaning"]
+
+
+def test_feature_columns_are_found_with_their_dimensions() -> None:
+    assert feature_columns(document_schema({"use": 4})) == {"use": 4}
+    assert feature_columns(image_schema({"a": 3, "b": 5})) == {"a": 3, "b": 5}
+    assert image_schema({"a": 3}).field("features.a").type == pa.list_(pa.float16(), 3)
+
+
+def test_a_reader_accepts_further_columns_and_nothing_else() -> None:
+    check_schema(document_schema({"use": 4}), document_schema(), where="part")
+    with pytest.raises(IntegrityError, match=r"column features\.use is missing"):
+        check_schema(document_schema(), document_schema({"use": 4}), where="part")
+    with pytest.raises(IntegrityError, match="part"):
+        check_schema(image_schema(), document_schema(), where="part")

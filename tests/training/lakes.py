@@ -1,0 +1,178 @@
+"""Small lakes for training tests: a valid data set version with random or learnable synthetic features.
+
+A document draws topics; each topic has one sentence and one image whose vectors are noisy views of one latent vector, so that
+a model that is never shown a link can find it. Sentences name their topic in words, for the tower that reads words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, to_row
+from schemas.images import image_schema
+from schemas.lake import Lake
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
+from schemas.tables import FEATURE_PREFIX, to_table
+
+TEXT_EXTRACTOR, IMAGE_EXTRACTOR = "text-test", "image-test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a synthetic data set is made of."""
+
+    topics: int = 40
+    latent: int = 8
+    text_dimensions: int = 12
+    image_dimensions: int = 16
+    noise: float = 0.2
+    sentences: tuple[int, int] = (2, 6)
+    images: tuple[int, int] = (2, 5)
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Made:
+    """Documents with a vector per sentence, and a vector per image hash."""
+
+    documents: tuple[Document, ...]
+    sentence_vectors: Mapping[str, np.ndarray]
+    image_vectors: Mapping[str, np.ndarray]
+
+
+def make_documents(split: Split, count: int, world: World) -> Made:
+    """Return `count` documents of a split; the first images and sentences of each share their topics and are linked."""
+    rng = np.random.default_rng([world.seed, list(Split).index(split)])
+    maps = np.random.default_rng(world.seed)
+    latents = maps.normal(size=(world.topics, world.latent))
+    to_text = maps.normal(size=(world.latent, world.text_dimensions))
+    to_image = maps.normal(size=(world.latent, world.image_dimensions))
+    documents: list[Document] = []
+    sentence_vectors: dict[str, np.ndarray] = {}
+    image_vectors: dict[str, np.ndarray] = {}
+    for number in range(count):
+        n, m = int(rng.integers(*world.sentences, endpoint=True)), int(rng.integers(*world.images, endpoint=True))
+        topics = rng.permutation(world.topics)[: max(n, m)]
+        image_order = rng.permutation(m)
+        hashes = [hashlib.sha256(f"{split}/{number}/{place}".encode()).hexdigest() for place in range(m)]
+        noise = rng.normal(size=(n, world.text_dimensions)) * world.noise
+        key = f"{split}-{number:03d}"
+        sentence_vectors[key] = latents[topics[:n]] @ to_text + noise
+        for place, topic in enumerate(image_order):
+            noise = rng.normal(size=world.image_dimensions) * world.noise
+            image_vectors[hashes[place]] = latents[topics[topic]] @ to_image + noise
+        links = tuple(Link(int(topic), place) for place, topic in enumerate(image_order) if topic < n)
+        documents.append(
+            Document(
+                id=key,
+                dataset="synthetic",
+                sentences=tuple(Sentence(f"A thing{topics[i]} , seen from side{i} .") for i in range(n)),
+                images=tuple(ImageRef(key) for key in hashes),
+                links=tuple(sorted(links)),
+                provenance=Provenance(source="test", record_id=key),
+                split=split,
+            )
+        )
+    return Made(tuple(documents), sentence_vectors, image_vectors)
+
+
+def without_links(made: Made) -> Made:
+    """Return the same documents with unknown links."""
+    return replace(made, documents=tuple(replace(document, links=None) for document in made.documents))
+
+
+def with_other_links(made: Made) -> Made:
+    """Return the same documents with other, wrong links."""
+    return replace(made, documents=tuple(replace(d, links=(Link(0, len(d.images) - 1),)) for d in made.documents))
+
+
+def write_lake(
+    root: str, splits: Mapping[Split, Made], *, shards: int = 3, world: World | None = None, version: str = "v1"
+) -> Lake:
+    """Write documents as a committed version of the data set `synthetic` and return the lake."""
+    world = world or World()
+    lake = Lake.at(root)
+    writer = _Writer(lake, version, world)
+    for split, made in splits.items():
+        for shard in range(shards):
+            writer.write_shard(split, shard, shards, made.documents[shard::shards], made)
+    manifest = Manifest(
+        dataset="synthetic",
+        version=version,
+        files=tuple(sorted(writer.files)),
+        splits={str(split): _statistics(made.documents) for split, made in splits.items()},
+        failures={},
+        stages={},
+        image_extractors=writer.images,
+        sentence_extractors=writer.sentences,
+        config={},
+        inputs={},
+        schema_versions={"documents": 1, "images": 1},
+        code_version="test",
+    )
+    commit(lake, manifest)
+    return lake
+
+
+class _Writer:
+    def __init__(self, lake: Lake, version: str, world: World) -> None:
+        self.folder = lake.dataset("synthetic", version)
+        self.images = {IMAGE_EXTRACTOR: world.image_dimensions}
+        self.sentences = {TEXT_EXTRACTOR: world.text_dimensions}
+        self.files: list[FileEntry] = []
+
+    def write_shard(self, split: Split, shard: int, shards: int, documents: Sequence[Document], made: Made) -> None:
+        name = f"{split}/part-{shard:05d}-of-{shards:05d}.parquet"
+        rows = [
+            to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents
+        ]
+        self._write(f"documents/{name}", to_table(rows, document_schema(self.sentences)))
+        hashes = dict.fromkeys(image.hash for document in documents for image in document.images)
+        images = [_image_row(key, made.image_vectors[key]) for key in hashes]
+        self._write(f"images/{name}", to_table(images, image_schema(self.images)))
+
+    def _write(self, path: str, table: pa.Table) -> None:
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        data = buffer.getvalue()
+        self.folder.write(path, data)
+        digest = hashlib.sha256(data).hexdigest()
+        self.files.append(FileEntry(path=path, bytes=len(data), sha256=digest, rows=table.num_rows))
+
+
+def _image_row(key: str, vector: np.ndarray) -> dict[str, object]:
+    empty = ("source", "format", "width", "height", "original_bytes", "fingerprint", "licence", "jpeg")
+    row: dict[str, object] = {"hash": key, "is_flat": False} | dict.fromkeys(empty)
+    return row | {FEATURE_PREFIX + IMAGE_EXTRACTOR: _halves(vector)}
+
+
+def _halves(vectors: np.ndarray) -> list[object]:
+    halves = vectors.astype(np.float16)
+    return list(halves) if halves.ndim == 1 else [list(row) for row in halves]
+
+
+def _statistics(documents: Sequence[Document]) -> SplitStatistics:
+    n = [len(document.sentences) for document in documents] or [0]
+    m = [len(document.images) for document in documents] or [0]
+    return SplitStatistics(
+        documents=len(documents),
+        images=sum(m),
+        sentences=sum(n),
+        unique_images=len({image.hash for document in documents for image in document.images}),
+        median_sentences=float(np.median(n)),
+        median_images=float(np.median(m)),
+        mean_sentences=float(np.mean(n)),
+        mean_images=float(np.mean(m)),
+        max_sentences=max(n),
+        max_images=max(m),
+        links=sum(len(document.links or ()) for document in documents),
+        documents_with_known_links=sum(document.links is not None for document in documents),
+        density=None,
+    )

@@ -1,0 +1,154 @@
+"""How well a model finds the links of a split: scores of each document, their means, and random's on the same documents.
+
+A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
+(`score_files.py`). Drawing a report of an `Evaluation` is `report.py`'s, comparing two `bootstrap.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.documents import Split
+from schemas.errors import ConfigError, UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.baselines.random import random_similarities
+from training.data.documents import DocumentSet
+from training.data.reading import read_split
+from training.evaluation.bootstrap import Interval, mean_interval
+from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
+from training.model import DocumentInput, LinkModel
+
+DOCUMENTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MeanScores:
+    """Means over documents in percent, each with its 95% bootstrap interval."""
+
+    auc: Interval
+    precision_at_1: Interval
+    precision_at_5: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What came of an evaluation.
+
+    Attributes:
+        ids: every document, scored or not.
+        matrices: n x m similarities of each.
+        links: (sentence, image) links of each, or None where unknown.
+        scored: positions of the scored documents.
+        scores: their scores, percent.
+        mean: of the scores.
+        random: of a model that draws every similarity at random, on the same documents.
+        left_out: documents that could not be scored, by reason.
+    """
+
+    ids: tuple[str, ...]
+    matrices: tuple[Matrix, ...]
+    links: tuple[npt.NDArray[np.int64] | None, ...]
+    scored: tuple[int, ...]
+    scores: tuple[LinkScore, ...]
+    mean: MeanScores
+    random: MeanScores
+    left_out: Mapping[str, int]
+
+    @property
+    def document_auc(self) -> dict[str, float]:
+        """Return document id -> AUC in percent, of the scored documents."""
+        return {self.ids[place]: score.auc for place, score in zip(self.scored, self.scores, strict=True)}
+
+
+def evaluate_model(model: LinkModel, lake: Lake, reference: str, split: Split | str = Split.TEST) -> Evaluation:
+    """Return how well a model finds the links of a split of `NAME[@VERSION]`.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        UsageError: the data set lacks the feature columns the model reads, or no document can be scored.
+    """
+    documents = read_documents(model, lake, reference, split)
+    matrices = tuple(similarity_matrices(model, documents))
+    return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
+
+
+def evaluate_matrices(
+    ids: Sequence[str], matrices: Sequence[Matrix], links: Sequence[Links | None], *, where: str
+) -> Evaluation:
+    """Return the evaluation of similarity matrices against links.
+
+    Raises:
+        UsageError: no document can be scored; `where` says where it was looked for.
+    """
+    found = score_documents(matrices, links)
+    left_out = {
+        "links unknown": found.unknown,
+        "no link": found.without_links,
+        "every pair linked": found.fully_linked,
+    }
+    if not found.scores:
+        counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none ({counts})")
+    chance = score_documents((random_similarities(i, m.shape) for i, m in zip(ids, matrices, strict=True)), links)
+    return Evaluation(
+        ids=tuple(ids),
+        matrices=tuple(matrices),
+        links=tuple(None if known is None else np.asarray(known, np.int64).reshape(-1, 2) for known in links),
+        scored=found.documents,
+        scores=found.scores,
+        mean=_means(found),
+        random=_means(chance),
+        left_out={reason: count for reason, count in left_out.items() if count},
+    )
+
+
+def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> DocumentSet:
+    """Return the documents of a split with their links and the vectors the model reads.
+
+    Raises:
+        UsageError: the data set version has no such vectors.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    data = model.card.data
+    try:
+        return read_split(
+            manifest,
+            folder,
+            split,
+            image_features=data.image_features,
+            sentence_features=data.sentence_features,
+            with_links=True,
+        )
+    except ConfigError as problem:
+        wanted = " and ".join(name for name in (data.image_features, data.sentence_features) if name)
+        raise UsageError(
+            f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
+            "build the data set with these extractors, or evaluate a model trained on the ones it has"
+        ) from problem
+
+
+def similarity_matrices(model: LinkModel, documents: DocumentSet) -> Iterator[Matrix]:
+    """Yield the n x m similarities of each document, in order."""
+    for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
+        places = range(start, min(start + DOCUMENTS_AT_ONCE, len(documents)))
+        yield from model.similarities(_input(documents, place) for place in places)
+
+
+def _input(documents: DocumentSet, place: int) -> DocumentInput:
+    sentences = slice(*documents.sentence_offsets[place : place + 2])
+    images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
+    vectors = documents.sentence_vectors
+    return DocumentInput(
+        texts=documents.texts[sentences],
+        sentence_vectors=None if vectors is None else vectors[sentences],
+        image_vectors=documents.image_bank[images],
+    )
+
+
+def _means(scores: LinkScores) -> MeanScores:
+    return MeanScores(*(mean_interval(column) for column in scores.table().T))

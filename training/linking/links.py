@@ -1,0 +1,59 @@
+"""Which links a model predicts in a document: the best one-to-one assignment of its sentences and images.
+
+As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but a
+table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth, which
+this project never shows a model, there is none beyond zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from schemas.links import PredictedLink
+from training.config import Matching
+from training.matching import Matrix, match
+from training.model import DocumentInput, LinkModel
+
+DOCUMENTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInput:
+    """A document to be linked, with its id."""
+
+    id: str
+    document: DocumentInput
+
+
+def link_documents(model: LinkModel, documents: Iterable[LinkInput], *, model_uri: str) -> Iterator[PredictedLink]:
+    """Yield the predicted links of documents, in document order and by rank; memory holds a few documents at a time.
+
+    Raises:
+        UsageError: a document's vectors are missing, or not of the model's extractors.
+    """
+    waiting = iter(documents)
+    while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
+        matrices = model.similarities(item.document for item in batch)
+        for item, matrix in zip(batch, matrices, strict=True):
+            yield from predicted_links(item.id, matrix, model_uri=model_uri)
+
+
+def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[PredictedLink]:
+    """Return the links of one document, the most similar first.
+
+    They are the maximum-weight matching of at most min(n, m) edges of the n x m matrix: each sentence and each image
+    has at most one link, and no link has a similarity below zero.
+    """
+    if not matrix.size:
+        return []
+    rows, columns = match(matrix, min(matrix.shape), Matching.AT_MOST)
+    weights = matrix[rows, columns]
+    order = np.lexsort((columns, rows, -weights))
+    return [
+        PredictedLink(document, int(rows[e]), int(columns[e]), float(weights[e]), rank, model_uri)
+        for rank, e in enumerate(order, start=1)
+    ]

@@ -1,0 +1,221 @@
+"""The MLflow run of a training run: parameters, data set, metrics by epoch, artefacts; one run across restarts.
+
+Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never see MLflow. Which store
+it is comes from the caller, `tracking_uri` says by which rule. Models and promotion are `training.registry`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from schemas.configs import Json, resolve, restore
+from schemas.errors import NotFoundError, UsageError
+from training.config import TrainConfig
+
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+SQLITE = "sqlite:///"
+DATABASE = "mlflow.db"
+ARTIFACTS = "mlartifacts"
+CONFIG_FILE = "config.json"
+CURVE_FILE = "training_curve.json"
+DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDescription:
+    """What a run is about, before it starts.
+
+    Attributes:
+        config: resolved configuration.
+        dataset: name of the data set.
+        dataset_version: its version.
+        dataset_uri: folder of that version.
+        lake: URI of the lake.
+        workers: training processes.
+        code_version: version of this package.
+        git_commit: commit of the source tree, or None where it is not one.
+    """
+
+    config: TrainConfig
+    dataset: str
+    dataset_version: str
+    dataset_uri: str
+    lake: str
+    workers: int
+    code_version: str
+    git_commit: str | None = None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        commit = {"mlflow.source.git.commit": self.git_commit} if self.git_commit else {}
+        return commit | {
+            DATASET_TAG: self.dataset,
+            VERSION_TAG: self.dataset_version,
+            RECIPE_TAG: self.config.recipe,
+            LAKE_TAG: self.lake,
+            "workers": str(self.workers),
+            "code_version": self.code_version,
+        }
+
+
+@dataclass(slots=True)
+class TrackedRun:
+    """A run that is being written; each epoch is logged once, whoever reports it again after a restart."""
+
+    client: mlflow.MlflowClient
+    id: str
+    tags: Mapping[str, str]
+    logged_epochs: set[int] = field(default_factory=set)
+
+    def log_epoch(self, metrics: Mapping[str, float]) -> bool:
+        """Log an epoch's metrics under its number; return whether they were new."""
+        epoch = int(metrics["epoch"])
+        if epoch in self.logged_epochs:
+            return False
+        now_ms = int(time.time() * 1000)
+        points = [Metric(name, float(value), now_ms, epoch) for name, value in metrics.items() if name != "epoch"]
+        self.client.log_batch(self.id, metrics=points)
+        self.logged_epochs.add(epoch)
+        return True
+
+    def log_scores(self, scores: Mapping[str, float]) -> None:
+        """Log final numbers, such as test scores."""
+        now_ms = int(time.time() * 1000)
+        self.client.log_batch(self.id, metrics=[Metric(k, float(v), now_ms, 0) for k, v in scores.items()])
+
+    def log_json(self, name: str, value: object) -> None:
+        self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
+
+    def log_file(self, path: Path, folder: str = "") -> None:
+        """Store a file, or a folder with all that is in it, as an artefact."""
+        if path.is_dir():
+            self.client.log_artifacts(self.id, str(path), folder or None)
+        else:
+            self.client.log_artifact(self.id, str(path), folder or None)
+
+    def config(self) -> TrainConfig:
+        """Return the configuration the run was started with."""
+        local = mlflow.artifacts.download_artifacts(run_id=self.id, artifact_path=CONFIG_FILE)
+        return restore(TrainConfig, json.loads(Path(local).read_text(encoding="utf-8")))
+
+
+def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
+    """Return the tracking store's absolute URI: the argument's, else `MLFLOW_TRACKING_URI`'s, else a database in `directory`.
+
+    Raises:
+        UsageError: what was given is no URI.
+    """
+    uri = explicit or environment.get(URI_VARIABLE) or SQLITE + DATABASE
+    if uri.startswith(SQLITE):
+        return SQLITE + str((directory / uri.removeprefix(SQLITE)).absolute())
+    if "://" not in uri and uri != "databricks":
+        raise UsageError(f"tracking store {uri!r}: expected a URI such as sqlite:///mlflow.db or http://host:5000")
+    return uri
+
+
+def connect(uri: str) -> mlflow.MlflowClient:
+    """Return a client of the store, made ready for first use, and make it this process's default.
+
+    Raises:
+        UsageError: the store cannot be opened.
+    """
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    if uri.startswith(SQLITE):
+        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    client = mlflow.MlflowClient(uri)
+    try:
+        client.search_experiments(max_results=1)
+    except MlflowException as problem:
+        raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
+    return client
+
+
+def start_run(client: mlflow.MlflowClient, description: RunDescription) -> TrackedRun:
+    """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand."""
+    experiment = _experiment(client, f"multilink-{description.dataset}")
+    name = f"{description.config.recipe} {description.config.objective.name} {description.config.objective.similarity}"
+    run = client.create_run(experiment, tags=description.tags, run_name=name)
+    tracked = TrackedRun(client, run.info.run_id, description.tags)
+    config = resolve(description.config)
+    client.log_batch(tracked.id, params=[Param(key, str(value)) for key, value in flatten(config).items()])
+    client.log_inputs(tracked.id, [_dataset_input(description)])
+    tracked.log_json(CONFIG_FILE, config)
+    return tracked
+
+
+def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
+    """Return a run to be continued, whatever state its driver left it in.
+
+    Raises:
+        NotFoundError: there is no such run in the store, or it is no training run of this project.
+    """
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as problem:
+        raise NotFoundError(f"--resume {run_id}: no such run in {client.tracking_uri}") from problem
+    if DATASET_TAG not in run.data.tags:
+        raise NotFoundError(f"--resume {run_id}: expected a training run of multilink, found another kind of run")
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, tags=[RunTag("resumed", "true")])
+    history = client.get_metric_history(run_id, "train_loss")
+    return TrackedRun(client, run_id, dict(run.data.tags), {metric.step for metric in history})
+
+
+@contextmanager
+def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
+    """End the run with the state the body ended in: finished, failed, or killed by an interrupt."""
+    status = "FAILED"
+    try:
+        yield run
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        run.client.set_terminated(run.id, status)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
+    """Return nested settings under dotted keys, in order."""
+    flat: dict[str, Json] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _experiment(client: mlflow.MlflowClient, name: str) -> str:
+    """Return the id of the experiment of that name, made where it is not there."""
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    location = None
+    if client.tracking_uri.startswith(SQLITE):
+        location = (Path(client.tracking_uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def _dataset_input(description: RunDescription) -> DatasetInput:
+    dataset = Dataset(
+        name=description.dataset,
+        digest=description.dataset_version,
+        source_type="local" if "://" not in description.dataset_uri else description.dataset_uri.partition(":")[0],
+        source=json.dumps({"uri": description.dataset_uri}),
+    )
+    return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
