@@ -244,8 +244,7 @@ class FeaturesConfig:
     Attributes:
         images: extractors of image vectors.
         sentences: extractors of sentence vectors.
-        batch_images: images in one forward pass (always padded to this many, so that a vector never depends on
-            which images happen to share its batch).
+        batch_images: images handed to an extractor at once; a vector never depends on what shares its batch.
     """
 
     images: tuple[str, ...] = ("efficientnet-lite0",)

@@ -41,7 +41,7 @@ class _Separate(beam.DoFn):
             yield element
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Separate(beam.PTransform):
     """Separates results from failures: gives an `Outcome`."""
 
@@ -54,7 +54,7 @@ class Separate(beam.PTransform):
         return Outcome(outputs["results"], outputs[FAILED])
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Fallible(beam.PTransform, Generic[T]):
     """Applies a function that yields results or failures to each element: gives an `Outcome`."""
 

@@ -47,6 +47,9 @@ _BROKEN = (
     struct.error,
     EOFError,
     zlib.error,
+    OverflowError,  # these two: TIFF tags of the wrong kind, found by fuzzing
+    TypeError,
+    UserWarning,  # odd metadata, where warnings are errors
 )
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -133,11 +136,13 @@ def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animat
         image = kind.open(io.BytesIO(data))
         _check_header(image, kind, max_pixels=max_pixels, min_side_px=min_side_px, allow_animated=allow_animated)
         image.load()
-        upright = _upright(_to_rgb(image), image.getexif())
+        turn = _TURN.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _BOMB as error:
         raise ImageRejected(Reason.TOO_MANY_PIXELS, f"{kind.name}: {error}") from error
     except _BROKEN as error:
         raise ImageRejected(Reason.CORRUPT_IMAGE, f"{kind.name} of {len(data)} bytes: {error}") from error
+    pixels = _to_rgb(image)
+    upright = pixels if turn is None else pixels.transpose(turn)
     upright.format = kind.name
     return upright
 
@@ -261,11 +266,6 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
     if levels.min() < 0 or levels.max() > 65535:
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"grey levels {levels.min()}..{levels.max()}, beyond 16 bits")
     return Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
-
-
-def _upright(pixels: Image.Image, exif: Image.Exif) -> Image.Image:
-    turn = _TURN.get(exif.get(ExifTags.Base.Orientation, 1))
-    return pixels if turn is None else pixels.transpose(turn)
 
 
 def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:

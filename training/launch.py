@@ -1,9 +1,9 @@
 """Ray Train wiring: the training core on one or many workers, here or on a cluster.
 
 Nothing is decided here about training. Each worker loads its own shards, talks to the others through
-`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch and its checkpoint to Ray, which keeps the checkpoints
-under `<lake>/runs/<run>`. A run whose folder there already holds a checkpoint continues from it: after a crash of a
-worker within the same launch, after a kill of the whole driver with the next one.
+`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch and its checkpoint to Ray, which keeps the
+checkpoints under `<lake>/runs/<run>`. A run whose folder there already holds a checkpoint continues from it: after a
+crash of a worker within the same launch, after a kill of the whole driver with the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray
 _SNAPSHOT = "checkpoint_manager_snapshot.json"
 _QUIET_AND_QUICK = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else a warning about a coming change
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # the controller looks this often; by default an epoch takes two seconds
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # else an epoch takes at least two seconds
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }

@@ -45,8 +45,8 @@ def record_epoch(run: Folder, metrics: Metrics) -> None:
 def following(run: Folder, on_report: OnReport | None) -> Iterator[None]:
     """Call `on_report` once for each epoch recorded in the run, old ones first, while the body runs.
 
-    It is called from another thread, never twice at a time, and has been called for every recorded epoch when the body is
-    left. What it raises is raised on leaving.
+    It is called from another thread, never twice at a time, and has been called for every recorded epoch when the
+    body is left. What it raises is raised on leaving.
     """
     if on_report is None:
         yield

@@ -1,13 +1,14 @@
 """The MLflow run of a training run: parameters, data set, metrics by epoch, artefacts; one run across restarts.
 
-Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never see MLflow. Which store
-it is comes from the caller, `tracking_uri` says by which rule. Models and promotion are `training.registry`'s.
+Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never see MLflow. Which
+store it is comes from the caller, `tracking_uri` says by which rule. Models and promotion are `training.registry`'s.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -89,20 +90,8 @@ class TrackedRun:
         self.logged_epochs.add(epoch)
         return True
 
-    def log_scores(self, scores: Mapping[str, float]) -> None:
-        """Log final numbers, such as test scores."""
-        now_ms = int(time.time() * 1000)
-        self.client.log_batch(self.id, metrics=[Metric(k, float(v), now_ms, 0) for k, v in scores.items()])
-
     def log_json(self, name: str, value: object) -> None:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
-
-    def log_file(self, path: Path, folder: str = "") -> None:
-        """Store a file, or a folder with all that is in it, as an artefact."""
-        if path.is_dir():
-            self.client.log_artifacts(self.id, str(path), folder or None)
-        else:
-            self.client.log_artifact(self.id, str(path), folder or None)
 
     def config(self) -> TrainConfig:
         """Return the configuration the run was started with."""
@@ -111,7 +100,7 @@ class TrackedRun:
 
 
 def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
-    """Return the tracking store's absolute URI: the argument's, else `MLFLOW_TRACKING_URI`'s, else a database in `directory`.
+    """Return the tracking store's absolute URI: as given, else `MLFLOW_TRACKING_URI`, else a database in `directory`.
 
     Raises:
         UsageError: what was given is no URI.
@@ -122,6 +111,11 @@ def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], direct
     if "://" not in uri and uri != "databricks":
         raise UsageError(f"tracking store {uri!r}: expected a URI such as sqlite:///mlflow.db or http://host:5000")
     return uri
+
+
+def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
+    """Return a client of the store that `tracking_uri` finds for this process, ready for use."""
+    return connect(tracking_uri(explicit, environment=os.environ, directory=Path.cwd()))
 
 
 def connect(uri: str) -> mlflow.MlflowClient:
@@ -187,6 +181,17 @@ def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
         raise
     finally:
         run.client.set_terminated(run.id, status)
+
+
+def log_scores(client: mlflow.MlflowClient, run_id: str, scores: Mapping[str, float]) -> None:
+    """Log final numbers of a run, such as test scores."""
+    now_ms = int(time.time() * 1000)
+    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0) for name, value in scores.items()])
+
+
+def log_folder(client: mlflow.MlflowClient, run_id: str, folder: Path, name: str) -> None:
+    """Store a folder with all that is in it, such as an evaluation report, as an artefact of a run."""
+    client.log_artifacts(run_id, str(folder), name)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:

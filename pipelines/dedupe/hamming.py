@@ -54,7 +54,7 @@ def near_pairs(codes: Codes, radius: int) -> NearPairs:
         codes: N, or N x W for codes of W words; equal codes may repeat.
         radius: in bits, at least 0 and less than the number of bits.
     """
-    words = codes.reshape(len(codes), -1)
+    words = codes[:, None] if codes.ndim == 1 else codes
     distinct, group = _collapse(words)
     bands = Bands(bits=distinct.shape[1] * WORD_BITS, radius=radius)
     permuted = bands.permute(distinct)
@@ -176,7 +176,8 @@ def _pairs_of_band(permuted: Codes, bands: Bands, band: int) -> tuple[Indices, I
     keys = bands.keys(permuted, band)
     order = np.argsort(keys.astype(np.uint16) if keys.max(initial=0) < 1 << 16 else keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=~keys[order[:1]]))
-    buckets = np.stack([starts, np.append(starts[1:], len(keys))], axis=1)
+    edges = np.append(starts, len(keys))
+    buckets = np.stack([edges[:-1], edges[1:]], axis=1)
     pairs, distances = pairs_in_buckets(permuted[order], buckets, bands=bands, band=band)
     return order[pairs].astype(np.int64), distances
 

@@ -27,7 +27,7 @@ BATCH = 4096  # fingerprints cut into bands in one go
 OCCURRENCES, NEIGHBOURS = "occurrences", "neighbours"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class FindDuplicates(beam.PTransform):  # type: ignore[misc]
     """Every occurrence of an image with a near-duplicate, with what the policy does about it.
 

@@ -20,7 +20,7 @@ from schemas.images import Image
 ImageOutcome = tuple[str, Image | Failure]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class FilterDrafts(beam.PTransform):
     """Drops drafts that cannot become documents, before anything is fetched for them."""
 
@@ -40,7 +40,7 @@ class Resolution(NamedTuple):
     failures: beam.PCollection
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ResolveImages(beam.PTransform):
     """Joins drafts with the outcome of each of their image addresses: gives a `Resolution`."""
 

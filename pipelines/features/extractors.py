@@ -2,8 +2,8 @@
 
 An extractor's vector of an item depends on that item alone: to the last bit, whatever shares its batch, its position,
 the number of threads and processes, and the order of work, on one kind of machine. `fingerprint` names everything the
-vector does depend on. An extractor is costly to make (it loads a model): a worker makes it once, in its set-up. Its
-module is imported only when it is asked for. Vectors a user already has are in `given.py`: they are looked up, not made.
+vector does depend on. A model is loaded when an extractor is first used, and kept: a worker makes one extractor, in its
+set-up. Its module is imported only when it is asked for. Vectors a user already has are looked up: `given.py`.
 
 To add an extractor: a module beside this one with a class that satisfies the protocol, and a line in a registry below.
 """
@@ -57,7 +57,7 @@ class SentenceExtractor(Extractor, Protocol):
 
 
 def image_extractor(name: str, *, threads: int = 1) -> ImageExtractor:
-    """Return the image extractor of this name, its model loaded.
+    """Return the image extractor of this name.
 
     Args:
         name: one of `image_extractor_names()`.
@@ -70,7 +70,7 @@ def image_extractor(name: str, *, threads: int = 1) -> ImageExtractor:
 
 
 def sentence_extractor(name: str, *, threads: int = 1) -> SentenceExtractor:
-    """Return the sentence extractor of this name, its model loaded; see `image_extractor`."""
+    """Return the sentence extractor of this name; see `image_extractor`."""
     return cast(SentenceExtractor, _make(name, _SENTENCE_EXTRACTORS, field="features.sentences", threads=threads))
 
 

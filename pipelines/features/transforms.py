@@ -26,7 +26,7 @@ from schemas.images import Image
 Named = tuple[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ExtractImages(beam.PTransform):
     """Adds vectors to images: PCollection[(hash, Image)] to PCollection[(hash, ImageWithVectors)].
 
@@ -97,7 +97,7 @@ class _Loaded:
         self.items = items
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ExtractSentences(beam.PTransform):
     """Adds a vector per sentence to documents: gives PCollection[DocumentWithVectors]."""
 

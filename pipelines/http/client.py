@@ -7,6 +7,7 @@ What is remembered, and for how long, is decided here; what an image's bytes are
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -22,6 +23,7 @@ from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
 
 _ROBOTS = "robots"
+_MAKING = threading.Lock()
 # These follow from the configuration, or from a robots.txt that may change, and are found again without a request.
 _NOT_REMEMBERED = TRANSIENT | {Reason.ADDRESS_REFUSED, Reason.ROBOTS_DENIED}
 
@@ -109,9 +111,14 @@ class Client:
         return self.body(self.get(url, source=_ROBOTS, kind=Kind.ROBOTS, max_age_s=FRESH_S))
 
 
-@lru_cache(maxsize=8)
 def process_client(config: HttpConfig, raw: Folder) -> Client:
     """Return this process's one client for a configuration and a store, so that all its threads share one pace."""
+    with _MAKING:  # a cache alone would let two threads make one each
+        return _client(config, raw)
+
+
+@lru_cache(maxsize=8)
+def _client(config: HttpConfig, raw: Folder) -> Client:
     return Client(config, raw)
 
 

@@ -57,7 +57,7 @@ class Robots:
         """
         rules = self._rules_of(target.origin)
         if rules.failed is not None:
-            raise rules.failed
+            raise rules.failed.at_attempt(rules.failed.attempt)  # a fresh one for each thread
         if rules.parsed is None:
             return None
         if not rules.parsed.can_fetch(target.url, self._token):

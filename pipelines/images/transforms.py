@@ -21,7 +21,7 @@ from schemas.images import Image
 Outcome = tuple[str, Image | Failure]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ObtainImages(beam.PTransform):
     """Turns the addresses in drafts into images: gives PCollection[(address, Image | Failure)]."""
 
@@ -72,7 +72,7 @@ class _Capture(beam.DoFn):
         return uri, None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class UniqueImages(beam.PTransform):
     """One record per content hash: gives PCollection[(content hash, Image)]."""
 

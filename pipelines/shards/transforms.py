@@ -34,7 +34,7 @@ ShardKey = tuple[str, int]
 ROWS_PER_PART = 100_000
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class AssignSplits(beam.PTransform):
     """Gives every document its split."""
 
@@ -66,7 +66,7 @@ class _MergeSurveys(beam.CombineFn):
         return accumulator
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class WriteShards(beam.PTransform):
     """Writes every shard of a version: gives a `ShardSummary` each.
 
@@ -147,7 +147,7 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class WriteRows(beam.PTransform):
     """Writes failures or duplicates as sorted parts: gives a `FileEntry` each.
 

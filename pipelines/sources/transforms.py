@@ -29,8 +29,8 @@ from pipelines.sources.imgur import (
     album_page_url,
     album_to_draft,
     parse_album_api,
-    parse_album_page,
 )
+from pipelines.sources.imgur_pages import parse_album_page
 from pipelines.sources.jsonl import read_documents
 from pipelines.sources.multi_retrieval import read_released
 from pipelines.sources.reddit import Submission, select_album
@@ -44,7 +44,7 @@ AlbumRequest = tuple[str, Submission]  # album id, the submission that links it
 IMGUR = "imgur"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ReadSource(beam.PTransform):
     """Reads any source from the root of a pipeline: gives an `Outcome` of drafts."""
 
@@ -68,7 +68,7 @@ def _read_files(_: None, source: DocumentsSource | MultiRetrievalSource) -> Iter
         yield from read_released(Path(source.documents), Path(source.id2row))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ReadDiy(beam.PTransform):
     """Submissions, their albums, and a draft of each."""
 
@@ -91,7 +91,8 @@ class ReadDiy(beam.PTransform):
             albums.results
             | "key by host" >> beam.Map(_key_by_constant, key=self._host())
             | "group by host" >> beam.GroupByKey()
-            | "fetch albums" >> beam.ParDo(_FetchAlbums(self.source, self.http, self.raw, self.credentials, self.progress))
+            | "fetch albums"
+            >> beam.ParDo(_FetchAlbums(self.source, self.http, self.raw, self.credentials, self.progress))
             | Separate(Stage.SOURCES)
         )
         failures = (read.failures, unique.failures, albums.failures, drafts.failures)

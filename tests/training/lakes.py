@@ -130,9 +130,7 @@ class _Writer:
 
     def write_shard(self, split: Split, shard: int, shards: int, documents: Sequence[Document], made: Made) -> None:
         name = f"{split}/part-{shard:05d}-of-{shards:05d}.parquet"
-        rows = [
-            to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents
-        ]
+        rows = [to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents]
         self._write(f"documents/{name}", to_table(rows, document_schema(self.sentences)))
         hashes = dict.fromkeys(image.hash for document in documents for image in document.images)
         images = [_image_row(key, made.image_vectors[key]) for key in hashes]

@@ -137,7 +137,7 @@ def _read_bank(
             if key not in rows:
                 rows[key] = len(rows)
                 fresh.append(place)
-        kept.append(_vectors(table.column(name))[fresh])
+        kept.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
     return np.concatenate(kept), rows
 
 
@@ -147,7 +147,7 @@ def _document_set(
     ids = table.column("id").to_pylist()
     hashes = _hash_lists(table)
     sentences = [[sentence["text"] for sentence in row] for row in table.column("sentences").to_pylist()]
-    vectors = _vectors(table.column(FEATURE_PREFIX + features)) if features else None
+    vectors = _vectors(table.column(FEATURE_PREFIX + features), where=FEATURE_PREFIX + features) if features else None
     _check_vectors(ids, sentences, table, features)
     return DocumentSet(
         ids=tuple(ids),
@@ -199,13 +199,17 @@ def _lengths(column: pa.ChunkedArray) -> Int64:
     return lengths.astype(np.int64)
 
 
-def _vectors(column: pa.ChunkedArray) -> Float16:
+def _vectors(column: pa.ChunkedArray, *, where: str) -> Float16:
     """Return a column of vectors, or of lists of vectors, as one array with a row per vector."""
     array = column.combine_chunks()
     if pa.types.is_list(array.type):
         array = array.flatten()
     values: npt.NDArray[np.float16] = array.flatten().to_numpy(zero_copy_only=False)
-    return values.astype(np.float16).reshape(-1, array.type.list_size)
+    vectors = values.astype(np.float16).reshape(-1, array.type.list_size)
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        raise IntegrityError(f"{where}: {len(broken)} vectors are not finite, the first is number {broken[0]}")
+    return vectors
 
 
 def _read(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:

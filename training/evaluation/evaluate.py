@@ -1,4 +1,4 @@
-"""How well a model finds the links of a split: scores of each document, their means, and random's on the same documents.
+"""How well a model finds the links of a split: scores of each document, their means, and random's on the same ones.
 
 A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
 (`score_files.py`). Drawing a report of an `Evaluation` is `report.py`'s, comparing two `bootstrap.py`'s.
@@ -16,7 +16,7 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.baselines.random import random_similarities
+from training.baselines.random import random_scores
 from training.data.documents import DocumentSet
 from training.data.reading import read_split
 from training.evaluation.bootstrap import Interval, mean_interval
@@ -94,7 +94,7 @@ def evaluate_matrices(
     if not found.scores:
         counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none ({counts})")
-    chance = score_documents((random_similarities(i, m.shape) for i, m in zip(ids, matrices, strict=True)), links)
+    chance = score_documents((random_scores(i, *m.shape) for i, m in zip(ids, matrices, strict=True)), links)
     return Evaluation(
         ids=tuple(ids),
         matrices=tuple(matrices),

@@ -203,5 +203,5 @@ def _draw_edge(edge: Edge, left: float, right: float, largest: float) -> Markup:
         element("title", f"sentence {edge.sentence + 1} – image {edge.image + 1}{weight}, {edge.kind}"),
         class_=f"edge {edge.kind}",
         d=f"M0,{number(left)} C40,{number(left)} 60,{number(right)} 100,{number(right)}",
-        stroke_width=None if edge.weight is None else edge_width_px(edge.weight, largest),
+        style=None if edge.weight is None else f"--width:{number(edge_width_px(edge.weight, largest))}",
     )

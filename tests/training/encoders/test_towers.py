@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import torch
+
+from schemas.errors import ConfigError, UsageError
+from training.config import EncoderConfig, TextEncoder
+from training.encoders.gru import GruTower, pack
+from training.encoders.linear import LinearMap
+from training.encoders.registry import build_image_tower, build_text_tower
+from training.encoders.rows import VectorRows, WordRows
+from training.encoders.sentence import SentenceTower
+from training.encoders.standardise import Standardise, moments
+from training.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
+TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3"]
+
+
+def gru_tower() -> GruTower:
+    torch.manual_seed(0)
+    return GruTower(VOCABULARY, 7, word_dimensions=5, dropout=0.0, max_words=4).eval()
+
+
+def test_gru_equals_one_sentence_at_a_time() -> None:
+    tower = gru_tower()
+    rows = tower.prepare(TEXTS, None)
+    together = tower(rows)
+    for number in range(len(TEXTS)):
+        words = torch.from_numpy(rows.words[rows.offsets[number] : rows.offsets[number + 1]].astype(np.int64))
+        last = tower.gru(tower.embedding(words))[1][0]
+        assert torch.allclose(together[number], last / last.norm(), atol=1e-6)
+
+
+def test_packing_lays_words_out_step_by_step() -> None:
+    rows = WordRows(np.array([10, 11, 20, 30, 31, 32], np.int32), np.array([0, 2, 3, 6]))
+    order, words, batch_sizes = pack(rows)
+    assert order.tolist() == [2, 0, 1]
+    assert words.tolist() == [30, 10, 20, 31, 11, 32]
+    assert batch_sizes.tolist() == [3, 2, 1]
+
+
+def test_sentences_are_cut_at_max_words() -> None:
+    tower = gru_tower()
+    long, cut = tower(tower.prepare(["w1 w2 w3 w4 w5", "w1 w2 w3 w4"], None))
+    assert torch.allclose(long, cut)
+
+
+def test_taking_rows_is_encoding_those_sentences() -> None:
+    tower = gru_tower()
+    rows = tower.prepare(TEXTS, None)
+    chosen = np.array([3, 0, 3])
+    assert torch.allclose(tower(rows.take(chosen)), tower(rows)[chosen], atol=1e-6)
+
+
+@pytest.mark.parametrize("tower", [gru_tower(), SentenceTower(6, 7, dropout=0.0)])
+def test_vectors_are_unit_and_none_is_fine(tower: GruTower | SentenceTower) -> None:
+    vectors = np.random.default_rng(0).normal(size=(len(TEXTS), 6)).astype(np.float16)
+    rows = tower.prepare(TEXTS, vectors)
+    assert torch.allclose(tower(rows).norm(dim=1), torch.ones(len(TEXTS)))
+    assert tower(rows).dtype == torch.float32
+    assert tower(rows.take(np.array([], np.int64))).shape == (0, 7)
+
+
+def test_sentence_tower_standardises_then_maps() -> None:
+    vectors = np.random.default_rng(0).normal(3, 2, size=(50, 6))
+    tower = SentenceTower(6, 7, dropout=0.0)
+    tower.standardise.set_moments(moments(vectors))
+    expected = (vectors - vectors.mean(axis=0)) / vectors.std(axis=0) @ tower.affine.weight.detach().numpy().T
+    expected = expected + tower.affine.bias.detach().numpy()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.allclose(tower(tower.prepare([""] * 50, vectors)).detach().numpy(), expected, atol=1e-5)
+
+
+def test_moments_count_occurrences() -> None:
+    vectors = np.random.default_rng(0).normal(size=(4, 3))
+    occurrences = np.array([1, 0, 3, 2])
+    found, expected = moments(vectors, occurrences), moments(np.repeat(vectors, occurrences, axis=0))
+    assert found.count == expected.count == 6
+    assert np.allclose(found.packed(), expected.packed())
+
+
+def test_constant_features_are_centred_not_blown_up() -> None:
+    layer = Standardise(2)
+    layer.set_moments(moments(np.array([[5.0, 1.0], [5.0, 3.0]])))
+    assert layer(torch.tensor([[5.0, 1.0]])).tolist() == [[0.0, -1.0]]
+
+
+def test_dropout_works_on_the_input_in_training_alone() -> None:
+    tower = LinearMap(50, 8, dropout=0.5, standardised=False)
+    rows = VectorRows(np.ones((3, 50), np.float32))
+    assert not torch.equal(tower(rows), tower(rows))
+    assert torch.equal(tower.eval()(rows), tower(rows))
+
+
+def test_wrong_vectors_are_refused() -> None:
+    with pytest.raises(UsageError, match="vectors of 6 numbers"):
+        SentenceTower(6, 7, dropout=0.0).prepare(["a"], np.zeros((1, 5)))
+    with pytest.raises(UsageError, match="each of 2 sentences"):
+        SentenceTower(6, 7, dropout=0.0).prepare(["a", "b"], np.zeros((1, 6)))
+    with pytest.raises(UsageError, match="have none"):
+        SentenceTower(6, 7, dropout=0.0).prepare(["a"], None)
+
+
+def test_registry_standardises_images_beside_frozen_sentences_alone() -> None:
+    gru, sentence = EncoderConfig(), EncoderConfig(text=TextEncoder.SENTENCE)
+    assert build_image_tower(gru, 4).standardise is None
+    assert build_image_tower(sentence, 4).standardise is not None
+    assert isinstance(build_text_tower(gru, None, VOCABULARY), GruTower)
+    assert isinstance(build_text_tower(sentence, 4, None), SentenceTower)
+    with pytest.raises(ConfigError, match="expected a vocabulary"):
+        build_text_tower(gru, 4, None)
+    with pytest.raises(ConfigError, match="sentence extractor"):
+        build_text_tower(sentence, None, None)

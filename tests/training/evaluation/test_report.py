@@ -1,0 +1,310 @@
+"""The report is one balanced, escaped, self-contained page, and its drawn edges are the document's."""
+
+import base64
+import dataclasses
+import io
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from PIL import Image
+
+from schemas.configs import resolve
+from schemas.manifest import SplitStatistics
+from training.config import Select, TrainConfig
+from training.evaluation.example_graph import (
+    EdgeKind,
+    classify_edges,
+    draw_example,
+    edge_width_px,
+    row_centre_px,
+    thumbnail_uri,
+)
+from training.evaluation.examples import ExampleDocument, ExampleGroup, choose_examples
+from training.evaluation.published import PUBLISHED
+from training.evaluation.report import render_report, training_panels, write_report
+from training.evaluation.report_content import Heading, ReportContent, RowKind, Score, ScoreRow
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+SCRIPT = "<script>alert('a & b')</script>"
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and keeps tags, addresses and text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.addresses, self.text = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href", "srcset", "data")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def classes(self, tag):
+        return Counter(attributes.get("class") for name, attributes in self.tags if name == tag)
+
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+
+def jpeg(size=(256, 192), colour="teal"):
+    buffer = io.BytesIO()
+    Image.new("RGB", size, colour).save(buffer, format="JPEG")
+    return buffer.getvalue()
+
+
+def document(**changes):
+    values = {
+        "id": "d1",
+        "auc": 75.0,
+        "sentences": ("A red wall.", SCRIPT, "A lamp."),
+        "images": (jpeg(), None, jpeg(colour="red")),
+        "predicted": ((0, 0, 0.8), (1, 2, 0.4), (2, 1, 0.2)),
+        "links": ((0, 0), (2, 1), (1, 0)),
+    }
+    return ExampleDocument(**(values | changes))
+
+
+def heading(**changes):
+    values = {
+        "model": "multilink-diy-cross-document",
+        "model_version": "3",
+        "dataset": "diy",
+        "dataset_version": "0123456789abcdef",
+        "split": "test",
+        "documents": 120,
+        "left_out": {"no link": 3},
+        "recipe": "tiny",
+        "objective": "cross-document",
+        "similarity": "ap",
+        "epochs": 3,
+        "kept_epoch": 2,
+        "select": Select.RETRIEVAL,
+    }
+    return Heading(**(values | changes))
+
+
+def content(**changes):
+    history = tuple({"epoch": e, "validation_loss": 1 / e, "validation_auc": 50.0 + e} for e in (1, 2, 3))
+    model = ScoreRow(
+        name="This model",
+        auc=Score(81.3, 79.9, 82.7),
+        precision_at_1=Score(47.5, 44.0, 50.0),
+        precision_at_5=None,
+        kind=RowKind.MODEL,
+    )
+    statistics = SplitStatistics(
+        documents=120,
+        images=1900,
+        sentences=1800,
+        unique_images=1899,
+        median_sentences=15.0,
+        median_images=16.5,
+        mean_sentences=15.25,
+        mean_images=16.0,
+        max_sentences=40,
+        max_images=40,
+        links=1700,
+        documents_with_known_links=118,
+        density=0.081,
+    )
+    values = {
+        "heading": heading(),
+        "scores": (model,),
+        "history": history,
+        "document_auc": (31.0, 75.0, 100.0),
+        "examples": (ExampleGroup("Typical", (document(),)),),
+        "statistics": {"test": statistics},
+        "config": resolve(TrainConfig()),
+    }
+    return ReportContent(**(values | changes))
+
+
+def test_the_page_is_balanced_and_says_what_was_evaluated():
+    words = Page(render_report(content())).words()
+    for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–82.7", "8.1%"):
+        assert expected in words
+
+
+def test_nothing_is_fetched_from_outside():
+    html = render_report(content())
+    page = Page(html)
+    assert page.addresses and all(address.startswith("data:") for address in page.addresses)
+    assert "http:" not in html and "https:" not in html
+    assert not re.search(r"@import|url\(", html)
+    assert not {"script", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+
+
+def test_a_script_in_a_sentence_is_text():
+    html = render_report(content())
+    assert "<script" not in html
+    assert SCRIPT in Page(html).words()
+
+
+def test_markup_in_names_is_text():
+    html = render_report(content(heading=heading(model="<b>x</b>", left_out={"<i>": 1}), config={'<k>"': "<v>"}))
+    Page(html)
+    assert "<b>x" not in html and "<i>" not in html and "<v>" not in html
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path):
+    first, second = write_report(content(), tmp_path / "new" / "a"), write_report(content(), tmp_path / "b")
+    assert first.name == "index.html" and first.read_bytes() == second.read_bytes()
+    assert [path.name for path in first.parent.iterdir()] == ["index.html"]
+
+
+def test_edges_are_right_wrong_and_missed():
+    kinds = [(edge.sentence, edge.image, str(edge.kind)) for edge in classify_edges(document())]
+    assert kinds == [(0, 0, "right"), (1, 2, "wrong"), (2, 1, "right"), (1, 0, "missed")]
+
+
+def test_the_page_draws_each_edge_once():
+    paths = Page(render_report(content())).classes("path")
+    samples = 1  # one of each kind in the legend
+    assert {kind: paths[f"edge {kind}"] - samples for kind in ("right", "wrong", "missed")} == {
+        "right": 2,
+        "wrong": 1,
+        "missed": 1,
+    }
+    assert paths["edge predicted"] == 0
+
+
+def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
+    unknown = document(links=None, auc=None)
+    assert {edge.kind for edge in classify_edges(unknown)} == {EdgeKind.PREDICTED}
+    words = Page(render_report(content(examples=(ExampleGroup("Any", (unknown,)),)))).words()
+    assert "3 predicted links, truth unknown" in words
+
+
+def test_edges_of_a_document_known_to_have_no_link_are_wrong():
+    assert {edge.kind for edge in classify_edges(document(links=()))} == {EdgeKind.WRONG}
+
+
+def test_edges_end_in_the_middle_of_their_rows():
+    graph = draw_example(document())
+    ends = re.findall(r"M0,([\d.]+) .*? 100,([\d.]+)\"", graph.drawing)
+    third = graph.height_px / 3
+    rows = [(float(left) // third, float(right) // third) for left, right in ends]
+    assert rows == [(0, 0), (1, 2), (2, 1), (1, 0)]
+    assert row_centre_px(0, 2, 100) == 25 and row_centre_px(1, 2, 100) == 75
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (5, 5), (2, 40), (40, 2), (17, 16), (40, 40)])
+def test_every_row_fits_at_any_size(n, m):
+    graph = draw_example(document(sentences=("text",) * n, images=(None,) * m, predicted=(), links=()))
+    assert (len(graph.sentences), len(graph.images)) == (n, m)
+    assert graph.height_px / n >= 18 * graph.sentence_lines
+    assert graph.height_px / m >= graph.image_px + 8
+
+
+def test_long_documents_show_the_sentences_that_an_edge_touches():
+    long = document(sentences=("text",) * 60, predicted=((58, 0, 0.5),), links=((3, 1),))
+    assert [row.number for row in draw_example(long).sentences] == [4, 59]
+    assert "Drawn: 2 of 60 sentences" in Page(render_report(content(examples=(ExampleGroup("Any", (long,)),)))).words()
+
+
+def test_widths_are_proportional_but_never_vanish():
+    assert edge_width_px(0.8, 0.8) == 2 * edge_width_px(0.4, 0.8) == 8
+    assert edge_width_px(-0.3, 0.8) == edge_width_px(-0.3, -0.1) == edge_width_px(0.0, 0.0) == 1.5
+
+
+def test_long_sentences_are_clipped_and_kept_whole_in_the_title():
+    text = "word " * 200
+    html = render_report(content(examples=(ExampleGroup("Any", (document(sentences=(text, "b", "c")),)),)))
+    titles = [attributes["title"] for tag, attributes in Page(html).tags if tag == "li" and "title" in attributes]
+    assert titles[0] == text
+    assert draw_example(document(sentences=(text, "b", "c"))).sentences[0].shown.endswith("word…")
+
+
+def test_pictures_are_small_and_have_alternative_text():
+    prefix, _, data = thumbnail_uri(jpeg((256, 192))).partition(",")
+    assert prefix == "data:image/jpeg;base64"
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (128, 96)
+    page = Page(render_report(content()))
+    assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["Image 1", "Image 3"]
+    assert "no picture" in page.words()
+
+
+@pytest.mark.parametrize("data", [None, b"", b"not a picture", jpeg()[:200]])
+def test_what_is_no_picture_is_not_shown(data):
+    assert thumbnail_uri(data) is None
+
+
+@pytest.mark.parametrize("field", [{"predicted": ((3, 0, 0.5),)}, {"links": ((0, -1),)}])
+def test_links_outside_the_document_are_refused(field):
+    with pytest.raises(ValueError, match=r"document d1, .* outside 3 sentences x 3 images"):
+        document(**field)
+
+
+def test_no_history_no_scores_no_examples_still_make_a_page():
+    bare = ReportContent(heading=heading(dataset="documents", left_out={}, select=Select.LAST))
+    words = Page(render_report(bare)).words()
+    assert "No history was recorded" in words and "No scores" in words and "Left out none" in words
+    assert "Example documents" not in words
+
+
+def test_one_epoch_is_a_page_with_dots():
+    page = Page(render_report(content(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))))
+    assert page.classes("circle")["dot"] == 1
+
+
+def test_panels_are_those_that_were_recorded():
+    history = ({"epoch": 1, "train_loss": 0.5, "validation_rank": 3.0}, {"epoch": 2, "validation_auc": float("nan")})
+    assert [panel.title.split()[0:2] for panel in training_panels(history, kept_epoch=1)] == [
+        ["Loss"],
+        ["Validation", "rank"],
+    ]
+    assert training_panels((), kept_epoch=0) == []
+
+
+def test_history_without_an_epoch_is_refused():
+    with pytest.raises(ValueError, match="without epoch"):
+        training_panels(({"train_loss": 0.5},), kept_epoch=1)
+
+
+def test_published_rows_follow_for_data_sets_that_have_them():
+    page = Page(render_report(content()))
+    assert page.classes("tr")["published"] == 6 and page.classes("tr")["divider"] == 1
+    assert "Published: Hessel et al. 2019, table 3" in page.words()
+    two_papers = Page(render_report(content(heading=heading(dataset="mscoco"))))
+    assert two_papers.classes("tr")["published"] == 7 and two_papers.classes("tr")["divider"] == 2
+    assert Page(render_report(content(heading=heading(dataset="mine")))).classes("tr")["published"] == 0
+
+
+def test_published_numbers_are_percentages_of_six_test_sets():
+    assert sorted(PUBLISHED) == ["dii-stress", "diy", "mscoco", "rqa", "story-dii", "story-sis"]
+    for results in PUBLISHED.values():
+        for result in results:
+            assert all(0 < value < 100 for value in dataclasses.astuple(result)[2:])
+
+
+def test_scores_are_percentages_with_both_ends_or_none():
+    with pytest.raises(ValueError, match="percentage"):
+        Score(101.0)
+    with pytest.raises(ValueError, match="both ends"):
+        Score(50.0, low=40.0)
+
+
+def test_examples_are_the_best_the_middle_and_the_worst():
+    auc = {f"d{value}": float(value) for value in range(9)}
+    assert choose_examples(auc) == {"Best": ("d8",), "Typical": ("d4",), "Worst": ("d0",)}
+    assert choose_examples(auc, each=2)["Worst"] == ("d0", "d1")
+    assert choose_examples({"a": 1.0, "b": 1.0}) == {"Best": ("a",), "Worst": ("b",)}
+    assert choose_examples({"a": 1.0}) == {"Best": ("a",)}
+    assert choose_examples({}) == {}

@@ -1,0 +1,73 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import NotFoundError, UsageError
+from training.evaluation.score_files import evaluate_scores
+
+GOOD = {"id": "a", "scores": [[0.9, 0.1], [0.2, 0.3]], "links": [[0, 0]]}
+
+
+def _file(tmp_path: Path, *lines: object) -> Path:
+    path = tmp_path / "scores.jsonl"
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+def test_scores_by_hand(tmp_path: Path) -> None:
+    second = {"id": "b", "scores": [[0.1, 0.4], [0.3, 0.2]], "links": [[1, 0], [1, 1]]}  # above 1 and 1 of 2 others
+    found = evaluate_scores(_file(tmp_path, GOOD, "", second))
+    assert found.document_auc == {"a": 100.0, "b": 50.0}
+    assert found.mean.auc.mean == 75.0
+    assert found.mean.precision_at_1.mean == 50.0
+    assert found.mean.precision_at_5.mean == 37.5  # 1 and 2 of the 4 there are
+    assert found.mean.auc.low <= 75 <= found.mean.auc.high
+
+
+def test_documents_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
+    others = [
+        {"id": "unknown", "scores": [[1, 2]], "links": None},
+        {"id": "none", "scores": [[1, 2]], "links": []},
+        {"id": "all", "scores": [[1]], "links": [[0, 0]]},
+        {"id": "nothing", "scores": [], "links": []},
+    ]
+    found = evaluate_scores(_file(tmp_path, GOOD, *others))
+    assert found.left_out == {"links unknown": 1, "no link": 2, "every pair linked": 1}
+    assert len(found.scored) == 1 and len(found.ids) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "b", ', "expected one JSON object"),
+        ("[1]", "expected an object"),
+        ({"id": "b", "scores": [[1]]}, '"links"'),
+        (GOOD | {"id": 3}, '"id" is 3'),
+        (GOOD, "line 1's already"),
+        (GOOD | {"id": "b", "scores": [[1, 2], [3]]}, "equal length"),
+        (GOOD | {"id": "b", "scores": [1, 2]}, "equal length"),
+        (GOOD | {"id": "b", "scores": [[1, None], [1, 2]]}, "finite numbers"),
+        ('{"id": "b", "scores": [[NaN, 1]], "links": []}', "finite numbers"),
+        ('{"id": "b", "scores": [[1e999, 1]], "links": []}', "finite numbers"),
+        (GOOD | {"id": "b", "links": [[0, 2]]}, "outside 2 sentences x 2 images"),
+        (GOOD | {"id": "b", "links": [[-1, 0]]}, "outside"),
+        (GOOD | {"id": "b", "links": [[0, 0, 1]]}, "pairs of whole numbers"),
+        (GOOD | {"id": "b", "links": [[0.0, True]]}, "pairs of whole numbers"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: object, message: str) -> None:
+    with pytest.raises(UsageError, match="line 2") as caught:
+        evaluate_scores(_file(tmp_path, GOOD, line))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no such file"):
+        evaluate_scores(tmp_path / "absent.jsonl")
+
+
+def test_nothing_to_score(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="1 links unknown"):
+        evaluate_scores(_file(tmp_path, {"id": "a", "scores": [[1, 2]], "links": None}))

@@ -1,0 +1,130 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from training.config import Negatives, ObjectiveConfig, ObjectiveName, Similarity
+from training.data.documents import DocumentSet, offsets_of
+from training.objectives.batch import EncodedBatch, Moment
+from training.objectives.cross_document import CrossDocument, cross_document_losses
+from training.objectives.nostruct import NoStruct
+from training.objectives.registry import build_objective
+from training.similarity import set_similarity
+
+SIMILARITY = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]])
+OTHERS = ~torch.eye(3, dtype=torch.bool)
+
+
+def test_hardest_negatives_by_hand() -> None:
+    losses = cross_document_losses(SIMILARITY, OTHERS, margin=0.2)
+    # document 0: image sets 0.2 - 0.5 + (0.4, 0.1) -> 0.1; sentence sets 0.2 - 0.5 + (0.6, 0.0) -> 0.3
+    # document 1: 0.2 - 0.7 + (0.6, 0.2) -> 0.1; 0.2 - 0.7 + (0.4, 0.3) -> 0
+    assert losses.tolist() == pytest.approx([0.4, 0.1, 0.0], abs=1e-6)
+
+
+def test_mean_over_negatives_by_hand() -> None:
+    losses = cross_document_losses(SIMILARITY, OTHERS, margin=0.2, negatives=Negatives.MEAN)
+    assert losses.tolist() == pytest.approx([0.1 / 2 + 0.3 / 2, 0.1 / 2, 0.0], abs=1e-6)
+
+
+def test_a_version_of_the_same_image_set_is_no_negative() -> None:
+    allowed = OTHERS.clone()
+    allowed[0, 1] = allowed[1, 0] = False
+    assert cross_document_losses(SIMILARITY, allowed, margin=0.2).tolist() == pytest.approx([0.0, 0.0, 0.0])
+    loose = cross_document_losses(SIMILARITY, allowed, margin=1.0, negatives=Negatives.MEAN)
+    assert loose[0] == pytest.approx(0.6 + 0.5)
+    nothing = torch.zeros((3, 3), dtype=torch.bool)
+    for negatives in Negatives:
+        assert not cross_document_losses(SIMILARITY, nothing, margin=1.0, negatives=negatives).any()
+
+
+def test_equal_similarities_cost_two_margins() -> None:
+    losses = cross_document_losses(torch.zeros(3, 3), OTHERS, margin=0.2)
+    assert losses.tolist() == pytest.approx([0.4, 0.4, 0.4])
+
+
+@pytest.mark.parametrize("similarity", list(Similarity))
+def test_cross_document_is_the_paper_s_equation(similarity: Similarity) -> None:
+    torch.manual_seed(0)
+    sentences, images = [2, 3, 1], [4, 1, 2]
+    text = torch.nn.functional.normalize(torch.randn(6, 5), dim=1)
+    image = torch.nn.functional.normalize(torch.randn(7, 5), dim=1)
+    batch = EncodedBatch(
+        texts=text,
+        images=image,
+        sentence_counts=np.array(sentences),
+        image_counts=np.array(images),
+        allowed=OTHERS,
+    )
+    found = CrossDocument(ObjectiveConfig(similarity=similarity)).losses(batch)
+    s, v = text.split(sentences), image.split(images)
+    for i in range(3):
+        own = float(set_similarity(s[i] @ v[i].T, similarity))
+        others = [j for j in range(3) if j != i]
+        over_images = max(max(0.0, 0.2 - own + float(set_similarity(s[i] @ v[j].T, similarity))) for j in others)
+        over_sentences = max(max(0.0, 0.2 - own + float(set_similarity(s[j] @ v[i].T, similarity))) for j in others)
+        assert float(found[i]) == pytest.approx(over_images + over_sentences, abs=1e-5)
+
+
+def documents(count: int = 30) -> DocumentSet:
+    sentences, images = [1 + i % 4 for i in range(count)], [1 + i % 3 for i in range(count)]
+    return DocumentSet(
+        ids=tuple(f"d{i}" for i in range(count)),
+        texts=("",) * sum(sentences),
+        sentence_offsets=offsets_of(sentences),
+        sentence_vectors=None,
+        image_rows=np.zeros(sum(images), np.int64),
+        image_offsets=offsets_of(images),
+        image_hashes=("x",),
+        image_bank=np.zeros((1, 2), np.float16),
+        image_sets=tuple(str(i) for i in range(count)),
+    )
+
+
+def moment(step: int = 0) -> Moment:
+    return Moment(split="training", epoch=1, step=step)
+
+
+def test_nostruct_draws_one_of_each_document_s_own() -> None:
+    given = documents()
+    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    rows = np.arange(30)
+    choice = objective.choose(given, rows, moment())
+    assert (choice.sentences >= given.sentence_offsets[rows]).all()
+    assert (choice.sentences < given.sentence_offsets[rows + 1]).all()
+    assert (choice.images >= given.image_offsets[rows]).all()
+    assert (choice.images < given.image_offsets[rows + 1]).all()
+    assert choice.sentence_counts.tolist() == choice.image_counts.tolist() == [1] * 30
+
+
+def test_nostruct_draws_depend_on_the_document_and_the_moment_alone() -> None:
+    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    given = documents()
+    together = objective.choose(given, np.arange(30), moment())
+    for row in (3, 17):
+        alone = objective.choose(given, np.array([row]), moment())
+        assert alone.sentences[0] == together.sentences[row]
+        assert alone.images[0] == together.images[row]
+    other = objective.choose(given, np.arange(30), moment(step=1))
+    assert (other.sentences != together.sentences).any()
+    assert objective.choose(given, np.array([], np.int64), moment()).sentences.shape == (0,)
+
+
+def test_nostruct_draws_are_uniform() -> None:
+    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    drawn = Counter(
+        int(objective.choose(documents(4), np.array([3]), moment(step)).sentences[0] - 6) for step in range(2000)
+    )
+    assert sorted(drawn) == [0, 1, 2, 3]
+    assert all(abs(count - 500) < 100 for count in drawn.values())
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_nostruct_compares_scaled_cosines(scale: float) -> None:
+    config = ObjectiveConfig(name=ObjectiveName.NOSTRUCT, cosine_scale=scale)
+    text, image = torch.eye(3), torch.tensor([[0.6, 0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    ones = np.ones(3, dtype=np.int64)
+    batch = EncodedBatch(texts=text, images=image, sentence_counts=ones, image_counts=ones, allowed=OTHERS)
+    expected = cross_document_losses(scale * text @ image.T, OTHERS, margin=0.2)
+    assert torch.allclose(build_objective(config, seed=0).losses(batch), expected)

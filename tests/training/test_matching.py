@@ -1,0 +1,91 @@
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import linear_sum_assignment
+
+from training.config import Matching
+from training.matching import edge_counts, match, match_batch
+
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
+WEIGHTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-8, 8).map(lambda x: x / 8)))
+
+
+def best_sum(weights: np.ndarray, edges: int) -> float:
+    """The largest sum of exactly `edges` entries, no two in a row or column, by trying them all."""
+    n, m = weights.shape
+    return max(
+        sum(weights[row, column] for row, column in zip(rows, columns, strict=True))
+        for rows in combinations(range(n), edges)
+        for columns in permutations(range(m), edges)
+    )
+
+
+@given(WEIGHTS, st.data())
+def test_exact_matching_has_the_largest_sum_of_exactly_k_edges(weights: np.ndarray, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, min(weights.shape)))
+    rows, columns = match(weights, k, Matching.EXACT)
+    assert len(set(rows)) == len(set(columns)) == len(rows) == k
+    assert weights[rows, columns].sum() == pytest.approx(best_sum(weights, k))
+
+
+@given(WEIGHTS, st.data())
+def test_at_most_matching_has_the_largest_sum_of_up_to_k_edges(weights: np.ndarray, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, min(weights.shape)))
+    rows, columns = match(weights, k, Matching.AT_MOST)
+    assert len(set(rows)) == len(set(columns)) == len(rows) <= k
+    assert (weights[rows, columns] >= 0).all()
+    assert weights[rows, columns].sum() == pytest.approx(max(best_sum(weights, edges) for edges in range(k + 1)))
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (15, 16), (40, 36), (33, 33), (12, 40), (60, 12)])
+@pytest.mark.parametrize("decimals", [1, 9])
+def test_both_solvers_agree_on_large_matrices(shape: tuple[int, int], decimals: int) -> None:
+    weights = np.random.default_rng(0).uniform(-1, 1, shape).round(decimals)
+    rows, columns = match(weights, min(shape), Matching.EXACT)
+    expected = weights[linear_sum_assignment(weights, maximize=True)].sum()
+    assert len(set(rows)) == len(set(columns)) == min(shape)
+    assert weights[rows, columns].sum() == pytest.approx(expected)
+
+
+def test_greedy_choice_is_not_optimal() -> None:
+    weights = np.array([[0.9, 0.8], [0.8, 0.1]])
+    rows, columns = match(weights, 2, Matching.EXACT)
+    assert list(zip(rows, columns, strict=True)) == [(0, 1), (1, 0)]
+
+
+def test_batch_solves_every_block() -> None:
+    weights = np.random.default_rng(1).uniform(-1, 1, (6, 7))
+    text_offsets, image_offsets = np.array([0, 2, 6]), np.array([0, 3, 4, 7])
+    edges = match_batch(weights, text_offsets, image_offsets, k="min", matching=Matching.EXACT)
+    for pair in range(6):
+        i, j = divmod(pair, 3)
+        block = weights[text_offsets[i] : text_offsets[i + 1], image_offsets[j] : image_offsets[j + 1]]
+        mine = edges.pairs == pair
+        assert mine.sum() == min(block.shape)
+        found = weights[edges.rows[mine], edges.columns[mine]].sum()
+        assert found == pytest.approx(best_sum(block, min(block.shape)))
+        assert ((edges.rows[mine] >= text_offsets[i]) & (edges.rows[mine] < text_offsets[i + 1])).all()
+        assert ((edges.columns[mine] >= image_offsets[j]) & (edges.columns[mine] < image_offsets[j + 1])).all()
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "m", "expected"),
+    [
+        ("min", 5, 3, 3),
+        ("half", 5, 3, 2),
+        ("half", 4, 4, 2),
+        ("half", 1, 9, 1),
+        ("0.25", 8, 9, 2),
+        ("0.3", 10, 10, 3),
+        ("0.01", 5, 5, 1),
+        ("2", 5, 3, 2),
+        ("9", 5, 3, 3),
+        ("1", 5, 3, 1),
+    ],
+)
+def test_edge_counts(k: str, n: int, m: int, expected: int) -> None:
+    assert edge_counts(n, m, k) == expected

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.config import Combine, Matching, Similarity
+from training.data.documents import offsets_of
+from training.similarity import batch_similarity, negative_top_k, set_similarity
+
+MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
+SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
+
+
+def unit_rows(count: int, seed: int) -> torch.Tensor:
+    rows = np.random.default_rng(seed).normal(size=(count, 6))
+    return torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True)).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "combine", "matching", "expected"),
+    [
+        # row maxima 0.9 0.8, column maxima 0.9 0.3 -0.2
+        (Similarity.DC, "min", Combine.SUM, Matching.EXACT, 1.7 / 2 + 1.0 / 3),
+        (Similarity.DC, "min", Combine.MEAN, Matching.EXACT, (1.7 / 2 + 1.0 / 3) / 2),
+        (Similarity.TK, "min", Combine.SUM, Matching.EXACT, 1.7 / 2 + 1.2 / 2),
+        (Similarity.TK, "half", Combine.SUM, Matching.EXACT, 0.9 + 0.9),
+        (Similarity.AP, "min", Combine.SUM, Matching.EXACT, (0.9 + 0.3) / 2),
+        (Similarity.AP, "1", Combine.SUM, Matching.EXACT, 0.9),
+    ],
+)
+def test_worked_example(kind: Similarity, k: str, combine: Combine, matching: Matching, expected: float) -> None:
+    assert float(set_similarity(MATRIX, kind, k, combine, matching)) == pytest.approx(expected)
+
+
+def test_at_most_divides_by_what_it_selects() -> None:
+    matrix = torch.tensor([[0.6, -0.5], [-0.5, -0.9]])
+    assert float(set_similarity(matrix, Similarity.AP, matching=Matching.EXACT)) == pytest.approx(-0.3 / 2)
+    assert float(set_similarity(matrix, Similarity.AP, matching=Matching.AT_MOST)) == pytest.approx(0.6)
+    assert float(set_similarity(-matrix.abs(), Similarity.AP, matching=Matching.AT_MOST)) == 0.0
+
+
+def test_negative_top_k_takes_the_smallest_minima() -> None:
+    # row minima -0.2 -0.4, column minima 0.8 0.1 -0.4
+    assert float(negative_top_k(MATRIX)) == pytest.approx((-0.2 - 0.4) / 2 + (-0.4 + 0.1) / 2)
+
+
+def test_dc_equals_tk_for_square_matrices_with_all_maxima() -> None:
+    matrix = unit_rows(4, 0) @ unit_rows(4, 1).T
+    assert torch.allclose(set_similarity(matrix, Similarity.DC), set_similarity(matrix, Similarity.TK))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    SIZES,
+    SIZES,
+    st.sampled_from(Similarity),
+    st.sampled_from(["min", "half", "0.3", "2"]),
+    st.sampled_from(Combine),
+    st.sampled_from(Matching),
+    st.integers(0, 1000),
+)
+def test_batch_equals_one_pair_at_a_time(
+    sentences: list[int],
+    images: list[int],
+    kind: Similarity,
+    k: str,
+    combine: Combine,
+    matching: Matching,
+    seed: int,
+) -> None:
+    text, image = unit_rows(sum(sentences), seed), unit_rows(sum(images), seed + 1)
+    text_offsets, image_offsets = offsets_of(sentences), offsets_of(images)
+    whole = batch_similarity(text, image, text_offsets, image_offsets, kind, k=k, combine=combine, matching=matching)
+    weights = torch.linspace(-1, 2, whole.numel(), dtype=torch.float64).view_as(whole)
+    pairs = torch.stack(
+        [
+            set_similarity(rows @ columns.T, kind, k, combine, matching)
+            for rows in text.split(sentences)
+            for columns in image.split(images)
+        ]
+    ).view_as(whole)
+    assert torch.allclose(whole, pairs)
+    for tower in (text, image):
+        expected = torch.autograd.grad((pairs * weights).sum(), tower, retain_graph=True)[0]
+        found = torch.autograd.grad((whole * weights).sum(), tower, retain_graph=True)[0]
+        assert torch.allclose(found, expected)
+
+
+@pytest.mark.parametrize("kind", list(Similarity))
+def test_gradient_is_the_derivative(kind: Similarity) -> None:
+    text, image = unit_rows(7, 3), unit_rows(6, 4)
+    text_offsets, image_offsets = offsets_of([3, 4]), offsets_of([2, 4])
+
+    def similarity(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        return batch_similarity(rows, columns, text_offsets, image_offsets, kind, k="half")
+
+    assert torch.autograd.gradcheck(similarity, (text, image))
+
+
+def test_ap_gradient_reaches_selected_entries_alone() -> None:
+    matrix = MATRIX.clone().requires_grad_()
+    set_similarity(matrix, Similarity.AP).backward()
+    assert matrix.grad is not None
+    assert torch.equal(matrix.grad, torch.tensor([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]))

@@ -1,0 +1,149 @@
+"""What the commands evaluate, promote and link do: plain functions from arguments to a summary.
+
+`run_train`, which has more to put in order, is in `tracked_training.py`. Parsing arguments, printing and exit statuses
+are the command line's (`orchestration.cli`). A function that takes long tells its progress to `say`, a line at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from training.evaluation.evaluate import Evaluation, MeanScores, evaluate_model
+from training.evaluation.score_files import evaluate_scores
+from training.linking.links import LinkInput, link_documents
+from training.linking.writing import write_links
+from training.registry.loading import LoadedModel, load
+from training.registry.promote import Promotion, promote
+from training.registry.promotion import STANDARD_POLICY, Policy
+from training.tracked_training import TrainSummary, run_train
+from training.tracking import log_scores, open_tracking
+
+__all__ = [
+    "EvaluateSummary",
+    "LinkSummary",
+    "TrainSummary",
+    "run_evaluate",
+    "run_evaluate_scores",
+    "run_link",
+    "run_promote",
+    "run_train",
+]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateSummary:
+    """Scores of a model, or of a scores file (then there is no model and no data set), in percent.
+
+    Attributes:
+        evaluation: everything behind the numbers, for a report.
+        model: its address, where there is one.
+        dataset: NAME@VERSION, where there is one.
+        split: split of it.
+        loaded: the model itself, where there is one.
+    """
+
+    evaluation: Evaluation
+    model: str | None = None
+    dataset: str | None = None
+    split: str | None = None
+    loaded: LoadedModel | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the means with their intervals, random's beside them, and the numbers of documents."""
+        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
+        return {
+            **{name: value for name, value in about.items() if value is not None},
+            **asdict(self.evaluation.mean),
+            "documents": len(self.evaluation.scored),
+            "left_out": dict(self.evaluation.left_out),
+            "random": asdict(self.evaluation.random),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSummary:
+    """How many documents were linked by how many links, and where they are."""
+
+    model: str
+    output: str
+    documents: int
+    links: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_evaluate(
+    *,
+    model: str,
+    dataset: str,
+    lake: str,
+    split: str = Split.TEST,
+    tracking: str | None = None,
+    say: Say,
+) -> EvaluateSummary:
+    """Score a model on a split of a data set; a registered model's run gets the scores as metrics, too.
+
+    Raises:
+        UsageError: the model, data set or split is not there, or they do not fit together.
+    """
+    home = Lake.at(lake)
+    client = open_tracking(tracking)
+    reference = "@".join(home.find(dataset))
+    loaded = load(model, client)
+    say(f"scoring {loaded.uri} on {reference}, split {split}")
+    evaluation = evaluate_model(loaded.model, home, reference, split)
+    if loaded.run_id is not None and reference == loaded.model.card.data.reference:
+        log_scores(client, loaded.run_id, _flat(evaluation.mean, f"{split}_"))
+    return EvaluateSummary(evaluation=evaluation, model=loaded.uri, dataset=reference, split=str(split), loaded=loaded)
+
+
+def run_evaluate_scores(path: str) -> EvaluateSummary:
+    """Score the similarity matrices of a JSON Lines file."""
+    return EvaluateSummary(evaluation=evaluate_scores(Path(path)))
+
+
+def run_promote(
+    *,
+    model: str,
+    version: str,
+    lake: str | None = None,
+    is_dry_run: bool = False,
+    tracking: str | None = None,
+    policy: Policy = STANDARD_POLICY,
+    say: Say,
+) -> Promotion:
+    """Make a version the champion if it beats random and is not worse than the champion; see `registry.promotion`."""
+    client = open_tracking(tracking)
+    home = None if lake is None else Lake.at(lake)
+    return promote(client, model, version, lake=home, policy=policy, is_dry_run=is_dry_run, say=say)
+
+
+def run_link(*, loaded: LoadedModel, documents: Iterable[LinkInput], output: str, say: Say) -> LinkSummary:
+    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`)."""
+    seen = 0
+
+    def counted() -> Iterator[LinkInput]:
+        nonlocal seen
+        for document in documents:
+            seen += 1
+            yield document
+
+    links = write_links(link_documents(loaded.model, counted(), model_uri=loaded.uri), Path(output))
+    say(f"{links} links in {seen} documents")
+    return LinkSummary(model=loaded.uri, output=output, documents=seen, links=links)
+
+
+def _flat(means: MeanScores, prefix: str) -> dict[str, float]:
+    return {
+        f"{prefix}{score}{suffix}": interval[part]
+        for score, interval in asdict(means).items()
+        for part, suffix in (("mean", ""), ("low", "_low"), ("high", "_high"))
+    }

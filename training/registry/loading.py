@@ -1,0 +1,71 @@
+"""A model by its address: a registered version, a run's model, or a folder on this machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model
+
+from schemas.errors import NotFoundError, UsageError
+from training.model import LinkModel
+from training.registry.store import ModelVersion, find_version
+
+_REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
+_OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
+_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model and where it is from.
+
+    Attributes:
+        model: both towers.
+        uri: its address, an alias resolved to the version it stood for.
+        version: of the registry; None for a run's model or a folder.
+        run_id: run that trained it, where known.
+    """
+
+    model: LinkModel
+    uri: str
+    version: ModelVersion | None = None
+    run_id: str | None = None
+
+
+def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
+    """Return the model at an address.
+
+    Raises:
+        NotFoundError: there is no such model, version, run or folder.
+        UsageError: the address has none of the known forms.
+    """
+    if registered := _REGISTERED.fullmatch(uri):
+        version = find_version(client, registered["name"], registered["version"])
+        return load_version(version)
+    if of_run := _OF_RUN.fullmatch(uri):
+        return LoadedModel(model=LinkModel.load(_download(uri)), uri=uri, run_id=of_run["run"])
+    if ":/" in uri:
+        raise UsageError(f"--model {uri}: expected {_FORMS}")
+    if not Path(uri).is_dir():
+        raise NotFoundError(f"--model {uri}: no such folder; expected {_FORMS}")
+    return LoadedModel(model=LinkModel.load(Path(uri)), uri=str(Path(uri).absolute()))
+
+
+def load_version(version: ModelVersion) -> LoadedModel:
+    """Return a registered version's model."""
+    model = LinkModel.load(_download(version.uri))
+    return LoadedModel(model=model, uri=version.uri, version=version, run_id=version.run_id)
+
+
+def _download(uri: str) -> Path:
+    """Return a local folder with what `LinkModel.save` wrote into the logged model."""
+    try:
+        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
+        flavour = Model.load(str(folder)).flavors["python_function"]
+    except (MlflowException, OSError, KeyError) as problem:
+        raise NotFoundError(f"--model {uri}: no model of multilink there: {str(problem).splitlines()[0]}") from problem
+    return folder / str(flavour["data"])

@@ -1,0 +1,164 @@
+"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the two aliases.
+
+`challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
+it. Which version may become champion is `promotion.py`'s to say; reading a model back is `loading.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import mlflow
+import mlflow.pyfunc
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.types.schema import Array, ColSpec, DataType, Schema
+
+from schemas.errors import NotFoundError
+from training.config import TrainConfig
+from training.model import LinkModel
+from training.registry import pyfunc_model
+from training.registry.pyfunc_model import IMAGE_VECTORS, SENTENCE_VECTORS, SENTENCES, SIMILARITIES
+
+CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
+MODEL_ARTIFACT = "model"
+EPOCHS_TAG = "epochs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """A version in the registry.
+
+    Attributes:
+        name: registered model.
+        version: number, as MLflow writes it.
+        run_id: run that trained it.
+        tags: data set, recipe, run, lake and, once decided, the decision on its promotion.
+    """
+
+    name: str
+    version: str
+    run_id: str | None
+    tags: Mapping[str, str]
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+
+def model_name(dataset: str, config: TrainConfig) -> str:
+    """Return the name a data set's models with this objective are registered under."""
+    return f"multilink-{dataset}-{config.objective.name}"
+
+
+def register(
+    client: mlflow.MlflowClient, directory: Path, *, name: str, run_id: str, tags: Mapping[str, str]
+) -> ModelVersion:
+    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger."""
+    with mlflow.start_run(run_id=run_id, log_system_metrics=False):
+        model = LinkModel.load(directory)
+        logged = mlflow.pyfunc.log_model(
+            name=MODEL_ARTIFACT,
+            loader_module=pyfunc_model.__name__,
+            data_path=str(directory),
+            signature=_signature(model),
+            input_example=pyfunc_model.example(model),
+            pip_requirements=[_requirement()],
+        )
+    _make_name(client, name)
+    stored = client.create_model_version(
+        name, source=logged.artifact_path, run_id=run_id, tags=dict(tags), model_id=logged.model_id
+    )
+    client.set_registered_model_alias(name, CHALLENGER, stored.version)
+    return _version(stored)
+
+
+def versions_of_run(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
+    """Return the versions a run registered, newest first."""
+    found = client.search_model_versions(f"run_id = '{run_id}'")
+    return sorted(map(_version, found), key=lambda item: -int(item.version))
+
+
+def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:
+    """Return a version by number or alias.
+
+    Raises:
+        NotFoundError: there is no such model or version; the message says what there is.
+    """
+    try:
+        if version.isdecimal():
+            return _version(client.get_model_version(name, version))
+        return _version(client.get_model_version_by_alias(name, version))
+    except MlflowException as problem:
+        raise NotFoundError(_missing(client, name, version)) from problem
+
+
+def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVersion | None:
+    """Return the version that holds an alias, or None where none does.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
+    try:
+        aliases = client.get_registered_model(name).aliases
+    except MlflowException as problem:
+        raise NotFoundError(_missing(client, name, alias)) from problem
+    return find_version(client, name, str(aliases[alias])) if alias in aliases else None
+
+
+def crown(client: mlflow.MlflowClient, candidate: ModelVersion, champion: ModelVersion | None) -> None:
+    """Make the candidate the champion, and remember the one before it."""
+    if champion is not None:
+        client.set_registered_model_alias(candidate.name, PREVIOUS_CHAMPION, champion.version)
+    client.set_registered_model_alias(candidate.name, CHAMPION, candidate.version)
+
+
+def model_names(client: mlflow.MlflowClient) -> list[str]:
+    """Return the names of the registered models, sorted."""
+    return sorted(model.name for model in client.search_registered_models(max_results=1000))
+
+
+def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
+    return ModelVersion(
+        name=stored.name, version=str(stored.version), run_id=stored.run_id or None, tags=dict(stored.tags)
+    )
+
+
+def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
+    names = model_names(client)
+    where = client.tracking_uri
+    if name not in names:
+        return f"no model '{name}' in {where}; models there: {', '.join(names) or 'none'}"
+    numbers = sorted(int(found.version) for found in client.search_model_versions(f"name = '{name}'"))
+    aliases = ", ".join(f"{alias} = {number}" for alias, number in client.get_registered_model(name).aliases.items())
+    return (
+        f"no version '{version}' of model '{name}' in {where}; "
+        f"versions: {', '.join(map(str, numbers)) or 'none'}; aliases: {aliases or 'none'}"
+    )
+
+
+def _make_name(client: mlflow.MlflowClient, name: str) -> None:
+    if name not in model_names(client):
+        client.create_registered_model(name)
+
+
+def _signature(model: LinkModel) -> ModelSignature:
+    vectors = Array(Array(DataType.double))
+    reads_vectors = model.card.data.sentence_dimensions is not None
+    inputs = [
+        ColSpec(Array(DataType.string), SENTENCES),
+        ColSpec(vectors, SENTENCE_VECTORS, required=reads_vectors),
+        ColSpec(vectors, IMAGE_VECTORS),
+    ]
+    return ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
+
+
+def _requirement() -> str:
+    """Return what must be installed to load the model: this package with its training core."""
+    try:
+        return f"multilink[core]=={metadata.version('multilink')}"
+    except metadata.PackageNotFoundError:
+        return "multilink[core]"
