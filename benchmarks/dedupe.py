@@ -2,11 +2,11 @@
 
     python benchmarks/dedupe.py [--codes 300000] [--radius 3] [--queries 20000] [--json]
 
-The peer is `faiss.IndexBinaryFlat.range_search`, which compares every query with every code, on all cores. Comparing
-300,000 codes with all takes it more than a minute, so it answers a random sample of `--queries` codes, and its time for
-all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of the sampled
-codes must be the same, each with its distance. Three kinds of codes: uniform; real-like, where 1% of codes are
-near-copies and low bits vary together; and crowded, where half of the codes lie in 100 balls of 12 bits.
+The peer is `faiss.IndexBinaryFlat.range_search` on all cores: it compares every query with every code, so it sees each
+pair from both sides. All 300,000 against all can take it a minute: it answers a random sample of `--queries` codes, and
+its time for all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of
+the sampled codes must be the same, each with its distance. Three kinds of codes: uniform; real-like, where 1% of codes
+are near-copies and bits vary together; and crowded, where half of the codes lie in 100 balls of 5 bits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def real_like(count: int, random: Random) -> np.ndarray:
 def crowded(count: int, random: Random) -> np.ndarray:
     codes = uniform(count, random)
     centres = uniform(100, random)
-    codes[: count // 2] = flip(centres[random.integers(0, len(centres), count // 2)], 12, random)
+    codes[: count // 2] = flip(centres[random.integers(0, len(centres), count // 2)], 5, random)
     return codes
 
 
@@ -61,7 +61,7 @@ def search_with_faiss(codes: np.ndarray, rows: np.ndarray, radius: int) -> tuple
     begin = time.perf_counter()
     limits, distances, found = index.range_search(octets[rows], radius + 1)  # faiss means: nearer than
     seconds = time.perf_counter() - begin
-    pairs = np.stack([np.repeat(rows, np.diff(limits)), found, distances.astype(np.int64)], axis=1)
+    pairs = np.stack([np.repeat(rows, np.diff(limits.astype(np.int64))), found, distances.astype(np.int64)], axis=1)
     return sort_rows(pairs[pairs[:, 0] != pairs[:, 1]]), seconds
 
 

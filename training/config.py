@@ -94,7 +94,8 @@ class EncoderConfig:
         dimensions: size of the joint space (H: 1024).
         dropout: dropout probability on each tower's input (H: 0.4).
         word_dimensions: size of a word vector (H: 300).
-        word_vectors: word2vec, GloVe or fastText text file to start from; empty: random in +-0.2.
+        word_vectors: word2vec, GloVe or fastText text file, or word2vec binary (`*.bin`), to start from; empty:
+            random in +-0.2.
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
         max_words: words of a sentence that are read (H: 20 for crowd-labelled sets, 50 for the others).
     """

@@ -62,7 +62,7 @@ def launch(
         config: what to train.
         lake: holds the data set and takes the run's folder; with several machines, all of them must reach it.
         dataset: NAME@VERSION.
-        workers: training processes; the result does not depend on their number but for rounding.
+        workers: training processes; but for rounding and the draws of dropout, their number changes nothing.
         run_id: names the run's folder. A folder that holds a checkpoint is continued.
         on_report: called with the metrics of each epoch, from another thread, while training goes on.
         address: of a Ray cluster; None starts one on this machine and stops it afterwards.

@@ -1,11 +1,10 @@
 """AP: maximum-weight matchings of sentences and images (Hessel 2019, 3.2), for one matrix or for all pairs of a batch.
 
 Plain numpy on detached values: which entries are selected is not differentiated, the entries are. Every matching is
-exact. A matching of at most `min(n, m)` edges is a linear assignment; fewer edges, `k`, are one on a larger square:
+exact. One of `min(n, m)` edges is a linear assignment; one of fewer, `k`, is too, with places to stay out:
 
-                 m images      n - k dummies      Each of the m - k dummy rows must take an image and each of the
-    n sentences  -M            0                  n - k dummy columns a sentence (their corner is forbidden), so
-    m - k dummies 0            forbidden          exactly k sentences are left for exactly k images.
+                 m images     n - k places       n <= m; the transpose otherwise. Staying out gains more than
+    n sentences  M            bonus              any edge, so every place is taken and k sentences are left.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int6
 
 
 def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
-    """Return rows and columns of the maximum-weight matching of an n x m matrix, in row order.
+    """Return rows and columns of the maximum-weight matching of an n x m matrix.
 
     Args:
         weights: n x m, finite.
@@ -62,12 +61,9 @@ def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
         matching: `exact`: exactly k edges; `at_most`: those of the best matching of at most k edges, which is the
             best of exactly k over `max(weights, 0)` without the edges that were negative.
     """
-    gains = np.maximum(weights, 0) if matching is Matching.AT_MOST else weights
-    rows, columns = _assign(gains) if k == min(weights.shape) else _assign_exactly(gains, k)
-    if matching is Matching.AT_MOST:
-        keep = weights[rows, columns] >= 0
-        return rows[keep], columns[keep]
-    return rows, columns
+    offsets = [np.array([0, size]) for size in weights.shape]
+    edges = match_batch(weights, *offsets, k=str(k), matching=matching)
+    return edges.rows, edges.columns
 
 
 def match_batch(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
@@ -83,48 +79,64 @@ def match_batch(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k
     Returns:
         Edges with rows and columns into `weights`; pair `(i, j)` is number `i * C + j`.
     """
+    gains = weights.astype(np.float64)
+    if matching is Matching.AT_MOST:
+        gains = np.maximum(gains, 0)
     counts = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
-    image_sets = len(image_offsets) - 1
+    edges = _solve_blocks(gains, text_offsets, image_offsets, counts)
+    if matching is Matching.EXACT:
+        return edges
+    kept = weights[edges.rows, edges.columns] >= 0
+    return Edges(edges.rows[kept], edges.columns[kept], edges.pairs[kept])
+
+
+def _solve_blocks(gains: Matrix, text_offsets: Int64, image_offsets: Int64, counts: Int64) -> Edges:
+    """Return the matching of `counts[i, j]` edges of each block; positions are shifted together, after the loop."""
     found: list[tuple[Int64, Int64]] = []
-    for i, (top, bottom) in enumerate(pairwise(text_offsets)):
-        band = np.ascontiguousarray(weights[top:bottom], dtype=np.float64)
-        for j, (left, right) in enumerate(pairwise(image_offsets)):
-            rows, columns = match(band[:, left:right], int(counts[i, j]), matching)
-            found.append((rows + top, columns + left))
-    sizes = [len(rows) for rows, _ in found]
+    columns = list(pairwise(image_offsets.tolist()))
+    for (top, bottom), edges in zip(pairwise(text_offsets.tolist()), counts.tolist(), strict=True):
+        band = gains[top:bottom]
+        for (left, right), k in zip(columns, edges, strict=True):
+            found.append(_solve(band[:, left:right], k))
+    pairs = np.repeat(np.arange(counts.size), [len(rows) for rows, _ in found])
     return Edges(
-        rows=np.concatenate([rows for rows, _ in found]),
-        columns=np.concatenate([columns for _, columns in found]),
-        pairs=np.repeat(np.arange((len(text_offsets) - 1) * image_sets), sizes),
+        rows=np.concatenate([rows for rows, _ in found]) + text_offsets[pairs // counts.shape[1]],
+        columns=np.concatenate([columns for _, columns in found]) + image_offsets[pairs % counts.shape[1]],
+        pairs=pairs,
     )
 
 
-def _assign(gains: Matrix) -> tuple[Int64, Int64]:
-    """Return the best assignment of min(n, m) edges; the solver is the one measured faster for the shape.
+def _solve(gains: Matrix, k: int) -> tuple[Int64, Int64]:
+    """Return the best matching of exactly k edges, by the solver measured faster for the shape.
 
-    scipy takes rectangles as they are; lapjv needs a square, and wins on large ones that are nearly square
-    (`benchmarks/similarity.py`).
+    scipy takes rectangles as they are; lapjv needs a square, and wins on large ones that are nearly square.
     """
     n, m = gains.shape
-    larger = max(n, m)
-    if larger < SMALLEST_FOR_LAPJV or larger - min(n, m) > larger // SLACK_FOR_LAPJV:
-        rows, columns = linear_sum_assignment(gains, maximize=True)
-        return rows, columns
-    square = np.zeros((larger, larger))
-    square[:n, :m] = -gains
-    columns = lapjv(square)[0][:n].astype(np.int64)
+    smaller, larger = (n, m) if n <= m else (m, n)
+    if k < smaller:
+        return _solve_fewer(gains, k)
+    if larger >= SMALLEST_FOR_LAPJV and larger - smaller <= larger // SLACK_FOR_LAPJV:
+        return _solve_square(gains, larger)
+    rows, columns = linear_sum_assignment(gains, maximize=True)
+    return rows, columns
+
+
+def _solve_square(gains: Matrix, size: int) -> tuple[Int64, Int64]:
+    n, m = gains.shape
+    cost = np.zeros((size, size))
+    np.negative(gains, out=cost[:n, :m])
+    columns = lapjv(cost)[0][:n].astype(np.int64)
     kept = np.flatnonzero(columns < m)
     return kept, columns[kept]
 
 
-def _assign_exactly(gains: Matrix, k: int) -> tuple[Int64, Int64]:
-    """Return the best matching of exactly k < min(n, m) edges, by the square drawn above."""
+def _solve_fewer(gains: Matrix, k: int) -> tuple[Int64, Int64]:
+    """Return the best matching of exactly k < min(n, m) edges, by the rectangle drawn above."""
     n, m = gains.shape
-    size = n + m - k
-    forbidden = 1.0 + 2.0 * size * float(np.abs(gains).max())
-    cost = np.zeros((size, size))
-    cost[:n, :m] = -gains
-    cost[n:, m:] = forbidden
-    rows, columns = linear_sum_assignment(cost)
+    places = min(n, m) - k
+    shape = (n, m + places) if n <= m else (n + places, m)
+    padded = np.full(shape, 1.0 + float(np.abs(gains).max()))
+    padded[:n, :m] = gains
+    rows, columns = linear_sum_assignment(padded, maximize=True)
     kept = (rows < n) & (columns < m)
     return rows[kept], columns[kept]

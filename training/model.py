@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from schemas.configs import resolve, restore
-from schemas.errors import IntegrityError, NotFoundError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import offsets_of
 from training.data.loading import DatasetIdentity
@@ -149,8 +149,11 @@ class LinkModel(nn.Module):
 
 
 def _stack(parts: Sequence[Float]) -> Float:
-    """Return the parts one after the other; a part without a row may have any width."""
+    """Return the parts one after the other; they are of one width, but for parts without a row."""
     filled = [part for part in parts if len(part)]
+    widths = sorted({part.shape[1] for part in filled})
+    if len(widths) > 1:
+        raise UsageError(f"expected feature vectors of one size, found {', '.join(map(str, widths))} numbers")
     return np.concatenate(filled) if filled else np.zeros((0, 0), np.float32)
 
 

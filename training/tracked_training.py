@@ -1,7 +1,7 @@
 """One training run from arguments to a registered challenger: MLflow around Ray Train around the training core.
 
 What is put in order here: find the data set, settle the configuration (a resumed run's is its own), start or continue
-the MLflow run, launch, log, register. Ray is imported late: its import takes seconds, and mistakes should be said first.
+the MLflow run, launch, log, register. Ray is imported late: its import takes seconds, mistakes should be said first.
 """
 
 from __future__ import annotations

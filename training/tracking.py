@@ -19,6 +19,7 @@ from typing import Any
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import Json, resolve, restore
 from schemas.errors import NotFoundError, UsageError
@@ -130,10 +131,10 @@ def connect(uri: str) -> mlflow.MlflowClient:
         Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
-    client = mlflow.MlflowClient(uri)
     try:
+        client = mlflow.MlflowClient(uri)
         client.search_experiments(max_results=1)
-    except MlflowException as problem:
+    except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
     return client
 

@@ -27,7 +27,7 @@ Indices = npt.NDArray[np.int64]
 
 WORD_BITS = 64
 PERMUTATION_SEED = 20190911  # of the bits; any would do, it must only never change within a build
-PAIRS_AT_ONCE = 1 << 19  # compared in one go: about 20 MB of working memory
+PAIRS_AT_ONCE = 1 << 16  # compared in one go: the 3 MB this takes stay in the cache (8 times as many: half the speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def near_pairs(codes: Codes, radius: int) -> NearPairs:
     distinct, group = _collapse(words)
     bands = Bands(bits=distinct.shape[1] * WORD_BITS, radius=radius)
     permuted = bands.permute(distinct)
-    found = [_pairs_of_band(permuted, bands, band) for band in range(bands.count if radius else 0)]
-    pairs = np.concatenate([np.sort(pairs, axis=1) for pairs, _ in found] or [np.empty((0, 2), np.int64)])
-    distances = np.concatenate([distances for _, distances in found] or [np.empty(0, np.int64)])
+    found = [_pairs_of_band(permuted, bands, band) for band in range(bands.count)]
+    pairs = np.concatenate([np.sort(pairs, axis=1) for pairs, _ in found])
+    distances = np.concatenate([distances for _, distances in found])
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
     return NearPairs(codes=distinct, group=group, pairs=pairs[order], distances=distances[order])
 
@@ -133,13 +133,13 @@ def pairs_in_buckets(
     columns = np.ascontiguousarray(permuted.T)
     pairs, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
     for first, second in _candidates(np.asarray(buckets, np.int64).reshape(-1, 2)):
-        distance = np.zeros(len(first), np.int64)
+        distance = np.zeros(len(first), np.uint16)
         for column in columns:
             distance += np.bitwise_count(column[first] ^ column[second])
         near = np.flatnonzero(distance <= bands.radius)
         near = near[~bands.agree_earlier(permuted[first[near]] ^ permuted[second[near]], band)]
         pairs.append(np.stack([first[near], second[near]], axis=1))
-        distances.append(distance[near])
+        distances.append(distance[near].astype(np.int64))
     return np.concatenate(pairs), np.concatenate(distances)
 
 

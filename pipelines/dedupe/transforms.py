@@ -86,7 +86,7 @@ def _buckets(fingerprints: Sequence[str], *, radius: int) -> Iterator[tuple[str,
     codes = parse_fingerprints(fingerprints)
     bands = Bands(bits=codes.shape[1] * WORD_BITS, radius=radius)
     permuted = bands.permute(codes)
-    for band in range(bands.count if radius else 0):
+    for band in range(bands.count):
         for key, fingerprint in zip(bands.keys(permuted, band).tolist(), fingerprints, strict=True):
             yield f"{band}:{key:x}", fingerprint
 

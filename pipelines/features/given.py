@@ -7,7 +7,7 @@ not matter. What cannot be stored as float16 is refused row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +62,10 @@ class GivenVectors:
             VectorRejected: there is no such row, or one of its values is not finite as float16.
         """
         if not 0 <= row < len(self):
-            raise VectorRejected(f"row {row}: {self.path} has {len(self)} rows")
+            raise VectorRejected(f"row {row}: the feature array has {len(self)} rows")
         packed, is_valid = pack_vectors(self._array[row : row + 1])
         if not is_valid[0]:
-            raise VectorRejected(f"row {row} of {self.path}: a value is not finite, or beyond float16's 65504")
+            raise VectorRejected(f"row {row}: a value is not finite, or beyond float16's 65504")
         vector: Vectors = packed[0]
         return vector
 
@@ -80,6 +80,12 @@ class GivenVectors:
     def _fingerprint(self) -> str:
         with Path(self.path).open("rb") as stream:
             return fingerprint({"array": digest_stream(stream), "stored": "float16"})
+
+
+@lru_cache(maxsize=4)
+def given_vectors(name: str, path: str) -> GivenVectors:
+    """Return this process's one view of an array file (see `GivenVectors`)."""
+    return GivenVectors(name, path)
 
 
 def row_of(address: str) -> int:

@@ -15,12 +15,13 @@ import numpy as np
 from apache_beam.utils import shared
 
 from pipelines.features.extractors import image_extractor, sentence_extractor
-from pipelines.features.given import GivenVectors
-from pipelines.images.obtain import ROW
+from pipelines.features.given import given_vectors, row_of
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
 from pipelines.shards.writing import DocumentWithVectors, ImageWithVectors, Vectors
+from schemas.codecs import pack_vectors
 from schemas.documents import Document
+from schemas.errors import IntegrityError
 from schemas.images import Image
 
 Named = tuple[str, np.ndarray]
@@ -83,8 +84,8 @@ class _ExtractImages(beam.DoFn):
             columns = [(extractor.name, extractor.extract(pictures)) for extractor in self._extractors.items]
         if self._given is not None:
             name, path = self._given
-            rows = [int(str(image.source).removeprefix(ROW)) for image in images]
-            columns.append((name, GivenVectors(name, path).rows(rows)))
+            rows = [row_of(str(image.source)) for image in images]
+            columns.append((name, given_vectors(name, path).rows(rows)))
         for position, image in enumerate(images):
             yield image.hash, ImageWithVectors(image, pack(columns, position))
         self._progress.advance("features", len(batch))
@@ -133,5 +134,11 @@ class _ExtractSentences(beam.DoFn):
 
 def pack(columns: Sequence[Named], position: int | None = None) -> Vectors:
     """Return the float16 bytes of each extractor's matrix, or of one row of it, sorted by extractor."""
-    chosen = ((name, matrix if position is None else matrix[position]) for name, matrix in columns)
-    return tuple(sorted((name, np.asarray(values, dtype="<f2").tobytes()) for name, values in chosen))
+    return tuple(sorted((name, _bytes_of(name, matrix, position)) for name, matrix in columns))
+
+
+def _bytes_of(name: str, matrix: np.ndarray, position: int | None) -> bytes:
+    packed, is_valid = pack_vectors(matrix if position is None else matrix[position : position + 1])
+    if not is_valid.all():
+        raise IntegrityError(f"extractor {name}: a vector has values that are not finite, or beyond float16's range")
+    return packed.astype("<f2").tobytes()

@@ -32,7 +32,7 @@ class Kind(StrEnum):
     """What a request is for; it decides what counts as a usable answer."""
 
     PAGE = "page"
-    IMAGE = "image"  # a redirect to `/removed.png` and an HTML page are failures
+    IMAGE = "image"  # a redirect to `/removed.png` and a page in HTML are failures
     API = "api"  # under an agreement with its host: robots.txt is not asked
     ROBOTS = "robots"  # the client's own
 

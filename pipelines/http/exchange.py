@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 
 from pipelines.config import HttpConfig
 from pipelines.http.deadline import Deadline
@@ -111,7 +111,8 @@ def _failed(error: Exception, target: Target, limit: Deadline) -> FetchFailed:
     if limit.passed:
         return _too_late(target)
     name = type(error).__name__
-    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
+    is_refused = isinstance(error, NewConnectionError)  # urllib3 counts it among the time-outs
+    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError) and not is_refused:
         return FetchFailed(Reason.TIMED_OUT, f"{target.url}: the host fell silent", exception=name)
     chain = (error, error.__cause__, error.__context__)
     if any(isinstance(link, http.client.IncompleteRead) for link in chain):

@@ -27,6 +27,7 @@ from pipelines.http.targets import Target, parse_target
 from schemas.failures import Reason
 
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
+_PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
 
 
 @dataclass(slots=True)
@@ -111,9 +112,8 @@ class Fetcher:
         if answer.status not in SUCCESSES:
             message = f"{final.url}: status {answer.status}"
             raise FetchFailed(reason_of_status(answer.status), message, status=answer.status)
-        content_type = answer.headers.get("content-type", "")
-        if attempt.request.kind is Kind.IMAGE and content_type.strip().lower().startswith("text/html"):
-            raise FetchFailed(Reason.NOT_AN_IMAGE, f"{final.url}: expected an image, found {content_type}")
+        if attempt.request.kind is Kind.IMAGE and _is_page(answer):
+            raise FetchFailed(Reason.NOT_AN_IMAGE, f"{final.url}: expected an image, found an HTML page")
         return final, answer
 
     def _hop(self, target: Target, headers: Mapping[str, str], *, attempt: _Attempt) -> Answer:
@@ -150,6 +150,12 @@ class Fetcher:
             attempt.retry_after_s = retry_after_s(answer.headers, now=self._clock())
             if attempt.retry_after_s is not None:
                 self._pace.pause(target.host, min(attempt.retry_after_s, self._config.max_backoff_s))
+
+
+def _is_page(answer: Answer) -> bool:
+    """Return whether an answer says that it is HTML and its bytes do not say that it is a picture."""
+    is_html = answer.headers.get("content-type", "").strip().lower().startswith("text/html")
+    return is_html and not answer.body.startswith(_PICTURE_STARTS)
 
 
 def _headers(config: HttpConfig, kind: Kind) -> dict[str, str]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.http.captures import Kind
 from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
@@ -26,7 +25,6 @@ from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 from schemas.lake import Folder
 
-ROW = "row:"
 WEB = "web"
 
 
@@ -66,7 +64,7 @@ def obtain_image(
         inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
     except FetchFailed as problem:
         return problem.failure(uri, stage=Stage.IMAGES)
-    except ImageRejected as problem:
+    except (ImageRejected, VectorRejected) as problem:
         return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
     places.store.write(inspected.image.hash, inspected.jpeg)
     return inspected.image
@@ -91,14 +89,8 @@ def _read(path: str, folder: str, *, max_bytes: int) -> bytes:
 
 
 def _row_image(uri: str, features: str | None) -> Image:
-    row = int(uri.removeprefix(ROW))
-    array = np.load(str(features), mmap_mode="r")
-    if not 0 <= row < len(array):
-        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: the feature array has {len(array)} rows")
-    vector = np.ascontiguousarray(array[row], dtype="<f4")
-    if not np.isfinite(vector.astype(np.float16)).all():
-        raise ImageRejected(Reason.FEATURE_MISSING, f"row {row}: a value is not finite, or beyond float16's range")
-    return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri)
+    vector = given_vectors("", str(features)).vector(row_of(uri))
+    return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)
 
 
 def unique_images(images: Iterable[Image]) -> Image:

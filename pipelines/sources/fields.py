@@ -52,7 +52,7 @@ def optional(record: Mapping[str, Any], name: str, default: T) -> T:
 def checked(value: object, kind: type[T], name: str) -> T:
     """Return a value that must be of one type (true and false are no numbers).
 
-    Halves of surrogate pairs, which JSON can spell and UTF-8 cannot, become U+FFFD.
+    Text comes back `clean`.
 
     Raises:
         FieldError: BROKEN_RECORD.
@@ -62,7 +62,12 @@ def checked(value: object, kind: type[T], name: str) -> T:
             f"{name}: expected {_NAMES.get(kind, kind.__name__)}, found {_NAMES.get(type(value), 'something else')}"
         )
         raise FieldError(Reason.BROKEN_RECORD, message)
-    return cast(T, _LONE_SURROGATE.sub("\ufffd", value)) if isinstance(value, str) else value
+    return cast(T, clean(value)) if isinstance(value, str) else value
+
+
+def clean(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 _NAMES: Mapping[type, str] = {

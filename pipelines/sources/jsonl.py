@@ -101,9 +101,9 @@ def _draft(record: Mapping[str, Any], record_id: str) -> Draft:
 
 
 def _sentence(item: object) -> Sentence:
-    if isinstance(item, str):
-        return Sentence(item)
-    fields = checked(item, dict, "a sentence")
+    if not isinstance(item, dict):
+        return Sentence(checked(item, str, "a sentence"))
+    fields: dict[str, Any] = item
     return Sentence(required(fields, "text", str), _member(Role, fields.get("role", Role.SENTENCE), "role"))
 
 

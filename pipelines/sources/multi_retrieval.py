@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.documents.draft import Draft
-from pipelines.sources.fields import FieldError, checked
+from pipelines.sources.fields import FieldError, checked, clean
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
@@ -142,7 +142,7 @@ def _own_id(record: object) -> str | None:
         meta = next((meta[key] for key in _ID_KEYS if meta.get(key)), None)
     if isinstance(meta, int) and not isinstance(meta, bool):
         return str(meta)
-    return meta if isinstance(meta, str) and meta.strip() else None
+    return clean(meta) if isinstance(meta, str) and meta.strip() else None
 
 
 def _rows(path: Path) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.sources.fields import FieldError, checked, optional, required
+from pipelines.sources.fields import FieldError, checked, clean, optional, required
 from schemas.failures import Failure, Reason, Stage
 
 _ALBUM_HOSTS = frozenset({"imgur.com", "www.imgur.com", "m.imgur.com"})
@@ -60,7 +60,7 @@ def parse_submission(record: Mapping[str, Any], *, record_id: str) -> Submission
         return _parse(record)
     except FieldError as problem:
         own_id = record.get("id")
-        return problem.failure(own_id if isinstance(own_id, str) and own_id else record_id)
+        return problem.failure(clean(own_id) if isinstance(own_id, str) and own_id else record_id)
 
 
 def select_album(submission: Submission, *, min_score: int) -> str | Failure:

@@ -1,7 +1,7 @@
 """Small lakes for training tests: a valid data set version with random or learnable synthetic features.
 
-A document draws topics; each topic has one sentence and one image whose vectors are noisy views of one latent vector, so that
-a model that is never shown a link can find it. Sentences name their topic in words, for the tower that reads words.
+A document draws topics; each topic has one sentence and one image whose vectors are noisy views of one latent vector,
+so that a model that is never shown a link can find it. Sentences name their topic, for the tower that reads words.
 """
 
 from __future__ import annotations

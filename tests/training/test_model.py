@@ -77,6 +77,12 @@ def test_a_document_that_does_not_fit_is_refused() -> None:
         )
 
 
+def test_documents_whose_vectors_differ_in_size_are_refused() -> None:
+    given = [DocumentInput(texts=["a"], sentence_vectors=None, image_vectors=np.ones((1, size))) for size in (6, 7)]
+    with pytest.raises(UsageError, match="found 6, 7 numbers"):
+        model_of(TextEncoder.GRU).similarities(given)
+
+
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"found no model\.json"):
         LinkModel.load(tmp_path)

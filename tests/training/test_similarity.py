@@ -52,15 +52,16 @@ def test_dc_equals_tk_for_square_matrices_with_all_maxima() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    SIZES,
-    SIZES,
-    st.sampled_from(Similarity),
-    st.sampled_from(["min", "half", "0.3", "2"]),
-    st.sampled_from(Combine),
-    st.sampled_from(Matching),
-    st.integers(0, 1000),
+    sentences=SIZES,
+    images=SIZES,
+    kind=st.sampled_from(Similarity),
+    k=st.sampled_from(["min", "half", "0.3", "2"]),
+    combine=st.sampled_from(Combine),
+    matching=st.sampled_from(Matching),
+    seed=st.integers(0, 1000),
 )
 def test_batch_equals_one_pair_at_a_time(
+    *,
     sentences: list[int],
     images: list[int],
     kind: Similarity,

@@ -89,7 +89,7 @@ def render_report(content: ReportContent) -> str:
     groups = [(group.title, [draw_example(document) for document in group.documents]) for group in content.examples]
     model = next((row for row in content.scores if row.kind is RowKind.MODEL), None)
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             heading=content.heading,
@@ -199,7 +199,7 @@ def dotted(config: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, 
             yield prefix + key, json.dumps(value, ensure_ascii=False)
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
     return Environment(
         loader=PackageLoader("training.evaluation", "."),
         autoescape=True,

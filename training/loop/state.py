@@ -64,7 +64,7 @@ class RunState:
 def start(model: LinkModel) -> RunState:
     """Return the state of a run that has not begun: Adam, and rate / `plateau_factor` on a plateau (Hessel 2019, 4)."""
     settings: LoopConfig = model.card.config.training
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     schedule = ReduceLROnPlateau(
         optimiser,
         factor=1 / settings.plateau_factor,
@@ -97,7 +97,7 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     path = checkpoint / STATE
     if not path.is_file():
         raise IntegrityError(f"{checkpoint}: expected a checkpoint, found no {STATE}")
-    values: Mapping[str, Any] = torch.load(path, map_location=context.device, weights_only=True)
+    values: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     if values["format"] != STATE_FORMAT:
         raise IntegrityError(f"{path}: checkpoint format is {values['format']!r}, this code reads {STATE_FORMAT}")
     _check_same(checkpoint, values, card)

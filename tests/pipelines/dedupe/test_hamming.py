@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 from pipelines.dedupe import hamming
 from pipelines.dedupe.hamming import Bands, near_pairs, parse_fingerprints
 
+Pair = tuple[tuple[int, ...], tuple[int, ...], int]  # two codes and their distance
 
-def brute_force(codes: np.ndarray, radius: int) -> set[tuple[bytes, bytes, int]]:
+
+def as_rows(codes: np.ndarray) -> np.ndarray:
+    return codes[:, None] if codes.ndim == 1 else codes
+
+
+def brute_force(codes: np.ndarray, radius: int) -> set[Pair]:
     """Return every pair of distinct codes within the radius, by value, comparing all with all."""
-    distinct = sorted({tuple(code) for code in codes.reshape(len(codes), -1).tolist()})
+    distinct = sorted({tuple(code) for code in as_rows(codes).tolist()})
     found = set()
     for place, first in enumerate(distinct):
         for second in distinct[place + 1 :]:
@@ -21,9 +27,9 @@ def brute_force(codes: np.ndarray, radius: int) -> set[tuple[bytes, bytes, int]]
     return found
 
 
-def by_value(codes: np.ndarray, radius: int) -> set[tuple[bytes, bytes, int]]:
+def by_value(codes: np.ndarray, radius: int) -> set[Pair]:
     near = near_pairs(codes, radius)
-    np.testing.assert_array_equal(near.codes[near.group], codes.reshape(len(codes), -1))
+    np.testing.assert_array_equal(near.codes[near.group], as_rows(codes))
     assert (near.pairs[:, 0] < near.pairs[:, 1]).all()
     rows = [tuple(code) for code in near.codes.tolist()]
     found = [

@@ -136,6 +136,16 @@ def test_folding_batch_norms_keeps_the_published_features() -> None:
     np.testing.assert_allclose(images().extract(PICTURES[:2]), expected, atol=2e-4)
 
 
+def test_golden_values() -> None:
+    """Guard the numbers themselves; the tolerance allows for another processor or JPEG library."""
+    vector = images().extract(PICTURES[:1])[0]
+    np.testing.assert_allclose([vector.mean(), vector.std()], [0.1391, 0.4647], atol=0.01)
+    assert set(np.argsort(vector)[-5:]) == {140, 66, 1259, 957, 71}
+    np.testing.assert_allclose(np.sort(vector)[-5:], [3.62, 3.81, 3.88, 3.99, 5.76], atol=0.15)
+    text = sentences().extract(SENTENCES[:1])[0]
+    np.testing.assert_allclose(text[:4], [-0.0627, 0.0095, 0.0092, -0.0037], atol=0.002)
+
+
 def test_translations_are_near() -> None:
     english, german, other = sentences().extract(SENTENCES[:3])
     assert english @ german > english @ other + 0.3

@@ -87,7 +87,12 @@ def replies() -> Callable[..., Script]:
 
     def make(*scripts: Script) -> Script:
         left = list(scripts)
-        return lambda handler: (left.pop(0) if len(left) > 1 else left[0])(handler)
+
+        def script(handler: BaseHTTPRequestHandler) -> None:
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            answer(handler)
+
+        return script
 
     return make
 

@@ -24,8 +24,8 @@ def test_public_addresses(address: str) -> None:
         "127.0.0.1", "127.8.9.10", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
         "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
         "::", "::1", "fe80::1", "fc00::1", "fec0::1", "ff02::1", "2001:db8::1", "::127.0.0.1",
-        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::1", "2002:a9fe:a9fe::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
-        "64:ff9b:1::7f00:1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::1", "2002:a9fe:a9fe::1", "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
     ],
 )  # fmt: skip
 def test_addresses_that_are_not_public(address: str) -> None:
@@ -34,7 +34,7 @@ def test_addresses_that_are_not_public(address: str) -> None:
 
 def test_one_private_address_among_public_ones_refuses_the_host() -> None:
     book = AddressBook(lookup=lambda host, port: ["93.184.216.34", "10.0.0.1"])
-    with pytest.raises(FetchFailed, match="10.0.0.1:80") as caught:
+    with pytest.raises(FetchFailed, match=r"10\.0\.0\.1:80") as caught:
         book.endpoints("example.org", 80)
     assert caught.value.reason is Reason.ADDRESS_REFUSED
 
@@ -77,7 +77,7 @@ def test_a_detour_needs_its_address_allowed_and_asks_no_name_server() -> None:
     detour = ["imgur.com=127.0.0.1:8080"]
     book = AddressBook(connect_to=detour, allow_hosts=["127.0.0.1:8080"], lookup=unwanted)
     assert book.endpoints("imgur.com", 443) == [Endpoint("127.0.0.1", 8080)]
-    with pytest.raises(FetchFailed, match="127.0.0.1:8080") as caught:
+    with pytest.raises(FetchFailed, match=r"127\.0\.0\.1:8080") as caught:
         AddressBook(connect_to=detour, lookup=unwanted).endpoints("imgur.com", 443)
     assert caught.value.reason is Reason.ADDRESS_REFUSED
 

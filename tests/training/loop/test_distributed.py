@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ from training.config import (
 )
 from training.data.loading import load_training_data
 from training.loop.context import SingleProcess
-from training.loop.trainer import train
+from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -34,25 +35,39 @@ FROZEN = TrainConfig(
 )
 WORDS = replace(
     FROZEN,
+    recipe="words",
     encoder=EncoderConfig(dimensions=16, dropout=0.0, word_dimensions=8, min_word_count=2),
-    objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT),
 )
+SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
 
-def run_workers(lake: Lake, run: Path, world_size: int, config: TrainConfig) -> list[list[dict[str, float]]]:
-    """Train with `world_size` processes and return each worker's history."""
-    run.mkdir(parents=True, exist_ok=True)
+def make_lake(lakes: ModuleType, folder: Path) -> Lake:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 8), strict=False)
+    }
+    return lakes.write_lake(str(folder / "lake"), made, shards=3)
+
+
+def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig]) -> None:
+    """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    arguments = [
-        [lake.root.uri, str(run), str(rank), str(world_size), json.dumps(resolve(config))] for rank in range(world_size)
-    ]
+    meeting = f"{lake.root.uri}.meeting"
+    text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
     workers = [
-        subprocess.Popen([sys.executable, str(WORKER), *each], env=environment, stderr=subprocess.PIPE, text=True)
-        for each in arguments
+        subprocess.Popen(
+            [sys.executable, str(WORKER), meeting, lake.root.uri, str(rank), str(world_size), text],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world_size)
     ]
     ended = [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
     assert all(status == 0 for _, status in ended), "\n".join(error for error, _ in ended)
-    return [json.loads((run / f"history-{rank}.json").read_text()) for rank in range(world_size)]
+
+
+def train_alone(lake: Lake, run: Path, config: TrainConfig) -> TrainResult:
+    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=run)
 
 
 def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tolerance: float) -> None:
@@ -61,34 +76,32 @@ def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tol
         assert found[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
 
 
-@pytest.mark.parametrize(("config", "world_size"), [(FROZEN, 2), (WORDS, 4)], ids=["ap", "nostruct"])
-def test_any_number_of_workers_trains_the_same_model(
-    lakes: ModuleType, tmp_path: Path, config: TrainConfig, world_size: int
-) -> None:
-    """Loss, gradients and so weights do not depend on the workers, not even on one that holds no document."""
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 8), strict=False)
-    }
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, shards=3)
-    data = load_training_data(lake, "synthetic", config)
-    alone = train(config, data, SingleProcess(), run_directory=tmp_path / "alone")
-    histories = run_workers(lake, tmp_path / "together", world_size, config)
-    for history in histories:
-        assert len(history) == 2
+def assert_same_run(run: Path, alone: TrainResult, world_size: int) -> None:
+    """Compare every worker's history, and the kept model, with those of one process."""
+    for rank in range(world_size):
+        history = json.loads((run / f"history-{rank}.json").read_text())
+        assert len(history) == len(alone.history)
         for found, expected in zip(history, alone.history, strict=True):
             assert_same_metrics(found, dict(expected), 1e-4)
-    one, many = LinkModel.load(alone.model), LinkModel.load(tmp_path / "together" / "model")
+    one, many = LinkModel.load(alone.model), LinkModel.load(run / "model")
     assert many.card == one.card
     for name, value in one.state_dict().items():
         assert torch.allclose(many.state_dict()[name], value, atol=1e-4), name
 
 
-def test_resuming_with_another_number_of_workers(lakes: ModuleType, tmp_path: Path) -> None:
-    made = {split: lakes.make_documents(split, 12, lakes.World()) for split in (Split.TRAIN, Split.VAL)}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
-    whole = train(FROZEN, load_training_data(lake, "synthetic", FROZEN), SingleProcess(), run_directory=tmp_path / "a")
-    first = replace(FROZEN, training=replace(FROZEN.training, epochs=1))
-    train(first, load_training_data(lake, "synthetic", first), SingleProcess(), run_directory=tmp_path / "b")
-    histories = run_workers(lake, tmp_path / "b", 2, FROZEN)
-    assert [row["epoch"] for row in histories[1]] == [1, 2]
-    assert_same_metrics(histories[0][1], dict(whole.history[1]), 1e-4)
+def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: Path) -> None:
+    lake = make_lake(lakes, tmp_path)
+    alone = train_alone(lake, tmp_path / "alone", FROZEN)
+    train_alone(lake, tmp_path / "cut", replace(FROZEN, training=replace(FROZEN.training, epochs=1)))
+    run_workers(lake, 2, {tmp_path / "together": FROZEN, tmp_path / "cut": FROZEN})
+    assert_same_run(tmp_path / "together", alone, 2)
+    assert_same_run(tmp_path / "cut", alone, 2)
+
+
+def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Path) -> None:
+    lake = make_lake(lakes, tmp_path)
+    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES)}
+    alone = {run: train_alone(lake, tmp_path / f"{config.recipe}-alone", config) for run, config in jobs.items()}
+    run_workers(lake, 4, jobs)
+    for run, result in alone.items():
+        assert_same_run(run, result, 4)

@@ -1,4 +1,7 @@
-"""One gloo worker of a distributed training test: `worker.py LAKE RUN RANK WORLD_SIZE CONFIG`."""
+"""One gloo worker of a distributed training test: `worker.py MEETING LAKE RANK WORLD_SIZE JOBS`.
+
+Jobs are a JSON list of (run folder, configuration); starting a process is what costs, so one does several.
+"""
 
 import json
 import sys
@@ -17,24 +20,25 @@ from training.loop.context import TorchDistributed
 from training.loop.trainer import train
 
 
-def main(lake: str, run: str, rank: int, world_size: int, config: TrainConfig) -> None:
-    torch.set_num_threads(1)
-    directory = Path(run)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{directory}/meeting-{config.training.epochs}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=60),
-    )
-    data = load_training_data(Lake.at(lake), "synthetic", config, rank=rank, world_size=world_size)
-    latest = state.latest(directory)
+def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    data = load_training_data(lake, "synthetic", config, rank=rank, world_size=world_size)
+    latest = state.latest(run)
+    dist.barrier()  # all have looked before one writes
     context = TorchDistributed(device=torch.device("cpu"), find_checkpoint=lambda: latest)
-    result = train(config, data, context, run_directory=directory)
-    (directory / f"history-{rank}.json").write_text(json.dumps(result.history))
+    result = train(config, data, context, run_directory=run)
+    (run / f"history-{rank}.json").write_text(json.dumps(result.history))
+
+
+def main(meeting: str, lake: str, rank: int, world_size: int, jobs: str) -> None:
+    torch.set_num_threads(1)
+    method, patience = f"file://{meeting}", timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world_size, timeout=patience)
+    for run, config in json.loads(jobs):
+        run_job(Lake.at(lake), Path(run), restore(TrainConfig, config))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    lake, run, rank, world_size, config = sys.argv[1:]
-    main(lake, run, int(rank), int(world_size), restore(TrainConfig, json.loads(config)))
+    meeting, lake, rank, world_size, jobs = sys.argv[1:]
+    main(meeting, lake, int(rank), int(world_size), jobs)

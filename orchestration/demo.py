@@ -1,0 +1,209 @@
+"""The main job on recorded input, end to end: scrape, build, train, evaluate, promote, link - and what to open next.
+
+Each step is the function behind its command, with the same checks. A step that finds its result in the workspace says
+so and does not repeat it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schemas.console import Console
+from schemas.documents import Split
+from schemas.errors import GateError
+from schemas.lake import Lake
+from schemas.versions import fingerprint
+
+if TYPE_CHECKING:
+    from training.commands import EvaluateSummary, TrainSummary
+
+DATASET = "diy"
+MODEL_SETTINGS: dict[str, list[str]] = {"NoStruct": ["objective.name=nostruct"], "AP": []}
+LINKED_DOCUMENTS = 8
+
+
+def demo(
+    workspace: Annotated[Path, typer.Option(help="Folder that everything is written to.")] = Path("demo"),
+    workers: Annotated[int, typer.Option(help="Worker processes of the build and of training.")] = 1,
+    is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
+) -> None:
+    """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
+
+    Takes a few minutes on two cores; run again, it says what it reuses. Needs a clone of the repository.
+    """
+    console = Console(is_json=is_json)
+    run = DemoRun(workspace.absolute(), workers, console)
+    build = run.build()
+    models = {title: run.train(title, build["version"]) for title in MODEL_SETTINGS}
+    scores = {title: run.evaluate(model) for title, model in models.items()}
+    report = run.report(scores)
+    promotion = run.promote(models["AP"])
+    linked = run.link(build["version"], models["AP"])
+    console.summarise(
+        summary_lines(run, scores, report, linked),
+        {
+            "build": build,
+            "models": {title: model.to_json() for title, model in models.items()},
+            "scores": {title: score.to_json() for title, score in scores.items()},
+            "promotion": promotion,
+            "report": str(report),
+            "links": str(linked),
+            "tracking_uri": run.tracking,
+        },
+    )
+    if scores["AP"].evaluation.mean.auc.low <= scores["AP"].evaluation.random.auc.high:
+        raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRun:
+    """One run of the demo in its workspace."""
+
+    workspace: Path
+    workers: int
+    console: Console
+
+    @property
+    def lake(self) -> Lake:
+        return Lake.at(str(self.workspace / "lake"))
+
+    @property
+    def tracking(self) -> str:
+        return f"sqlite:///{self.workspace / 'mlflow.db'}"
+
+    def build(self) -> dict[str, Any]:
+        """Scrape the recorded web and build the data set; gives the build's summary."""
+        from orchestration.recorded_web import build_settings, recording_at, serving
+        from pipelines.datasets import build_dataset
+        from pipelines.recipes import recipe
+        from pipelines.sources.credentials import Credentials
+        from schemas.configs import override
+
+        recording = recording_at()
+        self.console.say("1/6 build: scraping the recorded web and building the data set diy")
+        with serving(recording) as port:
+            config = override(recipe(DATASET), build_settings(recording, port))
+            summary = build_dataset(
+                config, lake=self.lake, credentials=Credentials(), workers=self.workers, say=self.console.say
+            )
+        if summary.why_reused:
+            self.console.say(f"reused: {summary.why_reused}")
+        splits = ", ".join(f"{name} {row.documents}" for name, row in summary.manifest.splits.items())
+        self.console.say(f"diy@{summary.manifest.version}: {splits} documents")
+        return summary.to_json()
+
+    def train(self, title: str, version: str) -> TrainSummary:
+        """Train one model, or take the one that the same settings gave on this version before."""
+        from training.commands import TrainSummary, run_train
+
+        settings = MODEL_SETTINGS[title]
+        note = self.workspace / "trained" / f"{fingerprint([version, 'tiny', settings, self.workers])[:16]}.json"
+        self.console.say(f"2/6 train: {title}, recipe tiny, on {DATASET}@{version}")
+        if note.is_file():
+            summary = TrainSummary(**json.loads(note.read_text()))
+            self.console.say(f"reused: {summary.model_uri} was trained on this version with these settings")
+            return summary
+        summary = run_train(
+            lake=self.lake.root.uri,
+            dataset=f"{DATASET}@{version}",
+            recipe="tiny",
+            overrides=settings,
+            workers=self.workers,
+            tracking=self.tracking,
+            say=self.console.say,
+        )
+        note.parent.mkdir(parents=True, exist_ok=True)
+        values = summary.to_json()
+        del values["model_uri"]
+        note.write_text(json.dumps(values))
+        return summary
+
+    def evaluate(self, trained: TrainSummary) -> EvaluateSummary:
+        """Evaluate a model on the test split."""
+        from training.commands import run_evaluate
+
+        self.console.say(f"3/6 evaluate: {trained.model_uri}")
+        return run_evaluate(
+            model=trained.model_uri,
+            dataset=f"{trained.dataset}@{trained.dataset_version}",
+            lake=self.lake.root.uri,
+            tracking=self.tracking,
+            say=self.console.say,
+        )
+
+    def report(self, scores: dict[str, EvaluateSummary]) -> Path:
+        """Write the HTML report of the model, with NoStruct beside it."""
+        from training.commands import run_report
+        from training.evaluation.contents import score_row
+        from training.evaluation.report_content import RowKind
+
+        baseline = score_row("NoStruct", scores["NoStruct"].evaluation.mean, kind=RowKind.BASELINE)
+        return run_report(
+            scores["AP"],
+            lake=self.lake.root.uri,
+            directory=self.workspace / "report",
+            baselines=[baseline],
+            tracking=self.tracking,
+        )
+
+    def promote(self, trained: TrainSummary) -> dict[str, Any]:
+        """Promote the model where the gate allows it."""
+        from training.commands import run_promote
+
+        self.console.say(f"4/6 promote: {trained.model} version {trained.version}")
+        promotion = run_promote(
+            model=trained.model,
+            version=trained.version,
+            lake=self.lake.root.uri,
+            tracking=self.tracking,
+            say=self.console.say,
+        )
+        for reason in promotion.reasons:
+            self.console.say(reason)
+        return promotion.to_json()
+
+    def link(self, version: str, trained: TrainSummary) -> Path:
+        """Link some documents of the test split as a user would: from files, with the promoted model."""
+        from orchestration.demo_documents import export_documents
+        from orchestration.link import link_file
+
+        folder = self.workspace / "linked"
+        source = export_documents(self.lake, f"{DATASET}@{version}", folder, split=Split.TEST, count=LINKED_DOCUMENTS)
+        self.console.say(f"5/6 link: {LINKED_DOCUMENTS} documents with models:/{trained.model}@champion")
+        output = folder / "links.parquet"
+        link_file(
+            f"models:/{trained.model}@champion", source, output, [], tracking=self.tracking, say=self.console.say
+        )
+        self.console.say("6/6 draw: the linked documents as a page")
+        return draw_links(source, output, folder)
+
+
+def draw_links(source: Path, links: Path, folder: Path) -> Path:
+    """Write a page of the linked documents: sentences, pictures, and the predicted edges."""
+    from orchestration.demo_documents import linked_examples
+    from training.evaluation.linked_page import write_linked_page
+
+    return write_linked_page(linked_examples(source, links), folder)
+
+
+def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:
+    """Return the table and the three things to open next."""
+    lines = ["", f"{'test split':12}{'AUC':>22}{'p@1':>22}{'p@5':>22}"]
+    rows = {"random": scores["AP"].evaluation.random} | {t: s.evaluation.mean for t, s in scores.items()}
+    for title, means in rows.items():
+        cells = (means.auc, means.precision_at_1, means.precision_at_5)
+        lines.append(f"{title:12}" + "".join(f"{c.mean:>8.1f} ({c.low:.1f}-{c.high:.1f})".rjust(22) for c in cells))
+    server = f".venv/bin/mlflow ui --backend-store-uri {run.tracking}"
+    return [
+        *lines,
+        "",
+        "open next",
+        f"  the report            {report}",
+        f"  the runs and models   {server}   then http://127.0.0.1:5000",
+        f"  the linked documents  {linked}",
+    ]

@@ -1,0 +1,126 @@
+"""A user's own documents, well and badly written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.jsonl import read_documents
+from schemas.documents import Link, Provenance, Role, Sentence, Split
+from schemas.failures import Failure
+
+DOCUMENT: dict[str, Any] = {"id": "d", "sentences": ["one", "two"], "images": [{"path": "a.jpg"}, {"path": "b.jpg"}]}
+
+
+def read(tmp_path: Path, *lines: bytes | dict[str, Any]) -> list[Draft | Failure]:
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
+    return list(read_documents(path))
+
+
+def names(outcomes: list[Draft | Failure]) -> list[str]:
+    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
+
+
+def test_a_full_document(tmp_path: Path) -> None:
+    record = {
+        "id": "cat-1",
+        "language": "de",
+        "split": "val",
+        "sentences": ["Eine Katze.", {"text": "Zwei", "role": "caption"}, {"text": "Drei"}],
+        "images": [{"path": "cats/1.jpg"}, {"url": "http://x.example/2.jpg"}, {"path": "/3.jpg"}, {"path": "../4.gif"}],
+        "links": [[1, 0], [0, 3], [1, 0]],
+        "mood": "calm",
+    }  # fmt: skip
+    (draft,) = read(tmp_path, record)
+    assert draft == Draft(
+        id="cat-1",
+        dataset="documents",
+        sentences=(Sentence("Eine Katze."), Sentence("Zwei", Role.CAPTION), Sentence("Drei")),
+        image_uris=("cats/1.jpg", "http://x.example/2.jpg", "/3.jpg", "../4.gif"),
+        links=(Link(1, 0), Link(0, 3)),
+        provenance=Provenance("documents", "cat-1"),
+        language="de",
+        split=Split.VAL,
+    )
+
+
+@pytest.mark.parametrize(("fields", "links"), [({}, None), ({"links": None}, None), ({"links": []}, ())])
+def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str, Any], links: object) -> None:
+    (draft,) = read(tmp_path, DOCUMENT | fields)
+    assert isinstance(draft, Draft)
+    assert draft.links == links
+    assert (draft.language, draft.split) == ("und", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"id": None}, "mine.jsonl:1 missing-field"),
+        ({"id": " "}, "mine.jsonl:1 missing-field"),
+        ({"id": ["d"]}, "mine.jsonl:1 broken-record"),
+        ({"sentences": None}, "d missing-field"),
+        ({"sentences": "one"}, "d broken-record"),
+        ({"sentences": [7]}, "d broken-record"),
+        ({"sentences": [{"role": "caption"}]}, "d missing-field"),
+        ({"sentences": [{"text": "x", "role": "hero"}]}, "d broken-record"),
+        ({"sentences": [{"text": "x", "role": ["caption"]}]}, "d broken-record"),
+        ({"images": {"path": "a.jpg"}}, "d broken-record"),
+        ({"images": ["a.jpg"]}, "d broken-record"),
+        ({"images": [{}]}, "d missing-field"),
+        ({"images": [{"path": "a.jpg", "url": "http://x.example"}]}, "d missing-field"),
+        ({"images": [{"path": ""}]}, "d missing-field"),
+        ({"images": [{"url": "ftp://x.example"}]}, "d broken-record"),
+        ({"split": "validation"}, "d broken-record"),
+        ({"language": 3}, "d broken-record"),
+        ({"links": [[0]]}, "d broken-record"),
+        ({"links": [[0, "a"]]}, "d broken-record"),
+        ({"links": [[0, True]]}, "d broken-record"),
+        ({"links": {"0": 1}}, "d broken-record"),
+        ({"sentences": []}, "d empty-document"),
+        ({"images": []}, "d empty-document"),
+    ],
+)
+def test_documents_that_cannot_be_used(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    assert names(read(tmp_path, DOCUMENT | changes)) == [expected]
+
+
+def test_broken_lines_do_not_stop_the_file(tmp_path: Path) -> None:
+    lines = [b'\xef\xbb\xbf{"id": "x"', b"", b"[]", b"9" * 5000, b"[" * 100_000, DOCUMENT]
+    expected = [f"mine.jsonl:{number} broken-record" for number in (1, 3, 4, 5)]
+    assert names(read(tmp_path, *lines)) == [*expected, "d"]
+
+
+def test_a_number_is_an_id_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
+    line = json.dumps(DOCUMENT | {"id": 12, "sentences": ["XX", "\ud800"]}).encode().replace(b"XX", b"\xff")
+    (draft,) = read(tmp_path, line)
+    assert isinstance(draft, Draft)
+    assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["\ufffd", "\ufffd"])
+
+
+def test_only_the_first_document_of_an_id_is_kept(tmp_path: Path) -> None:
+    empty = DOCUMENT | {"images": []}
+    outcomes = read(tmp_path, empty, DOCUMENT, DOCUMENT | {"sentences": [" ", "x"]}, DOCUMENT | {"id": "e"})
+    assert names(outcomes) == ["d empty-document", "d", "d duplicate-record", "e"]
+
+
+def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:
+    record = DOCUMENT | {"sentences": ["one", " \t", "two", ""], "links": [[2, 1], [1, 0], [0, 0]]}
+    draft, *failures = read(tmp_path, record)
+    assert isinstance(draft, Draft)
+    assert [s.text for s in draft.sentences] == ["one", "two"]
+    assert draft.links == (Link(1, 1), Link(0, 0))
+    assert names(failures) == ["d empty-sentence", "d empty-sentence"]
+
+
+def test_links_that_lead_nowhere_go_and_the_document_stays(tmp_path: Path) -> None:
+    draft, *failures = read(tmp_path, DOCUMENT | {"links": [[2, 0], [0, 2], [-1, 0], [1, 1]]})
+    assert isinstance(draft, Draft)
+    assert draft.links == (Link(1, 1),)
+    assert names(failures) == ["d bad-link"] * 3
+
+
+def test_a_document_of_blank_sentences_is_empty(tmp_path: Path) -> None:
+    assert names(read(tmp_path, DOCUMENT | {"sentences": [" "]})) == ["d empty-document", "d empty-sentence"]

@@ -1,0 +1,141 @@
+"""PRAW against a small Reddit on loopback."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pipelines.config import DiySource, DumpOrApi, HttpConfig, Listing
+from pipelines.sources.credentials import Credentials
+from pipelines.sources.reddit import Submission
+from pipelines.sources.reddit_api import read_listing
+from schemas.errors import BuildError, UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder
+
+KEYS = Credentials(reddit_client_id="id", reddit_client_secret="secret")
+
+
+class Reddit:
+    """`asked` has (path, query, User-Agent); `status` is what the listing answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, list[str]], str]] = []
+        self.token_status = self.status = 200
+        self.port = 0
+
+    def listing(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        first = int(query.get("after", ["t3_0"])[0].removeprefix("t3_"))
+        last = min(first + min(100, int(query["limit"][0])), 150)
+        children = [{"kind": "t3", "data": self.post(number)} for number in range(first, last)]
+        return {"kind": "Listing", "data": {"children": children, "after": f"t3_{last}" if last < 150 else None}}
+
+    @staticmethod
+    def post(number: int) -> dict[str, Any]:
+        author = "[deleted]" if number == 1 else "maker"
+        post = {"id": str(number), "name": f"t3_{number}", "subreddit": "DIY", "score": number, "title": f"No {number}"}
+        post |= {"url": "http://imgur.com/a/x", "permalink": "/r/DIY/", "is_self": False, "created_utc": 1.5e9}
+        return post | {"author": author} | ({"score": None} if number == 2 else {})
+
+
+@pytest.fixture
+def reddit() -> Iterator[Reddit]:
+    state = Reddit()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            parts = urlsplit(self.path)
+            state.asked.append((parts.path, parse_qs(parts.query), self.headers["User-Agent"]))
+            is_token = parts.path.endswith("/access_token")
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status = state.token_status if is_token else state.status
+            token = {"access_token": "t", "token_type": "bearer", "expires_in": 3600, "scope": "*"}
+            body = json.dumps(
+                token if is_token else state.listing(parse_qs(parts.query)) if status == 200 else {}
+            ).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def source_of(reddit: Reddit, **changes: Any) -> DiySource:
+    base = f"http://127.0.0.1:{reddit.port}"
+    return DiySource(kind=DumpOrApi.API, reddit_url=base, oauth_url=base, **changes)
+
+
+def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:
+    http = HttpConfig(allow_hosts=(f"127.0.0.1:{reddit.port}",), listing_max_age_s=60.0, user_agent="tester/1.0")
+    raw = Folder(str(tmp_path / "raw"))
+    return list(read_listing(source_of(reddit, **changes), keys, http=http, raw=raw, clock=lambda: now))
+
+
+def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> None:
+    found = read(reddit, tmp_path, limit=120, listing=Listing.NEW)
+    assert [o.record_id if isinstance(o, Failure) else o.id for o in found] == [str(number) for number in range(120)]
+    assert isinstance(found[0], Submission) and found[0].created_utc == 1_500_000_000
+    assert found[1].author == "[deleted]"
+    assert found[2].reason == "missing-field"
+    listings = [path for path, _, _ in reddit.asked if path.endswith("/new")]
+    assert len(listings) == 2
+    assert all("tester/1.0 (+" in agent for _, _, agent in reddit.asked)
+
+
+def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
+    first = read(reddit, tmp_path, limit=5)
+    asked = len(reddit.asked)
+    assert read(reddit, tmp_path, limit=5, now=1060.0, keys=Credentials()) == first
+    assert len(reddit.asked) == asked
+    read(reddit, tmp_path, limit=5, now=1061.0)
+    assert len(reddit.asked) > asked
+    read(reddit, tmp_path, limit=6, now=1061.0)
+    assert len(list((tmp_path / "raw" / "reddit" / "listings").iterdir())) == 2
+
+
+def test_without_keys_nothing_is_asked(reddit: Reddit, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="REDDIT_CLIENT_ID"):
+        read(reddit, tmp_path, keys=Credentials())
+    assert reddit.asked == []
+
+
+@pytest.mark.parametrize(
+    ("token_status", "status", "error", "message"),
+    [
+        (401, 200, UsageError, "refused REDDIT_CLIENT_ID"),
+        (200, 403, BuildError, "expected a listing, found status 403"),
+        (200, 404, BuildError, "expected a listing, found status 404"),
+    ],
+)
+def test_refusals_are_one_clear_line(
+    reddit: Reddit, tmp_path: Path, *, token_status: int, status: int, error: type[Exception], message: str
+) -> None:
+    reddit.token_status, reddit.status = token_status, status
+    with pytest.raises(error, match=message) as caught:
+        read(reddit, tmp_path)
+    assert "r/DIY" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_praw_obeys_the_address_checks(reddit: Reddit, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="not public"):
+        list(read_listing(source_of(reddit), KEYS, http=HttpConfig(), raw=Folder(str(tmp_path))))
+    assert reddit.asked == []

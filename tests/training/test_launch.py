@@ -1,0 +1,150 @@
+"""Training through a real local Ray: several workers, and a driver that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from schemas.configs import resolve
+from schemas.documents import Split
+from schemas.errors import BuildError, ConfigError, UsageError
+from schemas.lake import Lake
+from training.config import EncoderConfig, LoopConfig, TextEncoder, TrainConfig
+from training.data.loading import load_training_data
+from training.launch import _cause, launch
+from training.loop.context import SingleProcess
+from training.loop.trainer import train
+from training.model import LinkModel
+from training.runs import runs_folder
+from training.tracked_training import run_train
+from training.tracking import connect
+
+CONFIG = TrainConfig(
+    recipe="tiny",
+    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.2),
+    training=LoopConfig(epochs=12, learning_rate=1e-3),
+)
+DRIVER = """
+import json, sys
+from schemas.configs import restore
+from training import recipes
+from training.config import TrainConfig
+from training.tracked_training import run_train
+settings = json.loads(sys.argv[1])
+config = restore(TrainConfig, settings.pop("config"))
+recipes.RECIPES["tiny"] = lambda: config
+run_train(**settings, recipe="tiny", say=print)
+"""
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    counts = {Split.TRAIN: 40, Split.VAL: 12}
+    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in counts.items()}
+    written = lakes.write_lake(str(tmp_path_factory.mktemp("launch") / "lake"), made)
+    assert isinstance(written, Lake)
+    return written
+
+
+def train_undisturbed(config: TrainConfig, lake: Lake, folder: Path) -> LinkModel:
+    """Return the model of one process that nothing stops."""
+    data = load_training_data(lake, "synthetic", config)
+    return LinkModel.load(train(config, data, SingleProcess(), run_directory=folder).model)
+
+
+def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float) -> None:
+    weights = found.state_dict()
+    for name, value in expected.state_dict().items():
+        assert weights[name].sub(value).abs().max() <= tolerance, name
+
+
+@pytest.mark.slow
+def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Path) -> None:
+    config = replace(
+        CONFIG,
+        encoder=replace(CONFIG.encoder, dropout=0.0),  # which each worker draws for itself
+        training=replace(CONFIG.training, epochs=4),
+    )
+    told: list[Mapping[str, float]] = []
+    result = launch(config, lake=lake, dataset="synthetic@v1", workers=2, run_id="two", on_report=told.append)
+    assert [metrics["epoch"] for metrics in told] == [1, 2, 3, 4]
+    assert result.epochs == 4 and len(result.history) == 4
+    assert result.history[-1] == told[-1]
+    assert result.model == Path(lake.root.uri) / "runs" / "two" / "model"
+    assert_same_weights(LinkModel.load(result.model), train_undisturbed(config, lake, tmp_path), 1e-4)
+
+
+@pytest.mark.slow
+def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(lake: Lake, tmp_path: Path) -> None:
+    tracking = f"sqlite:///{tmp_path}/mlflow.db"
+    arguments = {"lake": lake.root.uri, "dataset": "synthetic", "tracking": tracking, "config": resolve(CONFIG)}
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, json.dumps(arguments)], stdout=subprocess.DEVNULL)
+    run_id = _wait_for_epoch(lake, 3, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+    client = connect(tracking)
+    assert client.get_run(run_id).info.status == "RUNNING"
+    first_epoch = Path(runs_folder(lake).child(run_id, "epochs").uri) / "00001.json"
+    written_ns = first_epoch.stat().st_mtime_ns
+    lines: list[str] = []
+    summary = run_train(lake=lake.root.uri, resume=run_id, tracking=tracking, say=lines.append)
+
+    assert first_epoch.stat().st_mtime_ns == written_ns  # it was not trained again
+    assert (summary.run_id, summary.epochs, summary.version) == (run_id, 12, "1")
+    steps = [point.step for point in client.get_metric_history(run_id, "validation_loss")]
+    assert sorted(steps) == list(range(1, 13))
+    assert client.get_run(run_id).info.status == "FINISHED"
+    model = LinkModel.load(Path(runs_folder(lake).child(run_id, "model").uri))
+    assert_same_weights(model, train_undisturbed(CONFIG, lake, tmp_path / "alone"), 1e-5)
+
+
+def _wait_for_epoch(lake: Lake, epoch: int, driver: "subprocess.Popen[bytes]") -> str:
+    """Return the id of the run that has recorded an epoch, once there is one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and driver.poll() is None:
+        for run_id in set(runs_folder(lake).names()) - {"two"}:
+            if runs_folder(lake).child(run_id, "epochs").exists(f"{epoch:05d}.json"):
+                return run_id
+        time.sleep(0.02)
+    raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
+
+
+def test_workers_must_be_some(lake: Lake) -> None:
+    with pytest.raises(UsageError, match="--workers 0"):
+        launch(CONFIG, lake=lake, dataset="synthetic@v1", workers=0, run_id="none")
+
+
+def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) -> None:
+    tracking = f"sqlite:///{tmp_path}/mlflow.db"
+    with pytest.raises(ConfigError, match="image_features"):
+        run_train(
+            lake=lake.root.uri,
+            dataset="synthetic",
+            recipe="tiny",
+            overrides=["data.image_features=other"],
+            tracking=tracking,
+            say=print,
+        )
+    with pytest.raises(UsageError, match="--dataset"):
+        run_train(lake=lake.root.uri, recipe="tiny", tracking=tracking, say=print)
+    assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None
+
+
+def test_the_error_of_ours_is_found_behind_rays() -> None:
+    @dataclass
+    class WrappedError(Exception):
+        cause: Exception
+
+    assert isinstance(_cause({1: WrappedError(ConfigError("no")), 0: ValueError("aborted")}), ConfigError)
+    other = _cause({0: ValueError("line one\nline two")})
+    assert isinstance(other, BuildError) and str(other).endswith("ValueError: line two")

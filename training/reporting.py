@@ -1,0 +1,58 @@
+"""The report of an evaluation: what the page needs is gathered here, from the model's run and from the data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from training.commands import EvaluateSummary
+from training.evaluation.contents import ModelDescription, report_content
+from training.evaluation.report import write_report
+from training.evaluation.report_content import ScoreRow
+from training.tracking import log_folder, open_tracking, training_curve
+
+REPORT_ARTIFACT = "report"
+
+
+def run_report(
+    summary: EvaluateSummary,
+    *,
+    lake: str,
+    directory: Path,
+    baselines: Sequence[ScoreRow] = (),
+    tracking: str | None = None,
+) -> Path:
+    """Write the HTML report of an evaluated model, keep it with the model's run, and return its path.
+
+    Args:
+        summary: of a model's evaluation (not of a scores file: there is no model to describe).
+        baselines: rows of other models on the same documents.
+
+    Raises:
+        UsageError: the summary is of a scores file.
+    """
+    loaded, reference = summary.loaded, summary.dataset
+    if loaded is None or reference is None:
+        raise UsageError("--report: expected a model and a data set; a scores file has neither")
+    client = open_tracking(tracking)
+    version = loaded.version
+    description = ModelDescription(
+        name=version.name if version else loaded.uri,
+        version=version.version if version else "",
+        history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
+    )
+    content = report_content(
+        summary.evaluation,
+        loaded.model,
+        description,
+        lake=Lake.at(lake),
+        reference=reference,
+        split=summary.split or "",
+        baselines=baselines,
+    )
+    path = write_report(content, directory)
+    if loaded.run_id is not None:
+        log_folder(client, loaded.run_id, directory, REPORT_ARTIFACT)
+    return path
