@@ -1,8 +1,8 @@
 """The one command, `multilink`: puts the halves' commands together and turns errors into one line and an exit status.
 
-    0   done
-    1   a build, a run or a gate said no
-    2   the caller's mistake: an unknown option or key, a file or version that is not there
+0   done
+1   a build, a run or a gate said no
+2   the caller's mistake: an unknown option or key, a file or version that is not there
 """
 
 from __future__ import annotations

@@ -138,9 +138,9 @@ class DemoRun:
 
     def report(self, scores: dict[str, EvaluateSummary]) -> Path:
         """Write the HTML report of the model, with NoStruct beside it."""
-        from training.commands import run_report
         from training.evaluation.contents import score_row
         from training.evaluation.report_content import RowKind
+        from training.reporting import run_report
 
         baseline = score_row("NoStruct", scores["NoStruct"].evaluation.mean, kind=RowKind.BASELINE)
         return run_report(
@@ -169,26 +169,19 @@ class DemoRun:
 
     def link(self, version: str, trained: TrainSummary) -> Path:
         """Link some documents of the test split as a user would: from files, with the promoted model."""
-        from orchestration.demo_documents import export_documents
+        from orchestration.demo_documents import export_documents, linked_examples
         from orchestration.link import link_file
+        from training.evaluation.linked_page import write_linked_page
 
         folder = self.workspace / "linked"
         source = export_documents(self.lake, f"{DATASET}@{version}", folder, split=Split.TEST, count=LINKED_DOCUMENTS)
         self.console.say(f"5/6 link: {LINKED_DOCUMENTS} documents with models:/{trained.model}@champion")
         output = folder / "links.parquet"
-        link_file(
+        linked = link_file(
             f"models:/{trained.model}@champion", source, output, [], tracking=self.tracking, say=self.console.say
         )
         self.console.say("6/6 draw: the linked documents as a page")
-        return draw_links(source, output, folder)
-
-
-def draw_links(source: Path, links: Path, folder: Path) -> Path:
-    """Write a page of the linked documents: sentences, pictures, and the predicted edges."""
-    from orchestration.demo_documents import linked_examples
-    from training.evaluation.linked_page import write_linked_page
-
-    return write_linked_page(linked_examples(source, links), folder)
+        return write_linked_page(linked_examples(source, output), folder, model=linked["model"])
 
 
 def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:

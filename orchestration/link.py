@@ -5,19 +5,26 @@ Both halves meet here, because extraction is `pipelines`' and models are `traini
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import pyarrow.parquet as pq
 import typer
 
 from schemas.console import Console
 from schemas.errors import UsageError
+from schemas.failures import FAILURE_SCHEMA, Failure, failure_row
+from schemas.lake import Folder
+from schemas.tables import to_table
 
-DOCUMENTS_AT_ONCE = 64
+if TYPE_CHECKING:
+    from pipelines.plain import VectorDocument
+    from training.linking.links import LinkInput
+
 Say = Callable[[str], None]
 
 
@@ -54,13 +61,15 @@ def link_file(
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
+    from training.commands import run_link
+
     from pipelines.features.extractors import (
         image_extractor,
         image_extractor_names,
         sentence_extractor,
         sentence_extractor_names,
     )
-    from training.commands import run_link
+    from pipelines.plain import read_vectors
     from training.registry.loading import load
     from training.tracking import open_tracking
 
@@ -70,14 +79,15 @@ def link_file(
     if data.sentence_features is not None:
         _require(data.sentence_features, sentence_extractor_names())
     say(f"linking {source} with {loaded.uri}")
-    images = image_extractor(data.image_features, threads=2)
+    images = image_extractor(data.image_features, threads=os.cpu_count() or 1)
     sentences = sentence_extractor(data.sentence_features) if data.sentence_features else None
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
-        reading = _Reading(source, settings, scratch, images, sentences)
-        summary = run_link(loaded=loaded, documents=reading.inputs(), output=str(output), say=say)
+        failures: list[Failure] = []
+        found = read_vectors(source, settings, Folder(scratch), images, sentences)
+        summary = run_link(loaded=loaded, documents=_inputs(found, failures), output=str(output), say=say)
     failures_path = output.with_suffix(".failures.parquet")
     return summary.to_json() | {
-        "failures": reading.write_failures(failures_path),
+        "failures": _write_failures(failures, failures_path),
         "failures_path": str(failures_path),
     }
 
@@ -90,61 +100,23 @@ def _require(name: str, known: list[str]) -> None:
         )
 
 
-@dataclass(slots=True)
-class _Reading:
-    """Documents on their way from a file to a model; what fails is kept aside."""
+def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[LinkInput]:
+    """Yield what can be linked; what cannot goes to `failures`."""
+    from training.linking.links import LinkInput
+    from training.model import DocumentInput
 
-    source: Path
-    settings: list[str]
-    scratch: str
-    images: Any
-    sentences: Any
-    failures: list[Any] | None = None
+    for item in found:
+        if isinstance(item, Failure):
+            failures.append(item)
+            continue
+        texts = [sentence.text for sentence in item.document.sentences]
+        document = DocumentInput(texts=texts, sentence_vectors=item.sentence_vectors, image_vectors=item.image_vectors)
+        yield LinkInput(item.document.id, document)
 
-    def inputs(self) -> Iterator[Any]:
-        """Yield a `LinkInput` of every document that can be linked."""
-        from pipelines.images.obtain import ImagePlaces
-        from pipelines.images.store import ImageStore
-        from pipelines.plain import add_vectors, documents_of
-        from pipelines.recipes import recipe
-        from pipelines.sources.jsonl import read_documents
-        from schemas.configs import override
-        from schemas.failures import Failure
-        from schemas.lake import Folder
-        from training.linking.links import LinkInput
-        from training.model import DocumentInput
 
-        config = override(recipe("documents"), [f"source.documents={self.source}", *self.settings])
-        scratch = Folder(self.scratch)
-        places = ImagePlaces(
-            http=config.http,
-            raw=scratch.child("raw"),
-            store=ImageStore(scratch.child("images")),
-            files=str(self.source.absolute().parent),
-        )
-        self.failures = []
-        found = documents_of(read_documents(self.source), config, places)
-        while batch := list(islice(found, DOCUMENTS_AT_ONCE)):
-            self.failures += [item for item in batch if isinstance(item, Failure)]
-            documents = [item for item in batch if not isinstance(item, Failure)]
-            for item in add_vectors(documents, places, self.images, self.sentences) if documents else ():
-                texts = [sentence.text for sentence in item.document.sentences]
-                document = DocumentInput(
-                    texts=texts, sentence_vectors=item.sentence_vectors, image_vectors=item.image_vectors
-                )
-                yield LinkInput(item.document.id, document)
-
-    def write_failures(self, path: Path) -> dict[str, int]:
-        """Write the failure rows, if there are any, and return how many there are of each reason."""
-        import pyarrow.parquet as pq
-
-        from schemas.failures import FAILURE_SCHEMA, failure_row
-        from schemas.tables import to_table
-
-        failures = self.failures or []
-        if failures:
-            pq.write_table(to_table(map(failure_row, failures), FAILURE_SCHEMA), path)
-        counts: dict[str, int] = {}
-        for failure in failures:
-            counts[str(failure.reason)] = counts.get(str(failure.reason), 0) + 1
-        return counts
+def _write_failures(failures: Sequence[Failure], path: Path) -> dict[str, int]:
+    """Write the failure rows, if there are any, and return how many there are of each reason."""
+    path.unlink(missing_ok=True)
+    if failures:
+        pq.write_table(to_table(map(failure_row, failures), FAILURE_SCHEMA), path)
+    return dict(Counter(str(failure.reason) for failure in failures))

@@ -82,9 +82,7 @@ def given_features(source: Any) -> str | None:
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline."""
     config = plan.config
-    sources = root | "sources" >> ReadSource(
-        config.source, config.http, plan.lake.raw, plan.credentials, plan.progress
-    )
+    sources = root | "sources" >> ReadSource(config.source, config.http, plan.lake.raw, plan.credentials, plan.progress)
     drafts = sources.results | "documents" >> FilterDrafts(config.documents)
     outcomes = drafts.results | "images" >> ObtainImages(
         plan.places, config.images, config.dedupe.fingerprint, plan.progress

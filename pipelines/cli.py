@@ -13,7 +13,9 @@ from schemas.lake import Lake
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
+]
 
 datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_help=True)
 

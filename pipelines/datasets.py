@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,8 +100,8 @@ def build_dataset(
     was_there = folder.exists(MANIFEST)
     sweep(lake, manifest)
     commit(lake, manifest)
-    if request is not None and not any(Reason(reason) in TRANSIENT for reason in manifest.failures):
-        lake.stages.write(f"requests/{request}.json", json.dumps({"version": manifest.version}).encode())
+    if request is not None:
+        remember(lake, request, manifest, retry_after_s=config.http.retry_failures_after_s)
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, was_there, why)
 
@@ -128,9 +129,7 @@ def _run(
     )
     try:
         with Watcher(plan.progress, say):
-            run_pipeline(
-                partial(chain_stages, plan=plan), runner=runner, workers=workers, beam_options=beam_options
-            )
+            run_pipeline(partial(chain_stages, plan=plan), runner=runner, workers=workers, beam_options=beam_options)
         return Manifest.from_json(lake.stages.read(plan.result).decode())
     finally:
         lake.stages.delete(plan.result)
@@ -198,17 +197,25 @@ def _digest(path: Path) -> str:
         return digest_stream(stream)
 
 
+def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
+    """Note which version a request gave: for good, or until its transient failures may be tried again."""
+    is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
+    holds_until = time.time() + retry_after_s if is_transient else None
+    note = {"version": manifest.version, "holds_until": holds_until}
+    lake.stages.write(f"requests/{request}.json", json.dumps(note).encode())
+
+
 def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
-    """Return the manifest of the version a request gave before, or None."""
+    """Return the manifest of the version a request gave before, or None where there is none or it may have changed."""
     if request is None or not lake.stages.exists(f"requests/{request}.json"):
         return None
-    version = json.loads(lake.stages.read(f"requests/{request}.json"))["version"]
-    folder = lake.dataset(dataset, version)
-    if not folder.exists(MANIFEST):
+    note = json.loads(lake.stages.read(f"requests/{request}.json"))
+    folder = lake.dataset(dataset, note["version"])
+    if not folder.exists(MANIFEST) or (note["holds_until"] is not None and time.time() > note["holds_until"]):
         return None
     manifest = Manifest.from_json(folder.read(MANIFEST).decode())
-    intact = all(folder.size(entry.path) == entry.bytes for entry in manifest.files)
-    return manifest if intact else None
+    is_whole = all(folder.size(entry.path) == entry.bytes for entry in manifest.files)
+    return manifest if is_whole else None
 
 
 def survey_extractors(config: BuildConfig) -> tuple[Dimensions, tuple[tuple[str, str], ...]]:
@@ -220,7 +227,8 @@ def survey_extractors(config: BuildConfig) -> tuple[Dimensions, tuple[tuple[str,
         given = GivenVectors(config.source.extractor, str(given_features(config.source)))
         image_dimensions.append((given.name, given.dimensions))
     dimensions = Dimensions(
-        tuple(sorted(image_dimensions)), tuple(sorted((extractor.name, extractor.dimensions) for extractor in sentences))
+        tuple(sorted(image_dimensions)),
+        tuple(sorted((extractor.name, extractor.dimensions) for extractor in sentences)),
     )
     return dimensions, tuple(sorted((extractor.name, extractor.fingerprint()) for extractor in [*images, *sentences]))
 

@@ -1,8 +1,8 @@
 """Where a pipeline runs, and waiting for it.
 
-    local       Beam's FnApiRunner in this process, or in several with `workers > 1`
-    portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
-    flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
+local       Beam's FnApiRunner in this process, or in several with `workers > 1`
+portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
+flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +21,16 @@ from pipelines.documents.resolve import resolve
 from pipelines.features.extractors import ImageExtractor, SentenceExtractor
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import ImagePlaces, obtain_image
+from pipelines.images.store import ImageStore
+from pipelines.recipes import recipe
+from pipelines.sources.jsonl import read_documents
+from schemas.configs import override
 from schemas.documents import Document
 from schemas.failures import Failure
 from schemas.images import Image
+from schemas.lake import Folder
 
-FETCHED_AT_ONCE = 64
+DOCUMENTS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,30 @@ class VectorDocument:
     image_vectors: npt.NDArray[np.float16]
 
 
+def read_vectors(
+    path: Path, settings: Sequence[str], scratch: Folder, images: ImageExtractor, sentences: SentenceExtractor | None
+) -> Iterator[VectorDocument | Failure]:
+    """Yield the documents of a user's JSON Lines file with their vectors, and a failure row for all that has none.
+
+    Args:
+        settings: overrides of the `documents` recipe (`http.*`, `images.*`).
+        scratch: folder for fetched bytes and small copies.
+    """
+    config = override(recipe("documents"), [f"source.documents={path}", *settings])
+    places = ImagePlaces(
+        http=config.http,
+        raw=scratch.child("raw"),
+        store=ImageStore(scratch.child("images")),
+        files=str(path.absolute().parent),
+    )
+    found = documents_of(read_documents(path), config, places)
+    while batch := list(islice(found, DOCUMENTS_AT_ONCE)):
+        yield from (item for item in batch if isinstance(item, Failure))
+        documents = [item for item in batch if isinstance(item, Document)]
+        if documents:
+            yield from add_vectors(documents, places, images, sentences)
+
+
 def documents_of(
     records: Iterable[Draft | Failure], config: BuildConfig, places: ImagePlaces
 ) -> Iterator[Document | Failure]:
@@ -51,7 +82,7 @@ def documents_of(
             yield checked
             continue
         drafts.append(checked)
-        if len(drafts) == FETCHED_AT_ONCE:
+        if len(drafts) == DOCUMENTS_AT_ONCE:
             yield from _resolved(drafts, config, places)
             drafts = []
     yield from _resolved(drafts, config, places)

@@ -20,9 +20,7 @@ def test_every_listed_package_resolves_inside_the_repository() -> None:
 
 
 def test_every_package_is_listed() -> None:
-    found = {
-        ".".join(path.parent.relative_to(ROOT).parts) for top in TOP for path in (ROOT / top).rglob("__init__.py")
-    }
+    found = {".".join(path.parent.relative_to(ROOT).parts) for top in TOP for path in (ROOT / top).rglob("__init__.py")}
     assert found == set(PACKAGES)
 
 

@@ -186,6 +186,8 @@ def _fit(trainer: TorchTrainer) -> TrainResult:
         raise _cause(failure.worker_failures) from failure
     except ray.train.TrainingFailedError as failure:
         raise BuildError(f"Ray Train could not run: {_last_line(failure)}") from failure
+    except SystemExit as ended:  # how Ray Train's own handler of an interrupt ends
+        raise KeyboardInterrupt from ended
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # Ray Train put its own there

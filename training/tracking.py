@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,9 +96,14 @@ class TrackedRun:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
 
     def config(self) -> TrainConfig:
-        """Return the configuration the run was started with."""
-        local = mlflow.artifacts.download_artifacts(run_id=self.id, artifact_path=CONFIG_FILE)
-        return restore(TrainConfig, json.loads(Path(local).read_text(encoding="utf-8")))
+        """Return the configuration the run was started with.
+
+        Raises:
+            NotFoundError: the run has none: its driver ended before training began.
+        """
+        if CONFIG_FILE not in {item.path for item in self.client.list_artifacts(self.id)}:
+            raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
+        return restore(TrainConfig, _read_json(self.client, self.id, CONFIG_FILE))
 
 
 def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
@@ -195,6 +201,13 @@ def log_folder(client: mlflow.MlflowClient, run_id: str, folder: Path, name: str
     client.log_artifacts(run_id, str(folder), name)
 
 
+def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[str, float], ...]:
+    """Return the metrics of each epoch of a run that has ended well; none of one that has not."""
+    if CURVE_FILE not in {item.path for item in client.list_artifacts(run_id)}:
+        return ()
+    return tuple(_read_json(client, run_id, CURVE_FILE))
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
     """Return nested settings under dotted keys, in order."""
     flat: dict[str, Json] = {}
@@ -204,6 +217,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
         else:
             flat[prefix + key] = value
     return flat
+
+
+def _read_json(client: mlflow.MlflowClient, run_id: str, name: str) -> Any:
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        return json.loads(Path(client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8"))
 
 
 def _experiment(client: mlflow.MlflowClient, name: str) -> str:

@@ -28,7 +28,7 @@ OCCURRENCES, NEIGHBOURS = "occurrences", "neighbours"
 
 
 @dataclass(eq=False)
-class FindDuplicates(beam.PTransform):  # type: ignore[misc]
+class FindDuplicates(beam.PTransform):
     """Every occurrence of an image with a near-duplicate, with what the policy does about it.
 
     Attributes:

@@ -1,7 +1,7 @@
 """A draft becomes a document: addresses of images become content hashes, images that could not be had leave.
 
-    images of the draft      a   b   c   d          b could not be had
-    images of the document   a       c   d          links renumber: 0->0, 2->1, 3->2
+images of the draft      a   b   c   d          b could not be had
+images of the document   a       c   d          links renumber: 0->0, 2->1, 3->2
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from schemas.lake import Folder
 
 _ROBOTS = "robots"
 _MAKING = threading.Lock()
-# These follow from the configuration, or from a robots.txt that may change, and are found again without a request.
-_NOT_REMEMBERED = TRANSIENT | {Reason.ADDRESS_REFUSED, Reason.ROBOTS_DENIED}
+# No host has answered, or the failure follows from the configuration or from a robots.txt that may change: found again
+# without a request.
+_NOT_REMEMBERED = frozenset({Reason.CONNECTION_FAILED, Reason.ADDRESS_REFUSED, Reason.ROBOTS_DENIED})
 
 
 class Client:
@@ -88,20 +89,23 @@ class Client:
     def _stored(self, request: Request, max_age_s: float | None) -> Capture | None:
         """Return the stored capture, raise the remembered failure, or return None where neither holds any more."""
         found = self._store.find(request)
-        if found is None or (max_age_s is not None and age_s(found, now=self._clock()) > max_age_s):
+        if found is None or (max_age_s is not None and self._age_s(found) > max_age_s):
             return None
         if isinstance(found, Capture):
             return found
-        if found.limit == _limit_of(found.failed.reason, self._config):
+        has_passed = found.failed.reason in TRANSIENT and self._age_s(found) > self._config.retry_failures_after_s
+        if found.limit == _limit_of(found.failed.reason, self._config) and not has_passed:
             raise found.failed
         return None
+
+    def _age_s(self, found: Capture | Refusal) -> float:
+        return age_s(found, now=self._clock())
 
     def _fetch(self, request: Request, headers: Mapping[str, str]) -> Capture:
         try:
             final, answer = self._fetcher.fetch(request, headers)
         except FetchFailed as problem:
-            are_credentials_wrong = problem.reason is Reason.FORBIDDEN and bool(headers)
-            if problem.reason not in _NOT_REMEMBERED and not are_credentials_wrong:
+            if _is_remembered(problem.reason, request.kind, has_credentials=bool(headers)):
                 limit = _limit_of(problem.reason, self._config)
                 self._store.add_refusal(request, Refusal(problem, utc_text(self._clock()), limit))
             raise
@@ -120,6 +124,13 @@ def process_client(config: HttpConfig, raw: Folder) -> Client:
 @lru_cache(maxsize=8)
 def _client(config: HttpConfig, raw: Folder) -> Client:
     return Client(config, raw)
+
+
+def _is_remembered(reason: Reason, kind: Kind, *, has_credentials: bool) -> bool:
+    """Return whether a failure is stored. Wrong credentials are not; robots.txt has a patience of its own."""
+    if kind is Kind.ROBOTS and reason in TRANSIENT:
+        return False
+    return reason not in _NOT_REMEMBERED and not (reason is Reason.FORBIDDEN and has_credentials)
 
 
 def _limit_of(reason: Reason, config: HttpConfig) -> int | None:

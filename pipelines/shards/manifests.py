@@ -32,7 +32,7 @@ class StageCount(NamedTuple):
 
     stage: str
     field: str
-    count: int
+    elements: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,5 +100,5 @@ def _statistics(split: Split, shards: Sequence[ShardSummary]) -> SplitStatistics
 def _stages(counts: Sequence[StageCount]) -> dict[str, dict[str, Any]]:
     stages: dict[str, dict[str, Any]] = {}
     for count in sorted(counts):
-        stages.setdefault(count.stage, {"out": 0, "rejected": 0, "failed": 0})[count.field] = count.count
+        stages.setdefault(count.stage, {"out": 0, "rejected": 0, "failed": 0})[count.field] = count.elements
     return {stage: {"in": sum(row.values()), **row} for stage, row in stages.items()}

@@ -51,7 +51,7 @@ class Survey:
 
     def moves(self, config: SplitsConfig) -> dict[str, Split]:
         """Return the documents that leave the largest split so that no wanted split is empty."""
-        counts = {split: 0 for split in Split} | dict(self.counts)
+        counts = dict.fromkeys(Split, 0) | dict(self.counts)
         if self.has_given:
             return {}
         moved: dict[str, Split] = {}

@@ -146,4 +146,4 @@ def _api_entry(image: Mapping[str, Any]) -> AlbumEntry:
 
 def _animated(submission: Submission, position: int, entry: AlbumEntry) -> Failure:
     message = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
-    return Failure(Stage.SOURCES, f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, message)
+    return Failure(Stage.IMAGES, f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, message)

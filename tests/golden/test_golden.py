@@ -26,7 +26,9 @@ def schema_text(schema: pa.Schema) -> str:
     for field in schema:
         unit = field.metadata.get(b"unit", b"").decode()
         null = "null" if field.nullable else "not null"
-        lines.append(f"{field.name}: {field.type} {null}{f' [{unit}]' if unit else ''}: {field.metadata[b'meaning'].decode()}")
+        lines.append(
+            f"{field.name}: {field.type} {null}{f' [{unit}]' if unit else ''}: {field.metadata[b'meaning'].decode()}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -51,4 +53,6 @@ def test_golden(name: str, request: pytest.FixtureRequest) -> None:
     path, text = FOLDER / name, GOLDEN[name]()
     if request.config.getoption("--refresh-golden"):
         path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text, f"{name} differs; `make golden` writes it anew, then review the change"
+    assert path.read_text(encoding="utf-8") == text, (
+        f"{name} differs; `make golden` writes it anew, then review the change"
+    )

@@ -35,7 +35,9 @@ def config_of(path: Path, *settings: str) -> BuildConfig:
     return override(recipes.recipe("documents"), [f"source.documents={path}", *settings])
 
 
-def build(path: Path, lake: Path, quiet: Say, *settings: str, workers: int = 1, runner: Runner = Runner.LOCAL) -> BuildSummary:
+def build(
+    path: Path, lake: Path, quiet: Say, *settings: str, workers: int = 1, runner: Runner = Runner.LOCAL
+) -> BuildSummary:
     return build_dataset(
         config_of(path, *settings),
         lake=Lake.at(str(lake)),

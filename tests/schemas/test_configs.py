@@ -55,7 +55,9 @@ class Outer:
         ("inner.names=", ("inner", "names"), ()),
     ],
 )
-def test_an_override_sets_the_value_with_the_declared_type(assignment: str, path: tuple[str, ...], value: object) -> None:
+def test_an_override_sets_the_value_with_the_declared_type(
+    assignment: str, path: tuple[str, ...], value: object
+) -> None:
     changed: object = override(Outer(), [assignment])
     for name in path:
         changed = getattr(changed, name)

@@ -12,7 +12,10 @@ from schemas.errors import IntegrityError
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify
 
-DATA = {"documents/train/part-00000-of-00001.parquet": b"documents", "images/train/part-00000-of-00001.parquet": b"images"}
+DATA = {
+    "documents/train/part-00000-of-00001.parquet": b"documents",
+    "images/train/part-00000-of-00001.parquet": b"images",
+}
 
 
 def make_manifest(**changes: object) -> Manifest:

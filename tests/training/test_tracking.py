@@ -7,7 +7,17 @@ from schemas.configs import resolve
 from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.recipes import recipe
-from training.tracking import RunDescription, connect, finishing, flatten, resume_run, start_run, tracking_uri
+from training.tracking import (
+    CURVE_FILE,
+    RunDescription,
+    connect,
+    finishing,
+    flatten,
+    resume_run,
+    start_run,
+    tracking_uri,
+    training_curve,
+)
 
 VERSION = "0123456789abcdef"
 
@@ -63,7 +73,8 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     assert not again.log_epoch({"epoch": 1.0, "train_loss": 0.5})
     with finishing(again):
         assert again.log_epoch({"epoch": 2.0, "train_loss": 0.25})
-        again.log_json("training_curve.json", [1, 2])
+        assert training_curve(client, run.id) == ()
+        again.log_json(CURVE_FILE, [{"epoch": 1.0}, {"epoch": 2.0}])
 
     stored = client.get_run(run.id)
     assert stored.info.status == "FINISHED"
@@ -76,6 +87,7 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     assert (dataset.dataset.name, dataset.dataset.digest) == ("diy", VERSION)
     points = client.get_metric_history(run.id, "train_loss")
     assert [(point.step, point.value) for point in points] == [(1, 0.5), (2, 0.25)]
+    assert training_curve(client, run.id) == ({"epoch": 1.0}, {"epoch": 2.0})
     names = {item.path for item in client.list_artifacts(run.id)}
     assert names == {"config.json", "training_curve.json"}
     assert (tmp_path / "store" / "mlartifacts" / run.id / "artifacts" / "config.json").is_file()

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,25 @@ def test_permanent_failures_are_remembered_and_equal_the_first_time(web, reply, 
 
 
 @pytest.mark.parametrize("status", [500, 429, 418])
-def test_transient_failures_are_not_remembered(web, reply, client_of, status) -> None:
+def test_a_host_that_failed_is_left_alone_for_a_while(web, reply, client_of, status) -> None:
     web.scripts["/a"] = reply(status)
-    with pytest.raises(FetchFailed):
-        get(client_of(attempts=1), f"{web.url}/a")
+    patience: dict[str, float] = {"attempts": 1, "retry_failures_after_s": 600.0}
+    for now in (1_000_000.0, 1_000_599.0):
+        with pytest.raises(FetchFailed):
+            get(client_of(clock=partial(float, now), **patience), f"{web.url}/a")
+    assert web.paths == ["/a"]
     web.scripts["/a"] = reply(200, b"now")
-    assert get(client_of(), f"{web.url}/a").status == 200
+    assert get(client_of(clock=partial(float, 1_000_601.0), **patience), f"{web.url}/a").status == 200
+
+
+def test_a_host_that_could_not_be_reached_is_asked_again(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(200, b"now")
+    closed = "127.0.0.1:9"
+    with pytest.raises(FetchFailed, match="connection-failed"):
+        get(client_of(attempts=1, connect_to=(f"a.test={closed}",), allow_hosts=(closed,)), "http://a.test/a")
+    address = f"127.0.0.1:{web.port}"
+    reached = client_of(connect_to=(f"a.test={address}",), allow_hosts=(address,))
+    assert get(reached, "http://a.test/a").status == 200
 
 
 def test_wrong_credentials_are_not_remembered_and_none_are_stored(web, reply, client_of, tmp_path) -> None:

@@ -179,7 +179,7 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
     assert draft.provenance == Provenance("reddit", "1abc", "https://www.reddit.com/r/DIY/comments/1abc/")
     expected = [("1abc#2", "m2"), ("1abc#4", "m4")]
     assert failures == tuple(
-        Failure(Stage.SOURCES, where, Reason.ANIMATED_IMAGE, f"expected a still picture, found an animation: {uri}")
+        Failure(Stage.IMAGES, where, Reason.ANIMATED_IMAGE, f"expected a still picture, found an animation: {uri}")
         for where, uri in expected
     )
 

@@ -14,7 +14,7 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.cli import run_evaluate, run_evaluate_scores, run_link, run_promote
+from training.commands import run_evaluate, run_evaluate_scores, run_link, run_promote
 from training.evaluation.evaluate import evaluate_model
 from training.linking.links import LinkInput
 from training.model import DocumentInput, LinkModel

@@ -1,7 +1,7 @@
 """What the commands evaluate, promote and link do: plain functions from arguments to a summary.
 
 `run_train`, which has more to put in order, is in `tracked_training.py`. Parsing arguments, printing and exit statuses
-are the command line's (`orchestration.cli`). A function that takes long tells its progress to `say`, a line at a time.
+are `training.cli`'s. A function that takes long tells its progress to `say`, a line at a time.
 """
 
 from __future__ import annotations
