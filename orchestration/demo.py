@@ -18,6 +18,7 @@ from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.lake import Lake
 from schemas.versions import fingerprint
+from training.cli import interval_text
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary, TrainSummary
@@ -190,7 +191,7 @@ def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Pa
     rows = {"random": scores["AP"].evaluation.random} | {t: s.evaluation.mean for t, s in scores.items()}
     for title, means in rows.items():
         cells = (means.auc, means.precision_at_1, means.precision_at_5)
-        lines.append(f"{title:12}" + "".join(f"{c.mean:>8.1f} ({c.low:.1f}-{c.high:.1f})".rjust(22) for c in cells))
+        lines.append(f"{title:12}" + "".join(interval_text(cell).rjust(22) for cell in cells))
     server = f".venv/bin/mlflow ui --backend-store-uri {run.tracking}"
     return [
         *lines,

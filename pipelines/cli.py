@@ -22,7 +22,7 @@ datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_h
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
-    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(build)
+    app.command(context_settings={"allow_extra_args": True})(build)
     app.add_typer(datasets_app, name="datasets")
 
 

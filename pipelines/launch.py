@@ -26,6 +26,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from schemas.errors import BuildError, UsageError
 
 START_TIMEOUT_S = 60.0
+WORKER_LOG_LEVEL = "ERROR"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -57,7 +58,8 @@ def run_pipeline(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     with _where(runner, workers) as (target, options):
-        pipeline = beam.Pipeline(runner=target, options=PipelineOptions([*options, *beam_options]))
+        options = [*options, f"--default_sdk_harness_log_level={WORKER_LOG_LEVEL}", *beam_options]
+        pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
         assemble(pipeline)
         state = pipeline.run().wait_until_finish()
     if state not in (None, "DONE"):

@@ -14,9 +14,10 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +69,22 @@ def launch(
         address: of a Ray cluster; None starts one on this machine and stops it afterwards.
 
     Raises:
-        UsageError: `workers` is below 1, or more GPUs are asked for than there are.
-        BuildError: a worker failed more often than is survived, or the cluster did.
+        UsageError: `workers` is below 1, more GPUs are asked for than there are, or a worker found a mistake.
+        BuildError: a worker crashed more often than is survived, or the cluster did.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     folder = runs_folder(lake).child(run_id)
     _drop_torn_snapshot(folder)
     with _cluster(address, workers), following(folder, on_report):
-        trainer = _trainer(config, lake, dataset, workers, run_id, is_local=address is None)
-        result: TrainResult = _fit(trainer)
+        result = _fit_surviving(
+            partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, is_local=address is None)
+        )
     return dataclasses.replace(result, model=fetch_model(folder))
 
 
 def _trainer(
-    config: TrainConfig, lake: Lake, dataset: str, workers: int, run_id: str, *, is_local: bool
+    config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, is_local: bool
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
     cpus = max(1, (os.cpu_count() or 1) // workers) if is_local else 1
@@ -105,7 +107,7 @@ def _trainer(
         run_config=ray.train.RunConfig(
             name=run_id,
             storage_path=runs_folder(lake).uri,
-            failure_config=ray.train.FailureConfig(max_failures=WORKER_CRASHES_SURVIVED),
+            failure_config=ray.train.FailureConfig(max_failures=0),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
         ),
@@ -148,7 +150,7 @@ def _latest_checkpoint(target: Path) -> Path | None:
 
 @contextmanager
 def _cluster(address: str | None, workers: int) -> Iterator[None]:
-    """Connect to a Ray cluster, or start one on this machine that only this machine can reach; leave it afterwards."""
+    """Connect to a Ray cluster, or start one on this machine; leave it, or stop it, afterwards."""
     for name, value in _QUIET_AND_QUICK.items():
         os.environ.setdefault(name, value)
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -160,7 +162,6 @@ def _cluster(address: str | None, workers: int) -> Iterator[None]:
                 num_cpus=cpus,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE_BYTES,
-                _node_ip_address="127.0.0.1",
                 **quiet,
             )
         else:
@@ -179,11 +180,15 @@ def _use_gpu(device: Device, workers: int) -> bool:
 
 
 def _fit(trainer: TorchTrainer) -> TrainResult:
+    """Run a trainer to its end; a mistake of ours, raised by a worker, is raised here as it is.
+
+    Ray's own retries are off: they would repeat a mistake as they repeat a crash.
+    """
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         result: TrainResult = trainer.fit().return_value
     except ray.train.WorkerGroupError as failure:
-        raise _cause(failure.worker_failures) from failure
+        raise _own_error(failure.worker_failures) or failure from failure
     except ray.train.TrainingFailedError as failure:
         raise BuildError(f"Ray Train could not run: {_last_line(failure)}") from failure
     except SystemExit as ended:  # how Ray Train's own handler of an interrupt ends
@@ -194,16 +199,28 @@ def _fit(trainer: TorchTrainer) -> TrainResult:
     return result
 
 
-def _cause(failures: Mapping[int, BaseException]) -> MultilinkError:
-    """Return the error of ours that a worker stopped with, or one that says which worker failed how."""
+def _fit_surviving(make_trainer: Callable[[], TorchTrainer]) -> TrainResult:
+    """Run a trainer, and again from the last checkpoint when a worker crashed."""
+    crashes = 0
+    while True:
+        try:
+            return _fit(make_trainer())
+        except ray.train.WorkerGroupError as failure:
+            crashes += 1
+            if crashes > WORKER_CRASHES_SURVIVED:
+                rank, error = min(failure.worker_failures.items(), key=itemgetter(0))
+                raise BuildError(f"training failed on worker {rank}: {_last_line(error)}") from failure
+
+
+def _own_error(failures: Mapping[int, BaseException]) -> MultilinkError | None:
+    """Return the error of ours that a worker stopped with, or None where it was another."""
     for rank in sorted(failures):
         error: BaseException | None = failures[rank]
         while error is not None:
             if isinstance(error, MultilinkError):
                 return error
             error = getattr(error, "cause", None) or error.__cause__
-    rank = min(failures)
-    return BuildError(f"training failed on worker {rank} of {len(failures)}: {_last_line(failures[rank])}")
+    return None
 
 
 def _last_line(error: BaseException) -> str:

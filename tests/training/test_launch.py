@@ -15,11 +15,11 @@ import pytest
 
 from schemas.configs import resolve
 from schemas.documents import Split
-from schemas.errors import BuildError, ConfigError, UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import EncoderConfig, LoopConfig, TextEncoder, TrainConfig
 from training.data.loading import load_training_data
-from training.launch import _cause, launch
+from training.launch import _own_error, launch
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
 from training.model import LinkModel
@@ -140,11 +140,19 @@ def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) ->
     assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None
 
 
+@pytest.mark.slow
+def test_a_mistake_that_a_worker_finds_is_raised_as_it_is(lakes: ModuleType, tmp_path: Path) -> None:
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 12, lakes.World())}
+    no_validation = lakes.write_lake(str(tmp_path / "lake"), made)
+    with pytest.raises(UsageError, match="no validation document") as caught:
+        launch(CONFIG, lake=no_validation, dataset="synthetic@v1", workers=1, run_id="mistake")
+    assert "\n" not in str(caught.value)
+
+
 def test_the_error_of_ours_is_found_behind_rays() -> None:
     @dataclass
     class WrappedError(Exception):
         cause: Exception
 
-    assert isinstance(_cause({1: WrappedError(ConfigError("no")), 0: ValueError("aborted")}), ConfigError)
-    other = _cause({0: ValueError("line one\nline two")})
-    assert isinstance(other, BuildError) and str(other).endswith("ValueError: line two")
+    assert isinstance(_own_error({1: WrappedError(ConfigError("no")), 0: ValueError("aborted")}), ConfigError)
+    assert _own_error({0: ValueError("crash")}) is None
