@@ -1,4 +1,4 @@
-"""The demo's documents to be linked: written out of a data set as a user's own files, and read back with their links."""
+"""The demo's documents to be linked: written out of a data set as a user's own files, read back with their links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking raw documents: the pipeline's own steps turn a user's file into vectors, a trained model turns those into links.
+"""Linking raw documents: the pipeline's own steps turn a user's file into vectors, a model turns those into links.
 
 Both halves meet here, because extraction is `pipelines`' and models are `training`'s.
 """
@@ -61,8 +61,6 @@ def link_file(
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
-    from training.commands import run_link
-
     from pipelines.features.extractors import (
         image_extractor,
         image_extractor_names,
@@ -70,6 +68,7 @@ def link_file(
         sentence_extractor_names,
     )
     from pipelines.plain import read_vectors
+    from training.commands import run_link
     from training.registry.loading import load
     from training.tracking import open_tracking
 

@@ -2,8 +2,9 @@
 
     sources -> documents -> images -> dedupe -> features -> shards -> manifest (a draft of it)
 
-Everything up to the documents touches the outside world, through captures in `raw/`; what follows is a function of those
-documents and the configuration. The fingerprint of both is the version, known inside the pipeline before a shard is written.
+Everything up to the documents touches the outside world, through captures in `raw/`; what follows is a function of
+those documents and the configuration. The fingerprint of both is the version, known inside the pipeline before a
+shard is written.
 """
 
 from __future__ import annotations

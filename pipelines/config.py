@@ -68,8 +68,8 @@ class HttpConfig:
         max_bytes: of one response body.
         obey_robots: whether robots.txt is asked first.
         listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
-        retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what is
-            gone for good (404, a broken file) is never asked for again.
+        retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what
+            is gone for good (404, a broken file) is never asked for again.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 

@@ -8,8 +8,8 @@
                  v
     budget, leftovers of a killed run swept, manifest.json, then the `latest` pointer
 
-Killed anywhere and run again, the same version with the same bytes comes out: what was fetched is in `raw/`, and what was
-written has the same names and content.
+Killed anywhere and run again, the same version with the same bytes comes out: what was fetched is in `raw/`, and what
+was written has the same names and content.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ flink, spark, dataflow    Beam's runners of those names, with Beam's own options
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -21,13 +20,15 @@ from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
+from google.protobuf.struct_pb2 import Struct
 
 from schemas.errors import BuildError, UsageError
 
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "ERROR"
-_PR_SET_PDEATHSIG = 1
 
 
 class Runner(StrEnum):
@@ -57,8 +58,8 @@ def run_pipeline(
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
-    with _where(runner, workers) as (target, options):
-        options = [*options, f"--default_sdk_harness_log_level={WORKER_LOG_LEVEL}", *beam_options]
+    with _where(runner, workers) as (target, settings):
+        options = [*settings, f"--default_sdk_harness_log_level={WORKER_LOG_LEVEL}", *beam_options]
         pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
         assemble(pipeline)
         state = pipeline.run().wait_until_finish()
@@ -70,7 +71,7 @@ def run_pipeline(
 def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
     if runner is Runner.LOCAL:
         mode = "in_memory" if workers == 1 else "multi_processing"
-        yield FnApiRunner(), [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
+        yield _local_runner(), [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
     elif runner is Runner.PORTABLE:
         with _portable_services() as (job_port, pool_port):
             yield (
@@ -87,16 +88,21 @@ def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
         yield _CLUSTER_RUNNERS[runner], []
 
 
+def _local_runner() -> FnApiRunner:
+    """Return Beam's local runner, its worker processes as quiet as workers elsewhere are told to be by an option."""
+    options = Struct()
+    options.update({"beam:option:default_sdk_harness_log_level:v1": WORKER_LOG_LEVEL})
+    information = beam_provision_api_pb2.ProvisionInfo(retrieval_token="none", pipeline_options=options)
+    return FnApiRunner(provision_info=ExtendedProvisionInfo(information))
+
+
 @contextlib.contextmanager
 def _portable_services() -> Iterator[tuple[int, int]]:
     """Run a job service and a worker pool on free ports; both end with the block, or with this process."""
     job_port, pool_port = _free_ports(2)
     portability = "apache_beam.runners.portability.local_job_service_main"
     pool = "apache_beam.runners.worker.worker_pool_main"
-    services = [
-        _start([sys.executable, "-m", portability, f"--port={job_port}"]),
-        _start([sys.executable, "-m", pool, f"--service_port={pool_port}"]),
-    ]
+    services = [_start(portability, f"--port={job_port}"), _start(pool, f"--service_port={pool_port}")]
     try:
         for service, port in zip(services, (job_port, pool_port), strict=True):
             _await_port(service, port)
@@ -107,21 +113,16 @@ def _portable_services() -> Iterator[tuple[int, int]]:
             service.wait()
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def _start(module: str, argument: str) -> subprocess.Popen[bytes]:
     # The pool starts plain `python`: this environment's has to be the first on its PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return subprocess.Popen(
-        command,
+        [sys.executable, "-m", "pipelines.mortal", str(os.getpid()), module, argument],
         env=os.environ | {"PATH": path},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:

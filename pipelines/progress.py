@@ -1,8 +1,8 @@
 """How far a build is, seen from outside while it runs: one small file per stage and process, whose size is the count.
 
 Beam tells its counters only when a local run is over. Appending a byte per element works from any process on this
-machine, needs no lock, and survives a killed worker. Where the lake is not local there is no folder and nothing is shown
-(a cluster's runner has its own page).
+machine, needs no lock, and survives a killed worker. Where the lake is not local there is no folder and nothing is
+shown (a cluster's runner has its own page).
 """
 
 from __future__ import annotations

@@ -62,4 +62,5 @@ class Fallible(beam.PTransform, Generic[T]):
     function: Callable[[T], Iterable[Any]]
 
     def expand(self, elements: beam.PCollection) -> Outcome:
-        return elements | "apply" >> beam.FlatMap(self.function) | Separate(self.stage)
+        outcome: Outcome = elements | "apply" >> beam.FlatMap(self.function) | Separate(self.stage)
+        return outcome

@@ -20,7 +20,9 @@ TrackingOption = Annotated[
     typer.Option("--tracking-uri", help="MLflow's address; MLFLOW_TRACKING_URI, else ./mlflow.db, by default."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +38,9 @@ def train(
     recipe: Annotated[str | None, typer.Option(help="Named settings: tiny, hessel-2019.")] = None,
     settings: SetOption = None,
     workers: Annotated[int, typer.Option(help="Training processes.")] = 1,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
+    ] = None,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:

@@ -27,7 +27,8 @@ class FilterDrafts(beam.PTransform):
     config: DocumentsConfig
 
     def expand(self, drafts: beam.PCollection) -> Outcome:
-        return drafts | Fallible(Stage.DOCUMENTS, self._check)
+        outcome: Outcome = drafts | Fallible(Stage.DOCUMENTS, self._check)
+        return outcome
 
     def _check(self, draft: Draft) -> Iterator[Draft | Failure]:
         yield reject_draft(draft, self.config) or draft

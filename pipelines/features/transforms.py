@@ -1,7 +1,7 @@
 """The features stage in Beam: a vector per image and extractor, and one per sentence.
 
-One model per worker process, made in `setup`; an extractor's vectors do not depend on what shares a batch, so batches may
-form as elements arrive.
+One model per worker process, made in `setup`; an extractor's vectors do not depend on what shares a batch, so batches
+may form as elements arrive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which split and which shard a document belongs to: functions of its id alone.
 
-A document's place in [0, 1) is a hash of its id. The lowest places are the test split, the next the validation split, the
-rest trains; adding documents later moves none that was there, so that no document of a test split ever trains the next
-model. Only a split that would be empty takes the first document of the largest one.
+A document's place in [0, 1) is a hash of its id. The lowest places are the test split, the next the validation split,
+the rest trains; adding documents later moves none that was there, so that no document of a test split ever trains the
+next model. Only a split that would be empty takes the first document of the largest one.
 
     0        test      test + val                                   1
     |---test---|---val---|-----------------train--------------------|

@@ -138,7 +138,7 @@ def _deliver(
     keys = list(keys)
     for picture in pictures:
         for key in keys:
-            yield tuple(key), picture
+            yield (key[0], key[1]), picture
 
 
 def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey, None]]:

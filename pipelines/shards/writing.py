@@ -1,4 +1,4 @@
-"""One shard, or one part of a table, as Parquet bytes: rows sorted, schema fixed, the same input giving the same bytes."""
+"""One shard, or one part of a table, as Parquet bytes: rows sorted, schema fixed, equal input giving equal bytes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def write_shard(
 def documents_table(documents: Sequence[DocumentWithVectors], dimensions: Mapping[str, int]) -> pa.Table:
     """Return documents as a table of `document_schema(dimensions)`."""
     table = to_table((to_row(d.document) for d in documents), document_schema())
-    offsets = np.cumsum([0, *(len(d.document.sentences) for d in documents)], dtype=np.int32)
+    offsets = np.cumsum([0, *(len(d.document.sentences) for d in documents)], dtype=np.int64)
     columns = {
         name: ragged_to_arrow(_matrix([d.vectors for d in documents], name, size), offsets)
         for name, size in dimensions.items()

@@ -56,9 +56,12 @@ class ReadSource(beam.PTransform):
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         start = root | "start" >> beam.Create([None])
+        outcome: Outcome
         if isinstance(self.source, DiySource):
-            return start | "diy" >> ReadDiy(self.source, self.http, self.raw, self.credentials, self.progress)
-        return start | "read" >> Fallible(Stage.SOURCES, partial(_read_files, source=self.source))
+            outcome = start | "diy" >> ReadDiy(self.source, self.http, self.raw, self.credentials, self.progress)
+        else:
+            outcome = start | "read" >> Fallible(Stage.SOURCES, partial(_read_files, source=self.source))
+        return outcome
 
 
 def _read_files(_: None, source: DocumentsSource | MultiRetrievalSource) -> Iterator[Draft | Failure]:

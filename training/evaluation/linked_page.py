@@ -1,4 +1,4 @@
-"""A page of linked documents: predictions for documents whose true links nobody knows, drawn as the report draws them."""
+"""A page of linked documents: predictions where nobody knows the true links, drawn as the report draws them."""
 
 from __future__ import annotations
 
