@@ -29,7 +29,7 @@ from pipelines.build import BuildPlan, chain_stages, given_features
 from pipelines.config import BuildConfig, DiySource, DocumentsSource, DumpOrApi, MultiRetrievalSource, PageOrApi
 from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.features.given import GivenVectors
-from pipelines.launch import Runner, run_pipeline
+from pipelines.launch import Assemble, Runner, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
 from pipelines.shards.writing import Dimensions
@@ -94,7 +94,9 @@ def build_dataset(
         why = "the same inputs and settings gave this version before"
         lake.point_latest(config.dataset, earlier.version)
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
-    manifest = _run(config, lake, credentials, runner, workers, beam_options, say)
+    plan = plan_build(config, lake=lake, credentials=credentials, workers=workers)
+    run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
+    manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
     folder = lake.dataset(manifest.dataset, manifest.version)
     was_there = folder.exists(MANIFEST)
@@ -106,35 +108,31 @@ def build_dataset(
     return BuildSummary(manifest, folder.uri, was_there, why)
 
 
-def _run(
-    config: BuildConfig,
-    lake: Lake,
-    credentials: Credentials,
-    runner: Runner,
-    workers: int,
-    beam_options: Sequence[str],
-    say: Callable[[str], None],
-) -> Manifest:
+def plan_build(config: BuildConfig, *, lake: Lake, credentials: Credentials, workers: int) -> BuildPlan:
+    """Return everything that is decided before a pipeline starts."""
     dimensions, extractors = survey_extractors(config)
-    scratch = tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None
-    plan = BuildPlan(
+    return BuildPlan(
         config=config,
         lake=lake,
         credentials=credentials,
         dimensions=dimensions,
         extractors=extractors,
         threads=max(1, (os.cpu_count() or 1) // workers),
-        progress=Progress(scratch),
+        progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
     )
+
+
+def run_plan(plan: BuildPlan, run: Callable[[Assemble], None], *, say: Callable[[str], None]) -> Manifest:
+    """Run a build's pipeline, telling its progress, and return the draft of its manifest."""
     try:
         with Watcher(plan.progress, say):
-            run_pipeline(partial(chain_stages, plan=plan), runner=runner, workers=workers, beam_options=beam_options)
-        return Manifest.from_json(lake.stages.read(plan.result).decode())
+            run(partial(chain_stages, plan=plan))
+        return Manifest.from_json(plan.lake.stages.read(plan.result).decode())
     finally:
-        lake.stages.delete(plan.result)
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+        plan.lake.stages.delete(plan.result)
+        if plan.progress.directory is not None:
+            shutil.rmtree(plan.progress.directory, ignore_errors=True)
 
 
 def check_inputs(config: BuildConfig) -> list[Path]:

@@ -29,6 +29,7 @@ from schemas.errors import BuildError, UsageError
 
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "ERROR"
+Assemble = Callable[[beam.Pipeline], None]
 
 
 class Runner(StrEnum):
@@ -42,9 +43,7 @@ class Runner(StrEnum):
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
 
-def run_pipeline(
-    assemble: Callable[[beam.Pipeline], None], *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
-) -> None:
+def run_pipeline(assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()) -> None:
     """Run a pipeline to its end.
 
     Args:
