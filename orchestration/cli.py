@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -51,6 +52,7 @@ def main() -> None:
     """Run the command line and exit."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    logging.getLogger().addFilter(_is_worth_saying)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -65,6 +67,11 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _tell("interrupted", 130)
     return status if isinstance(status, int) else 0
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Return whether a log line concerns the user; Beam's notes on clouds that are not used do not."""
+    return not record.getMessage().startswith("apitools not found")
 
 
 def _tell(message: str, status: int) -> int:

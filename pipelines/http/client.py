@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -24,9 +25,10 @@ from schemas.lake import Folder
 
 _ROBOTS = "robots"
 _MAKING = threading.Lock()
-# No host has answered, or the failure follows from the configuration or from a robots.txt that may change: found again
-# without a request.
-_NOT_REMEMBERED = frozenset({Reason.CONNECTION_FAILED, Reason.ADDRESS_REFUSED, Reason.ROBOTS_DENIED})
+# No host has answered, or the failure follows from a robots.txt that may change: found again without a request.
+_NOT_REMEMBERED = frozenset({Reason.CONNECTION_FAILED, Reason.ROBOTS_DENIED})
+# Remembered for `http.retry_failures_after_s`: a later answer may differ (a name may lead to another address, too).
+_PASSING = TRANSIENT | {Reason.ADDRESS_REFUSED}
 
 
 class Client:
@@ -93,7 +95,7 @@ class Client:
             return None
         if isinstance(found, Capture):
             return found
-        has_passed = found.failed.reason in TRANSIENT and self._age_s(found) > self._config.retry_failures_after_s
+        has_passed = found.failed.reason in _PASSING and self._age_s(found) > self._config.retry_failures_after_s
         if found.limit == _limit_of(found.failed.reason, self._config) and not has_passed:
             raise found.failed
         return None
@@ -135,5 +137,10 @@ def _is_remembered(reason: Reason, kind: Kind, *, has_credentials: bool) -> bool
 
 def _limit_of(reason: Reason, config: HttpConfig) -> int | None:
     """Return the configured limit behind a failure: with another limit, the failure no longer holds."""
-    limits = {Reason.TOO_LARGE: config.max_bytes, Reason.TOO_MANY_REDIRECTS: config.max_redirects}
+    allowed = zlib.crc32(",".join(sorted(config.allow_hosts)).encode())
+    limits = {
+        Reason.TOO_LARGE: config.max_bytes,
+        Reason.TOO_MANY_REDIRECTS: config.max_redirects,
+        Reason.ADDRESS_REFUSED: allowed,
+    }
     return limits.get(reason)

@@ -1,0 +1,210 @@
+"""One command for everything: exit statuses, one clear line for a mistake, and JSON as the last line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageDraw
+
+Run = Callable[..., Any]
+
+
+def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = ()) -> Path:
+    """Write documents of three coloured shapes each, named in words."""
+    colours, shapes = ("red", "green", "blue", "yellow", "black"), ("ellipse", "rectangle", "line")
+    lines = []
+    for number in range(count):
+        images, sentences = [], []
+        for place in range(3):
+            colour, shape = colours[(number + place) % 5], shapes[(number * 2 + place) % 3]
+            picture = Image.new("RGB", (96 + number, 96), "white")
+            pen = ImageDraw.Draw(picture)
+            box = (10 + number % 7, 10 + place * 3, 70, 60 + number % 11)
+            getattr(pen, shape)(box, fill=colour, **({"width": 9} if shape == "line" else {}))
+            name = f"{number}-{place}.png"
+            folder.mkdir(parents=True, exist_ok=True)
+            picture.save(folder / name)
+            images.append({"path": name})
+            sentences.append(f"This is a {colour} {shape} on white.")
+        links = [[place, place] for place in range(3)]
+        lines.append(json.dumps({"id": f"d{number}", "sentences": sentences, "images": images, "links": links}))
+    path = folder / "documents.jsonl"
+    path.write_text("\n".join([*lines, *extra]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["build", "diyy", "--lake", "lake"], "unknown data set 'diyy'; data sets: diy, documents, multi-retrieval"),
+        (["build", "diy", "--lake", "lake"], "source.dump: expected the path of a Reddit dump"),
+        (["build", "diy", "--lake", "lake", "--set", "dedupe.radus=2"], "did you mean 'dedupe.radius'?"),
+        (["build", "diy", "--lake", "lake", "--set", "dedupe.radius=many"], "dedupe.radius = 'many': expected a whole"),
+        (["build", "diy", "--lake", "lake", "--wrkers", "2"], "No such option"),
+        (["build", "diy", "--lake", "lake", "--set", "source.dump=no.zst"], "source.dump = 'no.zst': no such file"),
+        (["build", "documents", "--lake", "lake", "--runner", "magic"], "expected one of local, portable, flink"),
+        (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
+        (["datasets", "show", "diy", "--lake", "lake"], "no data set 'diy'"),
+        (["train", "--lake", "lake"], "--dataset: expected NAME"),
+        (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similrity=ap"], "'objective.similarity'"),
+        (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similarity=xx"], "expected one of dc, tk"),
+        (["evaluate"], "--model: expected a value"),
+        (["evaluate", "--scores", "none.jsonl"], "none.jsonl"),
+        (["promote", "--model", "nobody", "--version", "1"], "nobody"),
+        (["link", "--model", "models:/x/1", "--input", "none.jsonl", "--output", "o.parquet"], "no such file"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: list[str], words: str) -> None:
+    outcome = multilink(*arguments)
+    lines = [line for line in outcome.err.splitlines() if not line.startswith("[")]
+    assert outcome.status == 2, outcome
+    assert len(lines) == 1, outcome.err
+    assert lines[0].startswith("multilink: ")
+    assert words in lines[0]
+    assert outcome.out == ""
+
+
+def test_help_reads_well(multilink: Run) -> None:
+    outcome = multilink("--help")
+    assert outcome.status == 0
+    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "demo"):
+        assert command in outcome.out
+
+
+def test_scores_of_a_file_are_those_worked_by_hand(multilink: Run, tmp_path: Path) -> None:
+    documents = [
+        {"id": "a", "scores": [[0.9, 0.1], [0.2, 0.3]], "links": [[0, 0], [1, 1]]},  # every linked pair above the rest
+        {"id": "b", "scores": [[0.1, 0.9], [0.5, 0.2]], "links": [[0, 0]]},  # the linked pair is the last of four
+        {"id": "c", "scores": [[0.4, 0.4]], "links": [[0, 1]]},  # a tie: half a pair, half a hit
+        {"id": "d", "scores": [[0.4, 0.4]], "links": []},  # nothing to find: left out
+    ]
+    path = tmp_path / "scores.jsonl"
+    path.write_text("\n".join(json.dumps(document) for document in documents), encoding="utf-8")
+    values = multilink("evaluate", "--scores", path, "--json").json
+    assert values["documents"] == 3
+    assert values["auc"]["mean"] == pytest.approx((100 + 0 + 50) / 3)
+    assert values["precision_at_1"]["mean"] == pytest.approx((100 + 0 + 50) / 3)
+    assert values["precision_at_5"]["mean"] == pytest.approx((50 + 25 + 50) / 3)
+    for name in ("auc", "precision_at_1", "precision_at_5"):
+        assert values[name]["low"] <= values[name]["mean"] <= values[name]["high"]
+
+
+def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
+    source = write_documents(tmp_path / "own", extra=('{"id": "broken',))
+    built = multilink("build", "documents", "--set", f"source.documents={source}", "--lake", "lake", "--json")
+    assert built.status == 0, built.err
+    assert {"dataset", "version", "path", "splits", "failures"} <= built.json.keys()
+    assert sum(split["documents"] for split in built.json["splits"].values()) == 24
+    assert built.json["failures"] == {"broken-record": 1}
+    reference = f"documents@{built.json['version']}"
+
+    assert multilink("datasets", "list", "--lake", "lake").out == f"{reference} *\n"
+    assert "broken-record" in multilink("datasets", "show", "documents", "--lake", "lake").out
+    assert multilink("datasets", "verify", reference, "--lake", "lake", "--json").json["intact"] is True
+    other = multilink(
+        "build",
+        "documents",
+        "--set",
+        f"source.documents={source}",
+        "--set",
+        "splits.seed=1",
+        "--lake",
+        "lake",
+        "--json",
+    )
+    differences = multilink("datasets", "diff", reference, "documents", "--lake", "lake").out
+    assert "config.splits.seed: 0 -> 1" in differences
+
+    trained = multilink(
+        *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--json"),
+        *("--set", "training.epochs=6", "--set", "encoder.dimensions=64", "--set", "objective.similarity=dc"),
+    )
+    assert trained.status == 0, trained.err
+    values = trained.json
+    assert {"run_id", "model", "version", "epochs", "best_epoch", "best_validation_loss"} <= values.keys()
+    assert values["model"] == "multilink-documents-cross-document"
+    assert values["epochs"] == 6
+
+    model = f"models:/{values['model']}/{values['version']}"
+    evaluated = multilink(
+        "evaluate", "--model", model, "--dataset", reference, "--split", "train", "--lake", "lake", "--report", "report",
+        "--json",
+    )  # fmt: skip
+    assert evaluated.status == 0, evaluated.err
+    for name in ("auc", "precision_at_1", "precision_at_5"):
+        assert 0 <= evaluated.json[name]["low"] <= evaluated.json[name]["mean"] <= evaluated.json[name]["high"] <= 100
+    assert "<svg" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+    dry = multilink("promote", "--model", values["model"], "--version", values["version"], "--dry-run", "--json")
+    assert dry.json["is_dry_run"] is True
+    moved = multilink("promote", "--model", values["model"], "--version", values["version"], "--json")
+    assert moved.json["is_promoted"] == dry.json["is_promoted"]
+    assert moved.status == (0 if moved.json["is_promoted"] else 1)
+    assert moved.json["reasons"]
+
+    linked = multilink("link", "--model", model, "--input", source, "--output", "links.parquet", "--json")
+    assert linked.status == 0, linked.err
+    assert linked.json["documents"] == 24
+    assert linked.json["failures"] == {"broken-record": 1}
+    rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
+    assert len({row["document"] for row in rows}) == 24
+    assert all(0 <= row["sentence"] < 3 and 0 <= row["image"] < 3 for row in rows)
+
+    part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
+    damaged = bytearray(part.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    part.write_bytes(damaged)
+    verified = multilink("datasets", "verify", f"documents@{other.json['version']}", "--lake", "lake", "--json")
+    assert verified.status == 1
+    assert verified.json["intact"] is False
+    assert len(verified.json["problems"]) == 1
+
+
+def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    words = [f"thing{number}" for number in range(12)]
+    looks = random.normal(size=(12, 32)).astype(np.float32)
+    features, id2row, docs = [], {}, {}
+    for split, count in (("train", 40), ("val", 10), ("test", 10)):
+        docs[split] = []
+        for number in range(count):
+            chosen = random.permutation(12)[:4]
+            images, sentences = [], []
+            for place, thing in enumerate(chosen):
+                image_id = f"{split}{number}_{place}"
+                id2row[image_id] = len(features)
+                features.append(looks[thing] + 0.1 * random.normal(size=32))
+                images.append([image_id, place])
+                sentences.append([f"a photo of {words[thing]}", place])
+            docs[split].append([images, sentences, {"id": f"{split}-{number}"}])
+    (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
+    (tmp_path / "id2row.json").write_text(json.dumps(id2row), encoding="utf-8")
+    np.save(tmp_path / "features.npy", np.array(features, np.float32))
+    built = multilink(
+        "build", "multi-retrieval", "--lake", "lake", "--json",
+        "--set", "source.documents=docs.json", "--set", "source.id2row=id2row.json", "--set", "source.features=features.npy",
+    )  # fmt: skip
+    assert built.status == 0, built.err
+    assert {name: split["documents"] for name, split in built.json["splits"].items()} == {
+        "train": 40,
+        "val": 10,
+        "test": 10,
+    }
+    assert built.json["failures"] == {}
+    trained = multilink(
+        "train", "--dataset", "multi-retrieval", "--lake", "lake", "--recipe", "hessel-2019", "--json",
+        "--set", "training.epochs=6", "--set", "training.learning_rate=1e-3", "--set", "encoder.dimensions=64",
+        "--set", "encoder.word_dimensions=32", "--set", "encoder.dropout=0",
+    )  # fmt: skip
+    assert trained.status == 0, trained.err
+    model = f"models:/{trained.json['model']}@challenger"
+    scores = multilink("evaluate", "--model", model, "--dataset", "multi-retrieval", "--lake", "lake", "--json").json
+    assert scores["documents"] == 10
+    assert scores["auc"]["low"] > 50
