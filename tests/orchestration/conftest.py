@@ -37,8 +37,9 @@ def multilink(tmp_path: Path) -> Run:
 
     def run(*arguments: str | Path) -> Outcome:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+        command = [*COMMAND, *map(str, arguments)]
         done = subprocess.run(
-            [*COMMAND, *map(str, arguments)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+            command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 

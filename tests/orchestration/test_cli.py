@@ -134,9 +134,9 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
 
     model = f"models:/{values['model']}/{values['version']}"
     evaluated = multilink(
-        "evaluate", "--model", model, "--dataset", reference, "--split", "train", "--lake", "lake", "--report", "report",
-        "--json",
-    )  # fmt: skip
+        *("evaluate", "--model", model, "--dataset", reference, "--split", "train", "--lake", "lake"),
+        *("--report", "report", "--json"),
+    )
     assert evaluated.status == 0, evaluated.err
     for name in ("auc", "precision_at_1", "precision_at_5"):
         assert 0 <= evaluated.json[name]["low"] <= evaluated.json[name]["mean"] <= evaluated.json[name]["high"] <= 100
@@ -187,10 +187,9 @@ def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_p
     (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
     (tmp_path / "id2row.json").write_text(json.dumps(id2row), encoding="utf-8")
     np.save(tmp_path / "features.npy", np.array(features, np.float32))
-    built = multilink(
-        "build", "multi-retrieval", "--lake", "lake", "--json",
-        "--set", "source.documents=docs.json", "--set", "source.id2row=id2row.json", "--set", "source.features=features.npy",
-    )  # fmt: skip
+    files = {"documents": "docs.json", "id2row": "id2row.json", "features": "features.npy"}
+    settings = [part for name, path in files.items() for part in ("--set", f"source.{name}={path}")]
+    built = multilink("build", "multi-retrieval", "--lake", "lake", "--json", *settings)
     assert built.status == 0, built.err
     assert {name: split["documents"] for name, split in built.json["splits"].items()} == {
         "train": 40,
@@ -198,11 +197,11 @@ def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_p
         "test": 10,
     }
     assert built.json["failures"] == {}
+    small = ("training.epochs=6", "training.learning_rate=1e-3", "encoder.dimensions=64", "encoder.dropout=0")
     trained = multilink(
-        "train", "--dataset", "multi-retrieval", "--lake", "lake", "--recipe", "hessel-2019", "--json",
-        "--set", "training.epochs=6", "--set", "training.learning_rate=1e-3", "--set", "encoder.dimensions=64",
-        "--set", "encoder.word_dimensions=32", "--set", "encoder.dropout=0",
-    )  # fmt: skip
+        *("train", "--dataset", "multi-retrieval", "--lake", "lake", "--recipe", "hessel-2019", "--json"),
+        *(part for setting in (*small, "encoder.word_dimensions=32") for part in ("--set", setting)),
+    )
     assert trained.status == 0, trained.err
     model = f"models:/{trained.json['model']}@challenger"
     scores = multilink("evaluate", "--model", model, "--dataset", "multi-retrieval", "--lake", "lake", "--json").json

@@ -1,0 +1,53 @@
+"""The main job, as a newcomer runs it: once, and once more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.slow
+def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(multilink: Run, tmp_path: Path) -> None:
+    began = time.monotonic()
+    first = multilink("demo", "--workspace", "demo", "--json")
+    first_s = time.monotonic() - began
+    assert first.status == 0, first.err
+    values = first.json
+    own, nostruct = values["scores"]["AP"], values["scores"]["NoStruct"]
+    assert own["auc"]["low"] > own["random"]["auc"]["high"]
+    assert own["auc"]["mean"] >= nostruct["auc"]["mean"]
+    assert values["promotion"]["is_promoted"]
+    for step in range(1, 7):
+        assert f"{step}/6" in first.err
+    report = Path(values["report"]).read_text(encoding="utf-8")
+    assert "NoStruct" in report
+    assert "data:image/jpeg;base64" in report
+    links = pq.read_table(tmp_path / "demo" / "linked" / "links.parquet")
+    assert links.num_rows > 0
+    assert Path(values["links"]).is_file()
+
+    client = mlflow.MlflowClient(values["tracking_uri"])
+    name = values["models"]["AP"]["model"]
+    champion = client.get_model_version_by_alias(name, "champion")
+    assert champion.version == values["models"]["AP"]["version"]
+    run = client.get_run(champion.run_id)
+    assert run.data.params["objective.similarity"] == "ap"
+    assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
+    assert len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["AP"]["epochs"]
+
+    began = time.monotonic()
+    second = multilink("demo", "--workspace", "demo", "--json")
+    second_s = time.monotonic() - began
+    assert second.status == 0, second.err
+    assert second.err.count("reused: ") == 3  # the data set and both models
+    assert second.json["build"]["version"] == values["build"]["version"]
+    assert second.json["scores"] == values["scores"]
+    assert second_s < first_s / 2
