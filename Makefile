@@ -9,9 +9,11 @@ READY := $(VENV)/.ready
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
+	@echo "setting up $(VENV): a few minutes, and about 6 GB"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $(READY)
 
 demo: $(READY)

@@ -17,7 +17,7 @@ from schemas.console import Console
 from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.lake import Lake
-from schemas.versions import fingerprint
+from schemas.versions import code_version, fingerprint
 from training.cli import interval_text
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DATASET = "diy"
 MODEL_SETTINGS: dict[str, list[str]] = {"NoStruct": ["objective.name=nostruct"], "AP": []}
 LINKED_DOCUMENTS = 8
+DATABASE = "mlflow.db"
 
 
 def demo(
@@ -75,7 +76,7 @@ class DemoRun:
 
     @property
     def tracking(self) -> str:
-        return f"sqlite:///{self.workspace / 'mlflow.db'}"
+        return f"sqlite:///{self.workspace / DATABASE}"
 
     def build(self) -> dict[str, Any]:
         """Scrape the recorded web and build the data set; gives the build's summary."""
@@ -103,9 +104,10 @@ class DemoRun:
         from training.commands import TrainSummary, run_train
 
         settings = MODEL_SETTINGS[title]
-        note = self.workspace / "trained" / f"{fingerprint([version, 'tiny', settings, self.workers])[:16]}.json"
+        key = fingerprint([version, "tiny", settings, self.workers, code_version()])[:16]
+        note = self.workspace / "trained" / f"{key}.json"
         self.console.say(f"2/6 train: {title}, recipe tiny, on {DATASET}@{version}")
-        if note.is_file():
+        if note.is_file() and (self.workspace / DATABASE).is_file():
             summary = TrainSummary(**json.loads(note.read_text()))
             self.console.say(f"reused: {summary.model_uri} was trained on this version with these settings")
             return summary

@@ -58,6 +58,7 @@ def build_settings(recording: Path, port: int) -> list[str]:
     address = f"127.0.0.1:{port}"
     return [
         f"source.dump={recording / DUMP}",
+        "http.contact=nobody@localhost",
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",
         f"http.allow_hosts={address}",

@@ -52,7 +52,7 @@ class HttpConfig:
 
     Attributes:
         user_agent: sent with every request; `contact` is appended, so that a host can reach a person.
-        contact: an e-mail address or a URL.
+        contact: an e-mail address or a URL; many hosts want one, so a build of a web source says when it is missing.
         allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
         connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
@@ -74,7 +74,7 @@ class HttpConfig:
     """
 
     user_agent: str = "multilink/0.1"
-    contact: str = "https://pypi.org/project/multilink"
+    contact: str = ""
     allow_hosts: tuple[str, ...] = ()
     connect_to: tuple[str, ...] = ()
     requests_per_second: float = 5.0
@@ -91,6 +91,11 @@ class HttpConfig:
     listing_max_age_s: float = 86_400.0
     retry_failures_after_s: float = 3_600.0
     ca_bundle: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Return the User-Agent, with the contact where there is one."""
+        return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
 
     def __post_init__(self) -> None:
         for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):

@@ -94,6 +94,8 @@ def build_dataset(
         why = "the same inputs and settings gave this version before"
         lake.point_latest(config.dataset, earlier.version)
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
+    if isinstance(config.source, DiySource) and not config.http.contact:
+        say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
     plan = plan_build(config, lake=lake, credentials=credentials, workers=workers)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)

@@ -8,7 +8,9 @@ flink, spark, dataflow    Beam's runners of those names, with Beam's own options
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,11 +27,15 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from google.protobuf.struct_pb2 import Struct
 
-from schemas.errors import BuildError, UsageError
+from schemas import errors
+from schemas.errors import BuildError, MultilinkError, UsageError
 
 START_TIMEOUT_S = 60.0
-WORKER_LOG_LEVEL = "ERROR"
+WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
+_STEP = " [while running "
 Assemble = Callable[[beam.Pipeline], None]
+# The last line of a traceback, with the step Beam adds to it.
+_OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
 class Runner(StrEnum):
@@ -57,13 +63,29 @@ def run_pipeline(assemble: Assemble, *, runner: Runner, workers: int, beam_optio
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
+    logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
     with _where(runner, workers) as (target, settings):
         options = [*settings, f"--default_sdk_harness_log_level={WORKER_LOG_LEVEL}", *beam_options]
         pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
         assemble(pipeline)
-        state = pipeline.run().wait_until_finish()
+        try:
+            state = pipeline.run().wait_until_finish()
+        except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
+            raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
+        except RuntimeError as failure:
+            raise _own_error(str(failure)) or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
+
+
+def _own_error(text: str) -> MultilinkError | None:
+    """Return an error of this project that a worker raised: a runner passes on no more than its traceback's text."""
+    found = _OWN_ERROR.search(text)
+    if found is None:
+        return None
+    kind = getattr(errors, found["kind"])
+    own: MultilinkError = kind(found["message"].strip())
+    return own
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def _open(path: str) -> npt.NDArray[np.floating]:
     except FileNotFoundError as error:
         raise NotFoundError(f"{path}: there is no such feature array") from error
     except (ValueError, EOFError) as error:
-        raise ConfigError(f"{path}: expected an .npy array: {error}") from error
+        raise ConfigError(f"{path}: expected an .npy array of numbers, found something else") from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
         raise ConfigError(f"{path}: expected rows x dimensions of real numbers, found {_describe(array)}")
     return array

@@ -161,7 +161,7 @@ def _is_page(answer: Answer) -> bool:
 def _headers(config: HttpConfig, kind: Kind) -> dict[str, str]:
     is_image = kind is Kind.IMAGE
     return {
-        "User-Agent": f"{config.user_agent} (+{config.contact})",
+        "User-Agent": config.identity,
         "Accept": "image/*,*/*;q=0.5" if is_image else "*/*",
         "Accept-Encoding": "identity" if is_image else "gzip",
     }

@@ -1,7 +1,7 @@
 """An image address becomes bytes, and bytes become an `Image` with a 256-px copy in the store, or a failure.
 
 http://... https://...   fetched through the one client, kept in raw/
-path/of/file.jpg         read from the folder of the user's documents file
+path/of/file.jpg         read from the source's image folder, tar or zip
 row:<n>                  a row of a released feature array: an image without pixels
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
@@ -18,6 +17,7 @@ from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.http.captures import Kind
 from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
+from pipelines.images.files import image_files
 from pipelines.images.inspect import inspect_image
 from pipelines.images.store import ImageStore
 from schemas.codecs import ImageRejected
@@ -36,7 +36,7 @@ class ImagePlaces:
         http: settings of the client.
         raw: captured bytes.
         store: 256-px copies.
-        files: folder that relative paths start from.
+        files: folder, tar or zip that names of files are looked up in.
         features: path of a feature array for `row:` addresses, or None.
     """
 
@@ -76,14 +76,14 @@ def _fetch(uri: str, places: ImagePlaces) -> bytes:
 
 
 def _read(path: str, folder: str, *, max_bytes: int) -> bytes:
-    target = Path(folder) / path
+    files = image_files(folder)
     try:
-        size = target.stat().st_size
+        size = files.size(path)
         if size > max_bytes:
             raise ImageRejected(Reason.TOO_LARGE, f"{path}: expected at most {max_bytes} bytes, found {size}")
-        return target.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as problem:
-        raise ImageRejected(Reason.NOT_FOUND, f"{path}: no such file beside the documents") from problem
+        return files.read(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
+        raise ImageRejected(Reason.NOT_FOUND, f"{path}: no such image file") from problem
     except OSError as problem:
         raise ImageRejected(Reason.FORBIDDEN, f"{path}: cannot be read ({problem.strerror})") from problem
 

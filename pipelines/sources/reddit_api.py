@@ -110,7 +110,7 @@ def _list(
     reddit = praw.Reddit(
         client_id=credentials.reddit_client_id,
         client_secret=credentials.reddit_client_secret,
-        user_agent=f"{http.user_agent} (+{http.contact})",
+        user_agent=http.identity,
         reddit_url=source.reddit_url,
         oauth_url=source.oauth_url,
         requestor_kwargs={"session": session},
