@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
@@ -83,6 +83,56 @@ def given_features(source: Any) -> str | None:
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline."""
     config = plan.config
+    read = read_documents(root, plan)
+    digest = digest_inputs(read.documents, read.failures)
+    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.extractors)))
+    unique = drop_duplicates(plan, read)
+
+    split = unique.kept | "splits" >> AssignSplits(config.splits)
+    with_sentences = split | "sentence features" >> ExtractSentences(
+        config.features.sentences, plan.threads, plan.progress
+    )
+    with_vectors = needed_images(split, read.images) | "image features" >> ExtractImages(
+        config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
+    )
+    shards = with_sentences | "shards" >> WriteShards(
+        config.shards, plan.lake, config.dataset, plan.store, plan.dimensions, plan.progress, with_vectors, version
+    )
+    failures = (read.failures, unique.failures) | "all failures" >> beam.Flatten()
+    write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
+    tables = (
+        failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
+        unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
+    ) | "tables" >> beam.Flatten()
+    counts = (
+        read.counts,
+        count_stage(Stage.DEDUPE, unique.kept, unique.failures),
+        count_stage(Stage.FEATURES, with_vectors, None),
+        count_stage(Stage.SHARDS, with_sentences, None),
+    ) | "stage counts" >> beam.Flatten()
+    facts = {
+        "version": beam.pvalue.AsSingleton(version),
+        "digest": beam.pvalue.AsSingleton(digest),
+        "shards": beam.pvalue.AsList(shards),
+        "tables": beam.pvalue.AsList(tables),
+        "reasons": beam.pvalue.AsDict(count_reasons(failures)),
+        "stages": beam.pvalue.AsList(counts),
+    }
+    _ = root | "manifest" >> beam.Create([None]) | "compose" >> beam.Map(_write_result, plan=plan, **facts)
+
+
+class Reading(NamedTuple):
+    """What came of sources, documents and images."""
+
+    documents: beam.PCollection
+    images: beam.PCollection
+    failures: beam.PCollection
+    counts: beam.PCollection
+
+
+def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
+    """Add the stages that touch the outside world: records, their drafts, the images, and documents of them."""
+    config = plan.config
     sources = root | "sources" >> ReadSource(config.source, config.http, plan.lake.raw, plan.credentials, plan.progress)
     drafts = sources.results | "documents" >> FilterDrafts(config.documents)
     outcomes = drafts.results | "images" >> ObtainImages(
@@ -90,58 +140,31 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     )
     resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
     images = outcomes | "unique images" >> UniqueImages()
-    found = (sources.failures, drafts.failures, resolved.failures) | "failures so far" >> beam.Flatten()
-    digest = digest_inputs(resolved.documents, found)
-    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.extractors)))
-
-    duplicates = find_duplicates(plan, resolved.documents, images)
-    dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
-    kept = resolved.documents | "keep" >> beam.Filter(_is_kept, dropped=beam.pvalue.AsDict(dropped | _key_by_self()))
-    dedupe_failures = dropped | "duplicate failures" >> beam.Map(_duplicate_failure)
-
-    split = kept | "splits" >> AssignSplits(config.splits)
-    with_sentences = split | "sentence features" >> ExtractSentences(
-        config.features.sentences, plan.threads, plan.progress
-    )
-    with_vectors = needed_images(split, images) | "image features" >> ExtractImages(
-        config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
-    )
-    shards = with_sentences | "shards" >> WriteShards(
-        config.shards, plan.lake, config.dataset, plan.store, plan.dimensions, plan.progress, with_vectors, version
-    )
-    failures = (found, dedupe_failures) | "all failures" >> beam.Flatten()
-    write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
-    tables = (
-        failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
-        duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
-    ) | "tables" >> beam.Flatten()
+    of_documents = (drafts.failures, resolved.failures) | "document failures" >> beam.Flatten()
+    failures = (sources.failures, of_documents) | "failures so far" >> beam.Flatten()
     counts = (
         count_stage(Stage.SOURCES, sources.results, sources.failures | "of sources" >> _only(Stage.SOURCES)),
-        count_stage(
-            Stage.DOCUMENTS,
-            resolved.documents,
-            (drafts.failures, resolved.failures) | beam.Flatten() | "of documents" >> _only(Stage.DOCUMENTS),
-        ),
+        count_stage(Stage.DOCUMENTS, resolved.documents, of_documents | "of documents" >> _only(Stage.DOCUMENTS)),
         count_stage(Stage.IMAGES, outcomes | beam.Filter(_is_image), outcomes | beam.FlatMap(_failure_of)),
-        count_stage(Stage.DEDUPE, kept, dedupe_failures),
-        count_stage(Stage.FEATURES, with_vectors, None),
-        count_stage(Stage.SHARDS, with_sentences, None),
-    ) | "stage counts" >> beam.Flatten()
-    _ = (
-        root
-        | "manifest" >> beam.Create([None])
-        | "compose"
-        >> beam.Map(
-            _write_result,
-            plan=plan,
-            version=beam.pvalue.AsSingleton(version),
-            digest=beam.pvalue.AsSingleton(digest),
-            shards=beam.pvalue.AsList(shards),
-            tables=beam.pvalue.AsList(tables),
-            reasons=beam.pvalue.AsDict(count_reasons(failures)),
-            stages=beam.pvalue.AsList(counts),
-        )
-    )
+    ) | "counts so far" >> beam.Flatten()
+    return Reading(resolved.documents, images, failures, counts)
+
+
+class Unique(NamedTuple):
+    """What near-duplicate search left, found and dropped."""
+
+    kept: beam.PCollection
+    duplicates: beam.PCollection
+    failures: beam.PCollection
+
+
+def drop_duplicates(plan: BuildPlan, read: Reading) -> Unique:
+    """Add the dedupe stage: every duplicate occurrence, and the documents that stay."""
+    duplicates = find_duplicates(plan, read.documents, read.images)
+    dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
+    side = beam.pvalue.AsDict(dropped | "key dropped" >> _key_by_self())
+    kept = read.documents | "keep" >> beam.Filter(_is_kept, dropped=side)
+    return Unique(kept, duplicates, dropped | "duplicate failures" >> beam.Map(_duplicate_failure))
 
 
 def digest_inputs(documents: beam.PCollection, failures: beam.PCollection) -> beam.PCollection:

@@ -6,8 +6,9 @@ may form as elements arrive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -44,51 +45,28 @@ class ExtractImages(beam.PTransform):
     progress: Progress
 
     def expand(self, images: beam.PCollection) -> beam.PCollection:
-        work = _ExtractImages(self.names, self.given, self.threads, self.store, self.progress)
         return (
             images
             | "spread" >> beam.Reshuffle()
             | "batch" >> beam.BatchElements(min_batch_size=self.batch, max_batch_size=self.batch)
-            | "extract" >> beam.ParDo(work)
+            | "extract" >> beam.ParDo(_ExtractImages(self))
         )
 
 
-class _ExtractImages(beam.DoFn):
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        given: tuple[str, str] | None,
-        threads: int,
-        store: ImageStore,
-        progress: Progress,
-    ) -> None:
-        self._names = names
-        self._given = given
-        self._threads = threads
-        self._store = store
-        self._progress = progress
+class _Extracting(beam.DoFn):
+    """A DoFn with extractors, loaded once per worker process whatever the number of its threads."""
+
+    def __init__(self, load: Callable[[], list[Any]], tag: str) -> None:
+        self._load = load
+        self._tag = tag
         self._shared = shared.Shared()
-        self._extractors: Any = None
+        self.extractors: list[Any] = []
 
     def setup(self) -> None:
-        self._extractors = self._shared.acquire(self._load, tag=repr(self._names))
+        self.extractors = self._shared.acquire(self._boxed, tag=self._tag).items
 
-    def _load(self) -> Any:
-        return _Loaded([image_extractor(name, threads=self._threads) for name in self._names])
-
-    def process(self, batch: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, ImageWithVectors]]:
-        images = [image for _, image in batch]
-        columns: list[Named] = []
-        if self._names:
-            pictures = [self._store.read(image.hash) for image in images]
-            columns = [(extractor.name, extractor.extract(pictures)) for extractor in self._extractors.items]
-        if self._given is not None:
-            name, path = self._given
-            rows = [row_of(str(image.source)) for image in images]
-            columns.append((name, given_vectors(name, path).rows(rows)))
-        for position, image in enumerate(images):
-            yield image.hash, ImageWithVectors(image, pack(columns, position))
-        self._progress.advance("features", len(batch))
+    def _boxed(self) -> _Loaded:
+        return _Loaded(self._load())
 
 
 class _Loaded:
@@ -96,6 +74,29 @@ class _Loaded:
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
+
+
+class _ExtractImages(_Extracting):
+    def __init__(self, settings: ExtractImages) -> None:
+        load = partial(_load, image_extractor, settings.names, settings.threads)
+        super().__init__(load, f"images {settings.names}")
+        self._given = settings.given
+        self._store = settings.store
+        self._progress = settings.progress
+
+    def process(self, batch: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, ImageWithVectors]]:
+        images = [image for _, image in batch]
+        columns: list[Named] = []
+        if self.extractors:
+            pictures = [self._store.read(image.hash) for image in images]
+            columns = [(extractor.name, extractor.extract(pictures)) for extractor in self.extractors]
+        if self._given is not None:
+            name, path = self._given
+            rows = [row_of(str(image.source)) for image in images]
+            columns.append((name, given_vectors(name, path).rows(rows)))
+        for position, image in enumerate(images):
+            yield image.hash, ImageWithVectors(image, pack(columns, position))
+        self._progress.advance("features", len(batch))
 
 
 @dataclass(eq=False)
@@ -107,29 +108,24 @@ class ExtractSentences(beam.PTransform):
     progress: Progress
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        work = _ExtractSentences(self.names, self.threads, self.progress)
-        return documents | "spread" >> beam.Reshuffle() | "extract" >> beam.ParDo(work)
+        return documents | "spread" >> beam.Reshuffle() | "extract" >> beam.ParDo(_ExtractSentences(self))
 
 
-class _ExtractSentences(beam.DoFn):
-    def __init__(self, names: tuple[str, ...], threads: int, progress: Progress) -> None:
-        self._names = names
-        self._threads = threads
-        self._progress = progress
-        self._shared = shared.Shared()
-        self._extractors: Any = None
-
-    def setup(self) -> None:
-        self._extractors = self._shared.acquire(self._load, tag=repr(self._names))
-
-    def _load(self) -> Any:
-        return _Loaded([sentence_extractor(name, threads=self._threads) for name in self._names])
+class _ExtractSentences(_Extracting):
+    def __init__(self, settings: ExtractSentences) -> None:
+        load = partial(_load, sentence_extractor, settings.names, settings.threads)
+        super().__init__(load, f"sentences {settings.names}")
+        self._progress = settings.progress
 
     def process(self, document: Document) -> Iterator[DocumentWithVectors]:
         texts = [sentence.text for sentence in document.sentences]
-        columns = [(extractor.name, extractor.extract(texts)) for extractor in self._extractors.items]
+        columns = [(extractor.name, extractor.extract(texts)) for extractor in self.extractors]
         self._progress.advance("sentences", len(texts))
         yield DocumentWithVectors(document, pack(columns))
+
+
+def _load(make: Callable[..., Any], names: Sequence[str], threads: int) -> list[Any]:
+    return [make(name, threads=threads) for name in names]
 
 
 def pack(columns: Sequence[Named], position: int | None = None) -> Vectors:
