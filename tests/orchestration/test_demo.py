@@ -37,7 +37,7 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     client = mlflow.MlflowClient(values["tracking_uri"])
     name = values["models"]["AP"]["model"]
     champion = client.get_model_version_by_alias(name, "champion")
-    assert champion.version == values["models"]["AP"]["version"]
+    assert str(champion.version) == values["models"]["AP"]["version"]
     run = client.get_run(champion.run_id)
     assert run.data.params["objective.similarity"] == "ap"
     assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
