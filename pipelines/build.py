@@ -13,12 +13,11 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, DocumentsSource, MultiRetrievalSource
+from pipelines.config import BuildConfig, MultiRetrievalSource
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
@@ -31,6 +30,7 @@ from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest,
 from pipelines.shards.transforms import AssignSplits, WriteRows, WriteShards
 from pipelines.shards.writing import Dimensions
 from pipelines.sources.credentials import Credentials
+from pipelines.sources.readers import image_root
 from pipelines.sources.transforms import ReadSource
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
@@ -69,9 +69,12 @@ class BuildPlan:
     @property
     def places(self) -> ImagePlaces:
         source = self.config.source
-        files = str(Path(source.documents).absolute().parent) if isinstance(source, DocumentsSource) else "."
         return ImagePlaces(
-            http=self.config.http, raw=self.lake.raw, store=self.store, files=files, features=given_features(source)
+            http=self.config.http,
+            raw=self.lake.raw,
+            store=self.store,
+            files=image_root(source),
+            features=given_features(source),
         )
 
 

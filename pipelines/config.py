@@ -12,6 +12,9 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pipelines.sources.article_settings import ImageclefSource, NewsSource
+from pipelines.sources.crowd_settings import MscocoSource, VistSource
+from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.configs import require
 
 _HOST_PORT = re.compile(r"\S+:\d+")
@@ -35,7 +38,15 @@ class Listing(StrEnum):
 
 
 class FingerprintName(StrEnum):
+    """Perceptual hashes (SPEC 3): of 64 bits, or of 256 where the name says so."""
+
     PHASH = "phash"
+    FINDIMAGEDUPES = "findimagedupes"
+    DHASH = "dhash"
+    WHASH = "whash"
+    PHASH_256 = "phash-256"
+    DHASH_256 = "dhash-256"
+    WHASH_256 = "whash-256"
 
 
 class Policy(StrEnum):
@@ -186,7 +197,18 @@ class MultiRetrievalSource:
     extractor: str = "released"
 
 
-Source = DiySource | DocumentsSource | MultiRetrievalSource
+Source = (
+    DiySource
+    | DocumentsSource
+    | MultiRetrievalSource
+    | MscocoSource
+    | VistSource
+    | RecipeqaSource
+    | CiteSource
+    | ClueSource
+    | ImageclefSource
+    | NewsSource
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +222,7 @@ class DocumentsConfig:
         long_sentence_tokens: see above.
         min_images: fewer valid images drop the document.
         max_images: more images drop it.
+        keep_partial: whether a document stays when an image of it cannot be had.
     """
 
     min_sentences: int = 1
@@ -208,6 +231,7 @@ class DocumentsConfig:
     long_sentence_tokens: int = 5
     min_images: int = 2
     max_images: int = 40
+    keep_partial: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +256,9 @@ class DedupeConfig:
     """Near-duplicate images (SPEC 3).
 
     Attributes:
-        fingerprint: which perceptual hash.
-        radius: two images are duplicates when their fingerprints differ in at most this many bits.
+        fingerprint: which perceptual hash; `findimagedupes` with a radius of 3 is Hessel 2019's.
+        radius: two images are duplicates when their fingerprints differ in at most this many bits (3 of 64 bits is
+            about as strict as 10 of 256).
         policy: what happens to their documents.
     """
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.build import BuildPlan, chain_stages, given_features
-from pipelines.config import BuildConfig, DiySource, DocumentsSource, DumpOrApi, MultiRetrievalSource, PageOrApi
+from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, PageOrApi
 from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.features.given import GivenVectors
 from pipelines.launch import Assemble, Runner, run_pipeline
@@ -35,6 +35,7 @@ from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
 from pipelines.shards.writing import Dimensions
 from pipelines.show import describe
 from pipelines.sources.credentials import Credentials
+from pipelines.sources.readers import input_paths
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import MANIFEST, Lake
@@ -138,26 +139,22 @@ def run_plan(plan: BuildPlan, run: Callable[[Assemble], None], *, say: Callable[
 
 
 def check_inputs(config: BuildConfig) -> list[Path]:
-    """Return the input files of a build, each of which exists.
+    """Return the input files and folders of a build, each of which exists.
 
     Raises:
-        UsageError: a source's file is not named or not there, or an API's key is missing.
+        UsageError: a source's file is not named or not there.
     """
     source = config.source
-    if isinstance(source, DiySource):
-        named = [("source.dump", path) for path in source.dump] if source.kind is DumpOrApi.DUMP else []
-        if source.kind is DumpOrApi.DUMP and not named:
-            raise UsageError("source.dump: expected the path of a Reddit dump; --set source.dump=RS_2018-01.zst")
-    elif isinstance(source, DocumentsSource):
-        named = [("source.documents", source.documents)]
-    else:
-        named = [(f"source.{name}", getattr(source, name)) for name in ("documents", "id2row", "features")]
-    for key, path in named:
-        if not path:
-            raise UsageError(f"{key}: expected the path of a file; --set {key}=PATH")
+    if not isinstance(source, DiySource):
+        return [path for paths in input_paths(source).values() for path in paths]
+    if source.kind is not DumpOrApi.DUMP:
+        return []
+    if not source.dump:
+        raise UsageError("source.dump: expected the path of a Reddit dump; --set source.dump=RS_2018-01.zst")
+    for path in source.dump:
         if not Path(path).is_file():
-            raise UsageError(f"{key} = {path!r}: no such file")
-    return [Path(path) for _, path in named]
+            raise UsageError(f"source.dump = {path!r}: no such file")
+    return [Path(path) for path in source.dump]
 
 
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
@@ -177,10 +174,15 @@ def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
 
 
 def request_key(config: BuildConfig, inputs: Iterable[Path]) -> str | None:
-    """Return a key of settings and input files, or None for a source that changes behind them (an API, image files)."""
+    """Return a key of settings and input files, or None where what is read may change behind them.
+
+    That is so for an API, and for image files, which no one lists by content.
+    """
     source = config.source
-    changes = isinstance(source, DocumentsSource) or (isinstance(source, DiySource) and source.kind is DumpOrApi.API)
-    if changes:
+    is_fixed = (isinstance(source, DiySource) and source.kind is DumpOrApi.DUMP) or isinstance(
+        source, MultiRetrievalSource
+    )
+    if not is_fixed:
         return None
     return fingerprint(
         {

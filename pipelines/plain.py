@@ -95,7 +95,8 @@ def _resolved(drafts: Sequence[Draft], config: BuildConfig, places: ImagePlaces)
     for draft in drafts:
         resolved = resolve(draft, outcomes)
         yield from resolved.failures
-        yield reject_document(resolved.document, config.documents) or resolved.document
+        missing = len(resolved.failures)
+        yield reject_document(resolved.document, config.documents, missing=missing) or resolved.document
 
 
 def _obtain(uri: str, *, config: BuildConfig, places: ImagePlaces) -> tuple[str, Image | Failure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 from pipelines.config import (
@@ -13,8 +14,12 @@ from pipelines.config import (
     FeaturesConfig,
     MultiRetrievalSource,
     Policy,
+    Source,
     SplitsConfig,
 )
+from pipelines.sources.article_settings import ImageclefSource, NewsSource
+from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
+from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.errors import ConfigError
 
 NO_LIMIT = 1_000_000
@@ -51,11 +56,70 @@ def multi_retrieval() -> BuildConfig:
     )
 
 
-RECIPES: Mapping[str, Callable[[], BuildConfig]] = {
-    "diy": diy,
-    "documents": documents,
-    "multi-retrieval": multi_retrieval,
-}
+def mscoco() -> BuildConfig:
+    """Ten-image documents of captioned images and images whose captions are withheld (Hessel 2019, suppl. 1)."""
+    return _as_published("mscoco", MscocoSource())
+
+
+def story_dii() -> BuildConfig:
+    """VIST's descriptions in isolation: five photos, a description each."""
+    return _as_published("story-dii", VistSource(kind=StoryKind.DII))
+
+
+def story_sis() -> BuildConfig:
+    """VIST's stories in sequence: five photos, a sentence of the story each."""
+    return _as_published("story-sis", VistSource(kind=StoryKind.SIS))
+
+
+def dii_stress() -> BuildConfig:
+    """story-dii with 45 captions of other photos in every document."""
+    return _as_published("dii-stress", VistSource(kind=StoryKind.DII_STRESS))
+
+
+def rqa() -> BuildConfig:
+    """RecipeQA's recipes: a sentence a step, linked to the step's images."""
+    thresholds = DocumentsConfig(min_sentences=2, min_images=2, min_long_sentences=0, max_images=NO_LIMIT)
+    return _without_limits("rqa", RecipeqaSource(), thresholds)
+
+
+def cite() -> BuildConfig:
+    """CITE and CITE++: one sentence, one image, seven relations between them."""
+    return _as_published("cite", CiteSource())
+
+
+def clue() -> BuildConfig:
+    """CLUE: one caption, one image, six relations between them."""
+    return _as_published("clue", ClueSource())
+
+
+def wiki() -> BuildConfig:
+    """Wikipedia articles of the ImageCLEF collection: no link is known."""
+    thresholds = DocumentsConfig(min_sentences=10, min_images=3, min_long_sentences=0, max_images=NO_LIMIT)
+    return _without_limits("wiki", ImageclefSource(), thresholds)
+
+
+def news() -> BuildConfig:
+    """News articles: up to four texts by their roles, one image."""
+    return _as_published("news", NewsSource())
+
+
+def _as_published(dataset: str, source: Source) -> BuildConfig:
+    """Return a build that keeps every document whose images can all be had, in the splits the source gives."""
+    thresholds = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, keep_partial=False)
+    return _without_limits(dataset, source, thresholds)
+
+
+def _without_limits(dataset: str, source: Source, thresholds: DocumentsConfig) -> BuildConfig:
+    return BuildConfig(
+        dataset=dataset,
+        source=source,
+        documents=dataclasses.replace(thresholds, max_sentences=NO_LIMIT),
+        dedupe=DedupeConfig(policy=Policy.KEEP_ALL),
+    )
+
+
+_ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news)
+RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL}
 
 
 def datasets() -> list[str]:

@@ -50,6 +50,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
             the wrong type or out of range.
     """
     keys = dotted_keys(config)
+    changes: dict[str, Any] = {}
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         key = key.strip()
@@ -57,8 +58,16 @@ def override(config: C, assignments: Iterable[str]) -> C:
             raise ConfigError(f"--set {assignment}: expected key=value")
         if key not in keys:
             raise ConfigError(_unknown_key(key, keys))
-        config = _replace(config, key.split("."), _parse(text, keys[key], key=key))
-    return config
+        *parents, leaf = key.split(".")
+        target = changes
+        for parent in parents:
+            target = target.setdefault(parent, _Inner())
+        target[leaf] = _parse(text, keys[key], key=key)
+    return _replace(config, changes)
+
+
+class _Inner(dict[str, Any]):
+    """Changes of a configuration inside another."""
 
 
 def dotted_keys(config: object) -> dict[str, Any]:
@@ -80,11 +89,13 @@ def require(condition: bool, *, field: str, value: object, rule: str) -> None:
         raise ConfigError(f"{field} = {value!r}: {rule}")
 
 
-def _replace(config: C, path: list[str], value: Any) -> C:
-    """Return a copy of a configuration with the value at `path` replaced; every `__post_init__` runs again."""
-    name, *rest = path
-    inner = _replace(getattr(config, name), rest, value) if rest else value
-    return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
+def _replace(config: C, changes: Mapping[str, Any]) -> C:
+    """Return a copy with changes made all at once, so that rules across fields see them together."""
+    values = {
+        name: _replace(getattr(config, name), change) if isinstance(change, _Inner) else change
+        for name, change in changes.items()
+    }
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:

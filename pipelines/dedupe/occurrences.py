@@ -1,11 +1,11 @@
 """What near-duplicate search works on: an image at a place of a document, and the images that look exactly alike.
 
-Plain data passed between the search (`hamming`), the clusters and the policies.
+Plain data passed between the search (`hamming`), the clusters and the policies. However often a picture occurs, what is
+known of its look is one small row.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,32 +37,45 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Neighbour:
-    """Another look within the radius."""
+    """The first image of another look within the radius: of two, the nearer, then the smaller hash comes first."""
 
     distance: int
-    look: str
+    image: str
 
 
 @dataclass(frozen=True, slots=True)
-class LookAlikes:
-    """Every occurrence of one look, sorted, and the looks within the radius of it, nearest first."""
+class Look:
+    """All images that look exactly alike, summed up.
 
-    look: str
-    occurrences: tuple[Occurrence, ...]
-    neighbours: tuple[Neighbour, ...] = ()
+    Attributes:
+        times: occurrences.
+        first: smallest content hash among the images: it stands for the look.
+        second: the next, where there are two.
+        fingerprint: what they share; None where there are no pixels.
+    """
 
-    @property
-    def has_duplicate(self) -> bool:
-        return len(self.occurrences) > 1 or bool(self.neighbours)
+    times: int
+    first: str
+    second: str | None
+    fingerprint: str | None
 
 
-def searchable(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
-    """Return the occurrences that take part: all but those of flat images."""
-    return [occurrence for occurrence in occurrences if not occurrence.is_flat]
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A look that has a duplicate: its cluster, and its nearest other look where there is one."""
+
+    look: Look
+    cluster: str
+    nearest: Neighbour | None
 
 
-def group_by_look(occurrences: Iterable[Occurrence]) -> dict[str, list[Occurrence]]:
-    groups: dict[str, list[Occurrence]] = defaultdict(list)
-    for occurrence in occurrences:
-        groups[occurrence.look].append(occurrence)
-    return dict(groups)
+def look_of(occurrence: Occurrence) -> Look:
+    return Look(1, occurrence.image, None, occurrence.fingerprint)
+
+
+def merge_looks(looks: Iterable[Look]) -> Look:
+    """Return what is known of one look from parts of it, at least one."""
+    parts = list(looks)
+    images = sorted({image for part in parts for image in (part.first, part.second) if image is not None})
+    second = images[1] if len(images) > 1 else None
+    return Look(sum(part.times for part in parts), images[0], second, parts[0].fingerprint)

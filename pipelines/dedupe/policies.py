@@ -1,20 +1,21 @@
 """What becomes of documents with near-duplicate images (SPEC 3): the plain path, and the rules both paths share.
 
 `find_duplicates` goes from occurrences to duplicates in one process; `transforms.FindDuplicates` does the same on a
-cluster and ends in the same `judge`.
+cluster with the same `judge_occurrence` and `dropped_but_first`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pipelines.config import Policy
 from pipelines.dedupe.clusters import components
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
-from pipelines.dedupe.occurrences import LookAlikes, Neighbour, Occurrence, group_by_look, searchable
+from pipelines.dedupe.occurrences import Look, Neighbour, Occurrence, Verdict, look_of, merge_looks
 from schemas.duplicates import Duplicate
 
 
@@ -24,10 +25,17 @@ def find_duplicates(occurrences: Iterable[Occurrence], *, radius: int, policy: P
     An image that occurs twice, in two documents or in one, is its own duplicate at distance 0. Flat images are left
     out. `dropped_documents` gives the documents to drop.
     """
-    groups = group_by_look(searchable(occurrences))
-    neighbours = _neighbours([look for look, group in groups.items() if group[0].fingerprint is not None], radius)
-    alike = [LookAlikes(look, tuple(sorted(group)), tuple(sorted(neighbours[look]))) for look, group in groups.items()]
-    return judge([looks for looks in alike if looks.has_duplicate], policy)
+    places = [occurrence for occurrence in occurrences if not occurrence.is_flat]
+    verdicts = _judge_looks(_sum_up(places), radius)
+    times = Counter(place.image for place in places)
+    repeated = {image for image, count in times.items() if count > 1}
+    found = [
+        judge_occurrence(place, verdicts[place.look], repeated, policy) for place in places if place.look in verdicts
+    ]
+    if policy is Policy.KEEP_FIRST:
+        dropped = dropped_but_first(Counter((duplicate.document, duplicate.cluster) for duplicate in found))
+        found = [replace(d, is_dropped=(d.document, d.cluster) in dropped) for d in found]
+    return sorted(found)
 
 
 def dropped_documents(duplicates: Iterable[Duplicate]) -> frozenset[str]:
@@ -35,95 +43,87 @@ def dropped_documents(duplicates: Iterable[Duplicate]) -> frozenset[str]:
     return frozenset(duplicate.document for duplicate in duplicates if duplicate.is_dropped)
 
 
-def judge(alike: Sequence[LookAlikes], policy: Policy) -> list[Duplicate]:
-    """Return the duplicates of all looks that have one, in sorted order.
+def judge_occurrence(place: Occurrence, verdict: Verdict, repeated: Container[str], policy: Policy) -> Duplicate:
+    """Return the duplicate that an occurrence is; `keep-first` decides later whether it is dropped.
+
+    Its nearest other member is the image itself where it occurs twice, else the smallest hash among the closest.
 
     Args:
-        alike: each look with a duplicate, once; a neighbour names another of them.
+        place: which occurrence.
+        verdict: of its look.
+        repeated: images that occur more than once.
         policy: what is dropped.
     """
-    by_look = {looks.look: looks for looks in sorted(alike, key=_look_of)}
-    first_image = {look: min(o.image for o in looks.occurrences) for look, looks in by_look.items()}
-    cluster = _clusters(by_look, first_image)
-    dropped = _dropped([(o.document, cluster[looks.look]) for looks in alike for o in looks.occurrences], policy)
-    duplicates: list[Duplicate] = []
-    for look, looks in by_look.items():
-        name, nearest = cluster[look], _nearest(looks, first_image)
-        for o in looks.occurrences:
-            image, distance = nearest[o.image]
-            is_dropped = (o.document, name) in dropped
-            duplicates.append(Duplicate(name, o.document, o.position, o.image, image, distance, is_dropped))
-    return sorted(duplicates)
+    nearest = _nearest(place.image, verdict, is_repeated=place.image in repeated)
+    is_dropped = policy is Policy.DROP_DOCUMENTS
+    return Duplicate(
+        verdict.cluster, place.document, place.position, place.image, nearest.image, nearest.distance, is_dropped
+    )
 
 
-def _neighbours(looks: Sequence[str], radius: int) -> defaultdict[str, list[Neighbour]]:
-    """Return for each fingerprint those within the radius."""
-    found: defaultdict[str, list[Neighbour]] = defaultdict(list)
-    near = near_pairs(parse_fingerprints(looks), radius)
-    look_of = dict(zip(near.group.tolist(), looks, strict=True))
-    for (first, second), distance in zip(near.pairs.tolist(), near.distances.tolist(), strict=True):
-        found[look_of[first]].append(Neighbour(distance, look_of[second]))
-        found[look_of[second]].append(Neighbour(distance, look_of[first]))
-    return found
+def dropped_but_first(times: Mapping[tuple[str, str], int]) -> set[tuple[str, str]]:
+    """Return the (document, cluster) for which `keep-first` drops a document.
 
-
-def _look_of(looks: LookAlikes) -> str:
-    return looks.look
-
-
-def _clusters(by_look: Mapping[str, LookAlikes], first_image: Mapping[str, str]) -> dict[str, str]:
-    """Return the cluster of each look: the smallest image hash of its connected component."""
-    looks = sorted(by_look, key=first_image.__getitem__)  # the first of a component then has its smallest hash
-    place = {look: index for index, look in enumerate(looks)}
-    pairs = [(place[look], place[n.look]) for look in looks for n in by_look[look].neighbours]
-    roots = components(len(looks), np.asarray(pairs, np.int64).reshape(-1, 2))
-    return {look: first_image[looks[root]] for look, root in zip(looks, roots.tolist(), strict=True)}
-
-
-def _nearest(looks: LookAlikes, first_image: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    """Return for each image of one look its closest other member and the distance.
-
-    That is the image itself where it occurs twice, else the smallest hash among the closest.
-    """
-    times = Counter(o.image for o in looks.occurrences)
-    smallest = sorted(times)[:2]
-    if len(looks.occurrences) == 1:
-        distance, image = min((n.distance, first_image[n.look]) for n in looks.neighbours)
-        return {smallest[0]: (image, distance)}
-    return {
-        image: (image if count > 1 else smallest[0] if image != smallest[0] else smallest[1], 0)
-        for image, count in times.items()
-    }
-
-
-def _dropped(members: Iterable[tuple[str, str]], policy: Policy) -> set[tuple[str, str]]:
-    """Return (document, cluster) wherever a cluster is why a document is dropped.
+    In order of id, a document is kept when all its clusters are still free. A document that shows one cluster twice is
+    dropped for it; only a kept document takes its clusters.
 
     Args:
-        members: document and cluster of each occurrence.
-        policy: what is dropped.
+        times: how often a document shows a cluster.
     """
-    if policy is Policy.KEEP_ALL:
-        return set()
-    if policy is Policy.DROP_DOCUMENTS:
-        return set(members)
-    clusters: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for document, name in members:
-        clusters[document][name] += 1
-    return _dropped_but_first(clusters)
-
-
-def _dropped_but_first(clusters: Mapping[str, Counter[str]]) -> set[tuple[str, str]]:
-    """Return the same for `keep-first`: in order of id, a document is kept when all its clusters are still free.
-
-    A document that shows one cluster twice is dropped for it; only a kept document takes its clusters.
-    """
+    clusters: defaultdict[str, list[str]] = defaultdict(list)
+    for document, cluster in times:
+        clusters[document].append(cluster)
     taken: set[str] = set()
     dropped: set[tuple[str, str]] = set()
     for document in sorted(clusters):
-        times = clusters[document]
-        faults = {name for name in times if name in taken or times[name] > 1}
-        dropped |= {(document, name) for name in faults}
+        faults = {(document, c) for c in clusters[document] if c in taken or times[document, c] > 1}
+        dropped |= faults
         if not faults:
-            taken |= set(times)
+            taken.update(clusters[document])
     return dropped
+
+
+def _sum_up(places: Iterable[Occurrence]) -> list[tuple[str, Look]]:
+    parts: defaultdict[str, list[Look]] = defaultdict(list)
+    for place in places:
+        parts[place.look].append(look_of(place))
+    return [(key, merge_looks(looks)) for key, looks in parts.items()]
+
+
+def _judge_looks(looks: Sequence[tuple[str, Look]], radius: int) -> dict[str, Verdict]:
+    """Return the verdict of each look that has a duplicate.
+
+    The first of a component is the one with its smallest image hash: that names the cluster.
+    """
+    ordered = sorted(looks, key=_first_image)
+    searched = [index for index, (_, look) in enumerate(ordered) if look.fingerprint is not None]
+    near = near_pairs(parse_fingerprints([ordered[index][0] for index in searched]), radius)
+    place = np.empty(len(near.codes), np.int64)
+    place[near.group] = searched
+    pairs = place[near.pairs]
+    roots = components(len(ordered), pairs).tolist()
+    nearest: dict[int, Neighbour] = {}
+    for (first, second), distance in zip(pairs.tolist(), near.distances.tolist(), strict=True):
+        for one, other in ((first, second), (second, first)):
+            neighbour = Neighbour(distance, ordered[other][1].first)
+            nearest[one] = min(neighbour, nearest.get(one, neighbour))
+    return {
+        key: Verdict(look, ordered[roots[index]][1].first, nearest.get(index))
+        for index, (key, look) in enumerate(ordered)
+        if look.times > 1 or index in nearest
+    }
+
+
+def _first_image(keyed: tuple[str, Look]) -> str:
+    return keyed[1].first
+
+
+def _nearest(image: str, verdict: Verdict, *, is_repeated: bool) -> Neighbour:
+    if is_repeated:
+        return Neighbour(0, image)
+    other = verdict.look.second if image == verdict.look.first else verdict.look.first
+    if other is not None:
+        return Neighbour(0, other)
+    if verdict.nearest is None:
+        raise ValueError(f"look of image {image}: expected another occurrence or a neighbour, found none")
+    return verdict.nearest

@@ -1,30 +1,38 @@
-"""Near-duplicate images on a cluster: the same answer as `policies.find_duplicates`, with the work split by band.
+"""Near-duplicate images on a cluster: the same answer as `policies.find_duplicates`, with the work split by key.
 
-    occurrences -> grouped by look -> (band, key of that band) buckets -> pairs -> each look with its neighbours
-                -> one worker: clusters and policy -> duplicates
+    occurrences -> looks, summed up -> buckets of equal keys -> cells of bounded size -> pairs
+    looks, nearest neighbours, clusters -> verdicts -> every occurrence judged where it is
 
-Only looks that have a duplicate, few in any usable data set, reach the one worker. This file is wiring: what is done to
-a bucket or to the looks is in `hamming` and `policies`.
+What is bounded, however skewed the data. Occurrences are never grouped: those of one look are added up by a combiner
+before they travel, and a million copies of a placeholder are one row; verdicts come to the occurrences as a side input.
+A cell holds about 2 x `bucket_codes` codes: a fuller bucket is cut into blocks by a hash of the code, and each pair of
+blocks is a cell of its own.
+
+What is not bounded: a worker holds a verdict of each distinct look with a duplicate, each repeated image's hash and
+the size of each crowded bucket; clusters are made on one worker, from a node per look with a neighbour (not from the
+pairs); `keep-first`, an order over documents, holds on one worker a number per (document with a duplicate, cluster).
+
+This file is wiring: what is done to a cell, a look or an occurrence is in `cells`, `clusters` and `policies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.metrics import Metrics
 
 from pipelines.config import Policy
-from pipelines.dedupe.hamming import WORD_BITS, Bands, pairs_in_buckets, parse_fingerprints
-from pipelines.dedupe.occurrences import LookAlikes, Neighbour, Occurrence
-from pipelines.dedupe.policies import judge
+from pipelines.dedupe.cells import BUCKET_CODES, Code, NearCodes, cells_of, compare_cell, keys_of
+from pipelines.dedupe.clusters import Forest, find_root, join_trees
+from pipelines.dedupe.occurrences import Look, Neighbour, Occurrence, Verdict, look_of, merge_looks
+from pipelines.dedupe.policies import dropped_but_first, judge_occurrence
 from schemas.duplicates import Duplicate
 
 BATCH = 4096  # fingerprints cut into bands in one go
-OCCURRENCES, NEIGHBOURS = "occurrences", "neighbours"
+LOOKS, NEAREST, CLUSTER = "looks", "nearest", "cluster"
 
 
 @dataclass(eq=False)
@@ -34,34 +42,122 @@ class FindDuplicates(beam.PTransform):
     Attributes:
         radius: two images are duplicates when their fingerprints differ in at most this many bits.
         policy: what happens to their documents.
+        bucket_codes: a bucket with more codes is cut into blocks of about so many.
     """
 
     radius: int
     policy: Policy
+    bucket_codes: int = BUCKET_CODES
 
     def expand(self, occurrences: beam.PCollection[Occurrence]) -> beam.PCollection[Duplicate]:
-        by_look = (
-            occurrences
-            | "Leave out flat images" >> beam.Filter(_is_searchable)
-            | "Key by look" >> beam.Map(_keyed_by_look).with_output_types(tuple[str, Occurrence])
-            | "Collapse equal looks" >> beam.GroupByKey()
+        places = occurrences | "Leave out flat images" >> beam.Filter(_is_searchable)
+        looks = (
+            places
+            | "Key by look" >> beam.Map(_keyed_look).with_output_types(tuple[str, Look])
+            | "Sum up looks" >> beam.CombinePerKey(merge_looks).with_output_types(tuple[str, Look])
+            | "Looks" >> beam.Values().with_output_types(Look)
         )
-        neighbours = (
-            by_look
-            | "Take fingerprints" >> beam.FlatMap(_fingerprint_of).with_output_types(str)
-            | "Batch fingerprints" >> beam.BatchElements(min_batch_size=1, max_batch_size=BATCH)
-            | "Cut into bands" >> beam.FlatMap(_buckets, radius=self.radius).with_output_types(tuple[str, str])
-            | "Group by band" >> beam.GroupByKey()
-            | "Compare within bands"
-            >> beam.FlatMap(_compare, radius=self.radius).with_output_types(tuple[str, Neighbour])
+        pairs = looks | "Find near looks" >> FindNearLooks(self.radius, self.bucket_codes)
+        verdicts = (looks, pairs) | "Judge looks" >> JudgeLooks()
+        repeated = (
+            places
+            | "Take image" >> beam.Map(_image_of).with_output_types(str)
+            | "Count images" >> beam.combiners.Count.PerElement()
+            | "Repeated images" >> beam.Filter(_is_repeated)
+        )
+        judged = places | "Judge occurrences" >> beam.FlatMap(
+            _judge, beam.pvalue.AsDict(verdicts), beam.pvalue.AsDict(repeated), self.policy
+        ).with_output_types(Duplicate)
+        return judged | "Keep first" >> KeepFirst() if self.policy is Policy.KEEP_FIRST else judged
+
+
+@dataclass(eq=False)
+class FindNearLooks(beam.PTransform):
+    """Every pair of looks within the radius, once: PCollection[Look] to PCollection[NearCodes]."""
+
+    radius: int
+    bucket_codes: int
+
+    def expand(self, looks: beam.PCollection[Look]) -> beam.PCollection[NearCodes]:
+        keyed = (
+            looks
+            | "Take codes" >> beam.FlatMap(_code_of).with_output_types(Code)
+            | "Batch codes" >> beam.BatchElements(min_batch_size=1, max_batch_size=BATCH)
+            | "Cut into keys" >> beam.FlatMap(keys_of, radius=self.radius).with_output_types(tuple[str, Code])
+        )
+        crowded = (
+            keyed
+            | "Count codes of a key" >> beam.combiners.Count.PerKey()
+            | "Crowded keys" >> beam.Filter(_is_crowded, self.bucket_codes)
         )
         return (
-            {OCCURRENCES: by_look, NEIGHBOURS: neighbours}
-            | "Join neighbours" >> beam.CoGroupByKey()
-            | "Keep looks with a duplicate" >> beam.FlatMap(_look_alikes).with_output_types(LookAlikes)
-            | "Gather" >> beam.combiners.ToList()
-            | "Judge" >> beam.FlatMap(judge, self.policy).with_output_types(Duplicate)
+            keyed
+            | "Cut buckets into cells"
+            >> beam.FlatMap(cells_of, beam.pvalue.AsDict(crowded), self.bucket_codes).with_output_types(
+                tuple[str, Code]
+            )
+            | "Group by cell" >> beam.GroupByKey()
+            | "Compare within cells" >> beam.FlatMap(_compare, self.radius).with_output_types(NearCodes)
         )
+
+
+class JudgeLooks(beam.PTransform):
+    """(looks, pairs of near ones) to (look, Verdict) of each that has a duplicate."""
+
+    def expand(self, inputs: tuple[Any, Any]) -> beam.PCollection[tuple[str, Verdict]]:
+        looks, pairs = inputs
+        nearest = (
+            pairs
+            | "Both ways" >> beam.FlatMap(_both_ways).with_output_types(tuple[str, Neighbour])
+            | "Nearest" >> beam.CombinePerKey(min).with_output_types(tuple[str, Neighbour])
+        )
+        clusters = (
+            pairs
+            | "Grow clusters" >> beam.CombineGlobally(_GrowForest())
+            | "Clusters" >> beam.FlatMap(_roots).with_output_types(tuple[str, str])
+        )
+        by_image = looks | "Key by first image" >> beam.Map(_keyed_by_image).with_output_types(tuple[str, Look])
+        return (
+            {LOOKS: by_image, NEAREST: nearest, CLUSTER: clusters}
+            | "Meet neighbours" >> beam.CoGroupByKey()
+            | "Keep looks with a duplicate" >> beam.FlatMap(_verdict).with_output_types(tuple[str, Verdict])
+        )
+
+
+class KeepFirst(beam.PTransform):
+    """Duplicates with `is_dropped` as `keep-first` has it."""
+
+    def expand(self, duplicates: beam.PCollection[Duplicate]) -> beam.PCollection[Duplicate]:
+        dropped = (
+            duplicates
+            | "Document and cluster" >> beam.Map(_document_cluster).with_output_types(tuple[str, str])
+            | "Count in document" >> beam.combiners.Count.PerElement()
+            | "Gather" >> beam.combiners.ToDict()
+            | "In order of id" >> beam.FlatMap(dropped_but_first).with_output_types(tuple[str, str])
+            | "Key by itself" >> beam.Map(_keyed_by_itself)
+        )
+        return duplicates | "Mark" >> beam.Map(_mark, beam.pvalue.AsDict(dropped)).with_output_types(Duplicate)
+
+
+class _GrowForest(beam.CombineFn):
+    """Puts the pairs of near looks together into clusters."""
+
+    def create_accumulator(self) -> Forest:
+        return {}
+
+    def add_input(self, forest: Forest, near: NearCodes) -> Forest:
+        join_trees(forest, near.first, near.second)
+        return forest
+
+    def merge_accumulators(self, forests: Iterable[Forest]) -> Forest:
+        merged: Forest = {}
+        for forest in forests:
+            for node, parent in forest.items():
+                join_trees(merged, node, parent)
+        return merged
+
+    def extract_output(self, forest: Forest) -> Forest:
+        return forest
 
 
 def _is_searchable(occurrence: Occurrence) -> bool:
@@ -70,46 +166,72 @@ def _is_searchable(occurrence: Occurrence) -> bool:
     return not occurrence.is_flat
 
 
-def _keyed_by_look(occurrence: Occurrence) -> tuple[str, Occurrence]:
-    return occurrence.look, occurrence
+def _keyed_look(occurrence: Occurrence) -> tuple[str, Look]:
+    return occurrence.look, look_of(occurrence)
 
 
-def _fingerprint_of(group: tuple[str, Iterable[Occurrence]]) -> Iterator[str]:
-    """Yield a look that has a fingerprint (without pixels a look is a content hash, and has no neighbours)."""
-    look, occurrences = group
-    if next(iter(occurrences)).fingerprint is not None:
-        yield look
+def _keyed_by_image(look: Look) -> tuple[str, Look]:
+    return look.first, look
 
 
-def _buckets(fingerprints: Sequence[str], *, radius: int) -> Iterator[tuple[str, str]]:
-    """Yield `<band>:<key>` and fingerprint, for every fingerprint and band."""
-    codes = parse_fingerprints(fingerprints)
-    bands = Bands(bits=codes.shape[1] * WORD_BITS, radius=radius)
-    permuted = bands.permute(codes)
-    for band in range(bands.count):
-        for key, fingerprint in zip(bands.keys(permuted, band).tolist(), fingerprints, strict=True):
-            yield f"{band}:{key:x}", fingerprint
+def _image_of(occurrence: Occurrence) -> str:
+    return occurrence.image
 
 
-def _compare(bucket: tuple[str, Iterable[str]], *, radius: int) -> Iterator[tuple[str, Neighbour]]:
-    """Yield both directions of every pair that this bucket reports."""
-    label, members = bucket
-    fingerprints = sorted(members)
-    if len(fingerprints) < 2:
-        return
-    codes = parse_fingerprints(fingerprints)
-    bands = Bands(bits=codes.shape[1] * WORD_BITS, radius=radius)
-    whole = np.array([[0, len(codes)]])
-    band = int(label.partition(":")[0])
-    pairs, distances = pairs_in_buckets(bands.permute(codes), whole, bands=bands, band=band)
-    for (first, second), distance in zip(pairs.tolist(), distances.tolist(), strict=True):
-        yield fingerprints[first], Neighbour(distance, fingerprints[second])
-        yield fingerprints[second], Neighbour(distance, fingerprints[first])
+def _is_repeated(counted: tuple[str, int]) -> bool:
+    return counted[1] > 1
 
 
-def _look_alikes(joined: tuple[str, dict[str, Iterable[Any]]]) -> Iterator[LookAlikes]:
-    look, found = joined
-    (occurrences,) = found[OCCURRENCES]
-    looks = LookAlikes(look, tuple(sorted(occurrences)), tuple(sorted(found[NEIGHBOURS])))
-    if looks.has_duplicate:
-        yield looks
+def _is_crowded(counted: tuple[str, int], bucket_codes: int) -> bool:
+    return counted[1] > bucket_codes
+
+
+def _code_of(look: Look) -> Iterator[Code]:
+    """Yield a look that has a fingerprint (without pixels it has no neighbours)."""
+    if look.fingerprint is not None:
+        yield Code(look.fingerprint, look.first)
+
+
+def _compare(cell: tuple[str, Iterable[Code]], radius: int) -> Iterator[NearCodes]:
+    label, members = cell
+    codes = sorted(members)
+    Metrics.distribution("dedupe", "cell_codes").update(len(codes))
+    return compare_cell(label, codes, radius=radius)
+
+
+def _both_ways(near: NearCodes) -> Iterator[tuple[str, Neighbour]]:
+    yield near.first, Neighbour(near.distance, near.second)
+    yield near.second, Neighbour(near.distance, near.first)
+
+
+def _roots(forest: Forest) -> Iterator[tuple[str, str]]:
+    for node in list(forest):
+        yield node, find_root(forest, node)
+
+
+def _verdict(joined: tuple[str, dict[str, Iterable[Any]]]) -> Iterator[tuple[str, Verdict]]:
+    _, found = joined
+    (look,) = found[LOOKS]
+    nearest, cluster = next(iter(found[NEAREST]), None), next(iter(found[CLUSTER]), look.first)
+    if look.times > 1 or nearest is not None:
+        yield look.fingerprint or look.first, Verdict(look, cluster, nearest)
+
+
+def _judge(
+    place: Occurrence, verdicts: Mapping[str, Verdict], repeated: Mapping[str, int], policy: Policy
+) -> Iterator[Duplicate]:
+    verdict = verdicts.get(place.look)
+    if verdict is not None:
+        yield judge_occurrence(place, verdict, repeated, policy)
+
+
+def _document_cluster(duplicate: Duplicate) -> tuple[str, str]:
+    return duplicate.document, duplicate.cluster
+
+
+def _keyed_by_itself(key: tuple[str, str]) -> tuple[tuple[str, str], None]:
+    return key, None
+
+
+def _mark(duplicate: Duplicate, dropped: Mapping[tuple[str, str], None]) -> Duplicate:
+    return replace(duplicate, is_dropped=_document_cluster(duplicate) in dropped)

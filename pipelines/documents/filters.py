@@ -24,8 +24,17 @@ def reject_draft(draft: Draft, config: DocumentsConfig) -> Failure | None:
     return None if reason is None else Failure(Stage.DOCUMENTS, draft.id, reason, message)
 
 
-def reject_document(document: Document, config: DocumentsConfig) -> Failure | None:
-    """Return why a document with its valid images is dropped, or None where it is kept."""
+def reject_document(document: Document, config: DocumentsConfig, *, missing: int = 0) -> Failure | None:
+    """Return why a document with its valid images is dropped, or None where it is kept.
+
+    Args:
+        document: with the images that could be had.
+        config: the thresholds.
+        missing: images that could not be had.
+    """
+    if missing and not config.keep_partial:
+        message = f"expected all of its {len(document.images) + missing} images, {missing} cannot be had"
+        return Failure(Stage.DOCUMENTS, document.id, Reason.TOO_FEW_IMAGES, message)
     reason, message = _images_problem(len(document.images), config) or (None, "")
     return None if reason is None else Failure(Stage.DOCUMENTS, document.id, reason, f"{message} that are valid")
 

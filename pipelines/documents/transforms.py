@@ -62,7 +62,8 @@ class ResolveImages(beam.PTransform):
         for draft in drafts:
             resolved = resolve(draft, found)
             yield from resolved.failures
-            yield reject_document(resolved.document, self.config) or resolved.document
+            missing = len(resolved.failures)
+            yield reject_document(resolved.document, self.config, missing=missing) or resolved.document
 
 
 def _key_by_id(draft: Draft) -> tuple[str, Draft]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipelines.config import BuildConfig
 from pipelines.shards.statistics import summarise
 from pipelines.shards.writing import Dimensions, ShardSummary
+from pipelines.sources.readers import path_settings
 from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION
@@ -23,8 +24,6 @@ SCHEMA_VERSIONS = {
     "failures": FAILURE_VERSION,
     "duplicates": DUPLICATE_VERSION,
 }
-# Where the inputs lie, not what they are: their content is fingerprinted instead.
-_PLACES = ("dump", "documents", "id2row", "features")
 
 
 class StageCount(NamedTuple):
@@ -54,7 +53,8 @@ def content_config(config: BuildConfig) -> dict[str, Json]:
     del values["http"], values["max_failure_share"]
     source, features = values["source"], values["features"]
     if isinstance(source, dict) and isinstance(features, dict):
-        values["source"] = {name: value for name, value in source.items() if name not in _PLACES}
+        places = path_settings(config.source)  # their content is fingerprinted instead
+        values["source"] = {name: value for name, value in source.items() if name not in places}
         values["features"] = {name: value for name, value in features.items() if name != "batch_images"}
     return values
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipelines.config import DocumentsSource
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import FieldError, checked, optional, required
 from pipelines.sources.lines import BrokenStreamError, read_lines
@@ -26,6 +27,11 @@ from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Sp
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "documents"
+
+
+def read_source(source: DocumentsSource) -> Iterator[Draft | Failure]:
+    """Yield the drafts and failures of a user's file."""
+    yield from read_documents(Path(source.documents))
 
 
 def read_documents(path: Path) -> Iterator[Draft | Failure]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines.config import MultiRetrievalSource
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import FieldError, checked, clean
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -25,6 +26,11 @@ from schemas.failures import Failure, Reason, Stage
 SOURCE = "multi-retrieval"
 _NO_PARTNER = -1
 _ID_KEYS = ("id", "doc_id", "document_id")
+
+
+def read_source(source: MultiRetrievalSource) -> Iterator[Draft | Failure]:
+    """Yield the drafts and failures of the released files."""
+    yield from read_released(Path(source.documents), Path(source.id2row))
 
 
 def read_released(documents: Path, id2row: Path) -> Iterator[Draft | Failure]:

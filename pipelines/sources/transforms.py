@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import apache_beam as beam
 
-from pipelines.config import DiySource, DocumentsSource, DumpOrApi, HttpConfig, MultiRetrievalSource, PageOrApi, Source
+from pipelines.config import DiySource, DumpOrApi, HttpConfig, PageOrApi, Source
 from pipelines.documents.draft import Draft
 from pipelines.http.captures import Kind
 from pipelines.http.client import Client, process_client
@@ -31,8 +31,7 @@ from pipelines.sources.imgur import (
     parse_album_api,
 )
 from pipelines.sources.imgur_pages import parse_album_page
-from pipelines.sources.jsonl import read_documents
-from pipelines.sources.multi_retrieval import read_released
+from pipelines.sources.readers import read_source
 from pipelines.sources.reddit import Submission, select_album
 from pipelines.sources.reddit_api import read_listing
 from pipelines.sources.reddit_dump import read_submissions
@@ -64,11 +63,8 @@ class ReadSource(beam.PTransform):
         return outcome
 
 
-def _read_files(_: None, source: DocumentsSource | MultiRetrievalSource) -> Iterator[Draft | Failure]:
-    if isinstance(source, DocumentsSource):
-        yield from read_documents(Path(source.documents))
-    else:
-        yield from read_released(Path(source.documents), Path(source.id2row))
+def _read_files(_: None, source: Source) -> Iterator[Draft | Failure]:
+    yield from read_source(source)
 
 
 @dataclass(eq=False)

@@ -1,0 +1,76 @@
+"""Running text becomes sentences: spaCy's splitter, a paragraph at a time.
+
+H does not say which of spaCy's two English splitters it used. The default here is the rule-based one (`sentencizer` on
+`spacy.blank("en")`): it needs no model, only the library, and gives the same sentences on every machine. An installed
+pipeline such as `en_core_web_sm` can be named instead. Stripping markup is the sources' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+
+import spacy
+from spacy.language import Language
+
+from schemas.errors import ConfigError
+
+_ANY_LANGUAGE = "xx"
+_MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
+
+
+def split_sentences(
+    paragraphs: Iterable[str], *, limit: int | None = None, language: str = "en", model: str = ""
+) -> tuple[str, ...]:
+    """Return the first `limit` sentences of a text, each in one line.
+
+    A sentence never spans two paragraphs; what has no letter or digit (a lone quotation mark) is none. No more of the
+    text is read than it takes.
+
+    Args:
+        paragraphs: of the text, in order.
+        limit: None keeps all.
+        language: whose punctuation and abbreviations count; one that spaCy does not have is split by general rules.
+        model: name or path of an installed spaCy pipeline; empty: the rules.
+
+    Raises:
+        ConfigError: there is no such pipeline, or it sets no sentence ends.
+    """
+    return tuple(islice(_sentences(paragraphs, _splitter(language, model)), limit))
+
+
+def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[str]:
+    for paragraph in paragraphs:
+        text = " ".join(paragraph.split())
+        if not text:
+            continue
+        for sentence in splitter(text).sents:
+            if any(character.isalnum() for character in sentence.text):
+                yield sentence.text.strip()
+
+
+@lru_cache(maxsize=8)
+def _splitter(language: str, model: str) -> Language:
+    splitter = _load(model) if model else _rules(language)
+    splitter.max_length = _MAX_PARAGRAPH_CHARACTERS
+    return splitter
+
+
+def _load(model: str) -> Language:
+    try:
+        splitter = spacy.load(model, exclude=["ner", "lemmatizer", "attribute_ruler"])
+    except OSError as error:
+        raise ConfigError(f"sentence_model = {model!r}: expected an installed spaCy pipeline: {error}") from error
+    if not {"parser", "senter", "sentencizer"} & set(splitter.pipe_names):
+        raise ConfigError(f"sentence_model = {model!r}: expected a parser, senter or sentencizer in it, found none")
+    return splitter
+
+
+def _rules(language: str) -> Language:
+    try:
+        splitter = spacy.blank(language)
+    except ImportError:  # spaCy knows no such language
+        splitter = spacy.blank(_ANY_LANGUAGE)
+    splitter.add_pipe("sentencizer")
+    return splitter

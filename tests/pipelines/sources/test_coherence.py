@@ -1,0 +1,326 @@
+"""CITE, CITE++ and CLUE in small, in the published forms, with what such files get wrong."""
+
+import gzip
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.cite import read_cite
+from pipelines.sources.clue import read_clue, shared_images
+from pipelines.sources.labelled_settings import CiteSource, ClueSource, Delimiter, OnLeak
+from schemas.documents import Link, Provenance, Sentence, Split
+from schemas.errors import BuildError, ConfigError
+from schemas.failures import Failure, Reason, Stage
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+HEADER = "|Index|q2_resp|qimg|stim_id|stim_txt\n"
+
+
+def cite(train: str = "data.csv", test: str = "", **settings: Any) -> list[Draft | Failure]:
+    folder = FIXTURES / "cite"
+    source = CiteSource(train=str(folder / train), test=str(folder / test) if test else "", **settings)
+    return list(read_cite(source))
+
+
+def clue(**settings: Any) -> list[Draft | Failure]:
+    folder = FIXTURES / "clue"
+    paths = {name: str(folder / f"conceptual_{name}_dis.csv") for name in ("train", "test")}
+    return list(read_clue(ClueSource(**paths | settings)))
+
+
+def drafts(outcomes: list[Draft | Failure]) -> dict[str, Draft]:
+    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, Draft)}
+
+
+def names(outcomes: list[Draft | Failure]) -> list[str]:
+    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
+
+
+def labels(draft: Draft) -> list[bool | None]:
+    assert draft.links is not None
+    ((_, values),) = [zip(*link.relations, strict=True) for link in draft.links]
+    return list(values)
+
+
+def written(tmp_path: Path, *rows: str, header: str = HEADER) -> CiteSource:
+    path = tmp_path / "data.csv"
+    path.write_text(header + "\n".join(rows))
+    return CiteSource(train=str(path))
+
+
+def test_every_row_of_cite_is_a_document_or_a_failure() -> None:
+    assert names(cite()) == [
+        "all-0",
+        "all-1",
+        "all-2",
+        "all-3",
+        "all-4 empty-sentence",
+        "all-5 missing-field",
+        "all-6 broken-record",
+        "all-0 duplicate-record",
+        "all-8",
+        "data.csv:12 broken-record",
+        "all-10 broken-record",
+        "all-11",
+        "all-12",
+        "data.csv:16 broken-record",
+    ]
+
+
+def test_a_row_of_cite_is_a_pair_with_its_relations() -> None:
+    assert drafts(cite())["all-0"] == Draft(
+        id="all-0",
+        dataset="cite",
+        sentences=(Sentence("Mix flour & butter, then let it rest."),),
+        image_uris=("images-qa/train/images-qa/plum-cake_1_0.jpg",),
+        links=(
+            Link(
+                0,
+                0,
+                (
+                    ("expansion", True),
+                    ("image_needed", False),
+                    ("elaboration_text", True),
+                    ("elaboration_image_tool", False),
+                    ("temporal_image_before", False),
+                    ("temporal_image_after", True),
+                    ("temporal_image_during", False),
+                ),
+            ),
+        ),
+        provenance=Provenance("cite", "11_1"),
+        language="en",
+        split=Split.TRAIN,
+    )
+
+
+def test_blank_labels_are_unknown_and_spelled_tabs_and_entities_are_read() -> None:
+    draft = drafts(cite())["all-1"]
+    assert labels(draft) == [True, None, False, None, False, True, None]
+    assert draft.sentences == (Sentence('"Quick"  soup, hot \u2013 or cold.'),)
+    assert drafts(cite())["all-8"].sentences == (Sentence("Add the cr\ufffdme."),)
+
+
+def test_a_quote_that_never_closes_takes_no_other_row_along() -> None:
+    found = drafts(cite())
+    assert found["all-11"].sentences == (Sentence('"Cook for 5 minutes.'),)
+    assert found["all-12"].sentences == (Sentence("The row after it."),)
+
+
+def test_the_one_file_of_cite_is_divided_by_image() -> None:
+    # sha256sum of "0:<qimg>" / 2**64: .575, .207, .162, .575, .317, .233, .797; test below .2, val below .28.
+    assert {key: draft.split for key, draft in drafts(cite()).items()} == {
+        "all-0": Split.TRAIN,
+        "all-1": Split.VAL,
+        "all-2": Split.TEST,
+        "all-3": Split.TRAIN,
+        "all-8": Split.TRAIN,
+        "all-11": Split.VAL,
+        "all-12": Split.TRAIN,
+    }
+    assert {draft.split for draft in drafts(cite(test_share=0.0, val_share=0.0)).values()} == {Split.TRAIN}
+
+
+def test_cite_plus_plus_has_commas_line_breaks_and_its_own_test_file() -> None:
+    outcomes = cite("train.csv", "test.csv")
+    assert names(outcomes) == [
+        "test-7",
+        "train-7",
+        "train-8",
+        "train-9",
+        "train-10",
+        "train.csv:7 broken-record",
+    ]
+    found = drafts(outcomes)
+    assert {key: draft.split for key, draft in found.items()} == {
+        "test-7": Split.TEST,
+        "train-7": Split.TRAIN,
+        "train-8": Split.VAL,
+        "train-9": Split.TRAIN,
+        "train-10": Split.TRAIN,
+    }
+    assert found["train-7"].sentences == (Sentence('Chop, wash and "rest" the leeks.\nThen bake.'),)
+    assert labels(found["test-7"]) == [False, True, False, True, None, False, True]  # there is no q6
+    assert labels(found["train-8"]) == [False, True, False, True, None, True, False]
+    assert labels(found["train-10"]) == [None] * 7
+    assert found["train-7"].provenance == Provenance("cite", "train-7")  # there is no stim_id
+
+
+def test_a_column_that_names_the_split_is_kept() -> None:
+    outcomes = cite("split.csv")
+    # oat-bars_2_0.jpg, blank, has place .55; fig-jam_2_0.jpg, train, has .02 but validation rows are named.
+    assert names(outcomes) == ["all-0", "all-1", "all-2", "all-3 broken-record", "all-4"]
+    assert [draft.split for draft in drafts(outcomes).values()] == [Split.TRAIN, Split.VAL, Split.TEST, Split.TRAIN]
+    assert [labels(draft)[0] for draft in drafts(outcomes).values()] == [True, False, None, True]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "uri"),
+    [
+        ("{name}", "plum-cake_1_0.jpg"),
+        ("{stem}.png", "plum-cake_1_0.png"),
+        ("by-id/{stim_id}.jpg", "by-id/11_1.jpg"),
+    ],
+)
+def test_the_name_of_an_image_is_a_setting(pattern: str, uri: str) -> None:
+    assert drafts(cite(image_pattern=pattern))["all-0"].image_uris == (uri,)
+
+
+def test_fields_may_be_very_long(tmp_path: Path) -> None:
+    (draft,) = read_cite(written(tmp_path, f"0|0|True|a.jpg|1|{'word ' * 400_000}"))
+    assert isinstance(draft, Draft)
+    assert len(draft.sentences[0].text) == 5 * 400_000 - 1
+
+
+def test_stray_quotes_on_every_line_cost_no_row(tmp_path: Path) -> None:
+    outcomes = list(read_cite(written(tmp_path, *(f'{n}|{n}|True|a.jpg|{n}|"Step {n}' for n in range(2_001)))))
+    assert names(outcomes) == [f"all-{n}" for n in range(2_001)]
+
+
+def test_a_line_break_of_another_kind_breaks_one_row(tmp_path: Path) -> None:
+    source = written(tmp_path, "0|0|True|a.jpg|1|One\rpart.", "1|1|True|a.jpg|2|Two.")
+    first, second = read_cite(source)
+    assert isinstance(first, Draft)
+    assert first.sentences == (Sentence("One\rpart."),)
+    assert isinstance(second, Draft)
+
+
+def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> None:
+    rows = HEADER + "".join(
+        f'{n}|{n}|True|a.jpg|{n}|"Step {hashlib.sha256(b"%d" % n).hexdigest()}\n' for n in range(99)
+    )
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(rows.encode())[:-2_000])
+    *read, failure = read_cite(CiteSource(train=str(path)))
+    assert isinstance(failure, Failure)
+    assert (failure.reason, failure.exception) == (Reason.BROKEN_RECORD, "EOFError")
+    assert names(read) == [f"all-{n}" for n in range(len(read))]
+    assert failure.record_id == f"data.csv.gz:{len(read) + 2}"
+    assert 10 < len(read) < 99
+    path.write_bytes(b"no gzip")
+    with pytest.raises(BuildError, match=r"expected a header, found data\.csv\.gz: cannot be read on"):
+        list(read_cite(CiteSource(train=str(path))))
+
+
+def test_rows_without_a_number_go_by_their_line(tmp_path: Path) -> None:
+    source = written(tmp_path, "True|a.jpg|One", "", "False|a.jpg|Two", header="\ufeffq2|qimg|stim_txt\n")
+    assert names(list(read_cite(source))) == ["all-line2", "all-line4"]
+
+
+def test_columns_that_are_missing_end_the_build(tmp_path: Path) -> None:
+    with pytest.raises(
+        BuildError, match=r"data\.csv: expected the columns qimg, stim_txt, q2_resp, .*q8_resp; found a"
+    ):
+        list(read_cite(written(tmp_path, "1|2", header="a|b\n")))
+    with pytest.raises(BuildError, match=r"data\.csv: expected a header, found an empty file"):
+        list(read_cite(written(tmp_path, header="")))
+    with pytest.raises(BuildError, match="expected the columns qimg"):
+        cite(delimiter=Delimiter.COMMA)
+
+
+def test_every_row_of_clue_is_a_document_or_a_failure() -> None:
+    assert names(clue()) == [
+        "test-0",
+        "conceptual_test_dis.csv:3 broken-record",  # a comma in its URL, without quotes
+        "test-2",
+        "train-0",
+        "train-1",
+        "train-2",
+        "train-3 empty-sentence",
+        "train-4 missing-field",
+        "train-5 broken-record",
+        "train-6 broken-record",
+        "train-7",
+        "conceptual_train_dis.csv:11 broken-record",
+    ]
+
+
+def test_a_row_of_clue_is_a_pair_with_its_relations() -> None:
+    found = drafts(clue())
+    url = "http://images.example.org/a.jpg?s=1&amp;w=2"  # as published: a URL is not unescaped
+    assert found["train-0"] == Draft(
+        id="train-0",
+        dataset="clue",
+        sentences=(Sentence('bride & groom at the "sea"'),),
+        image_uris=(url,),
+        links=(
+            Link(
+                0,
+                0,
+                (
+                    ("visible", True),
+                    ("subjective", False),
+                    ("action", True),
+                    ("story", False),
+                    ("meta", True),
+                    ("irrelevant", False),
+                ),
+            ),
+        ),
+        provenance=Provenance("clue", "3030", url),
+        language="en",
+        split=Split.TRAIN,
+    )
+    assert labels(found["train-1"]) == [True, False, False, False, True, None]
+    assert found["train-7"].sentences == (Sentence("caf\ufffd at night"),)
+    assert found["test-2"].image_uris == ("https://images.example.org/54776,3/c.jpg",)
+
+
+def test_published_test_rows_of_clue_are_kept_and_val_is_drawn() -> None:
+    # sha256sum of "0:<url>" starts with ab, 46, 16 (a.jpg: .089), dd.
+    assert {key: draft.split for key, draft in drafts(clue()).items()} == {
+        "test-0": Split.TEST,
+        "test-2": Split.TEST,
+        "train-0": Split.TRAIN,
+        "train-1": Split.TRAIN,
+        "train-2": Split.VAL,
+        "train-7": Split.TRAIN,
+    }
+
+
+def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
+    found = drafts(clue(numbers=str(FIXTURES / "clue" / "img2idxmap.json"), images="images"))
+    assert [draft.image_uris[0] for draft in found.values()] == [
+        "17.jpg",
+        "https://images.example.org/54776,3/c.jpg",
+        "http://images.example.org/a.jpg?s=1&amp;w=2",
+        "17.jpg",
+        "0.jpg",
+        "http://images.example.org/e.jpg",
+    ]
+    assert found["train-1"].provenance.url == "http://images.example.org/b.jpg"
+
+
+def test_leaks_are_counted_and_can_be_dropped() -> None:
+    found = drafts(clue()).values()
+    train = [str(draft.provenance.url) for draft in found if draft.split is not Split.TEST]
+    test = [str(draft.provenance.url) for draft in found if draft.split is Split.TEST]
+    assert shared_images(train, test) == ("http://images.example.org/b.jpg",)
+    outcomes = clue(on_leak=OnLeak.DROP)
+    message = "expected an image of one split, found it among the test rows: http://images.example.org/b.jpg"
+    assert Failure(Stage.SOURCES, "train-1", Reason.DUPLICATE_IMAGE, message) in outcomes
+    assert list(drafts(outcomes)) == ["test-0", "test-2", "train-0", "train-2", "train-7"]
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"http://x.example": "1"}', '{"http://x.example": true}'])
+def test_numbers_of_another_form_end_the_build(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "img2idxmap.json"
+    path.write_text(content)
+    with pytest.raises(BuildError, match=r"img2idxmap\.json: expected"):
+        clue(numbers=str(path), images="images")
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"source\.images = '': must be given with source\.numbers"):
+        ClueSource(numbers="img2idxmap.json")
+    with pytest.raises(ConfigError, match=r"must contain \{name\} or \{stem\} or \{stim_id\}"):
+        CiteSource(image_pattern="x.jpg")
+    with pytest.raises(ConfigError, match=r"source\.test_share = -0\.1"):
+        CiteSource(test_share=-0.1)
+    with pytest.raises(ConfigError, match=r"source\.train = ''"):
+        list(read_cite(CiteSource()))
+    with pytest.raises(ConfigError, match=r"source\.train = ''"):
+        list(read_clue(ClueSource()))

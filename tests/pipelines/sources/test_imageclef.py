@@ -1,0 +1,191 @@
+"""The ImageCLEF Wikipedia collection, from a folder, a tar and a zip, with what is wrong in it."""
+
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.article_settings import ImageclefSource
+from pipelines.sources.fields import FieldError
+from pipelines.sources.imageclef import ImageRecord, parse_metadata, read_imageclef
+from pipelines.sources.wikitext import WikitextError, strip_markup
+from schemas.documents import Provenance, Sentence
+from schemas.errors import ConfigError
+from schemas.failures import Failure
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "imageclef" / "all_text"
+DODO = (
+    "The dodo (Raphus cucullatus) is an extinct flightless bird.",
+    "It lived on Mauritius, an island east of Madagascar.",
+    "It weighed 10.6 kg & more!",
+    "Dr. Strickland wrote of it in 1848.",
+    "Sailors ate it.",
+    "Rats came too.",
+    "Van Neck landed",
+    "Others followed; see the log and",
+    "Water is H2O where is not.",
+    "Printed sources only.",
+)
+BAD_METADATA = [
+    "metadata/12/120003.xml missing-field",
+    "metadata/12/120004.xml broken-record",
+    "metadata/9/9004.xml duplicate-record",  # 12/120002 has the same id and is read first
+]
+
+
+def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str, Draft], list[str]]:
+    drafts, failures = {}, []
+    for outcome in read_imageclef(source, min_images=min_images):
+        if isinstance(outcome, Failure):
+            failures.append(f"{outcome.record_id} {outcome.reason}")
+        else:
+            drafts[outcome.id] = outcome
+    return drafts, failures
+
+
+def test_the_collection() -> None:
+    drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER)))
+    assert drafts["302887"] == Draft(
+        id="302887",
+        dataset="wiki",
+        sentences=tuple(map(Sentence, DODO)),
+        # In the order of ids. 9004 names the article once: the first record of that id is the one that counts.
+        image_uris=("images/12/120002.jpg", "images/9/82531.jpg", "images/12/120001.svg"),
+        links=None,
+        provenance=Provenance("imageclef-wikipedia", "text/en/1/302887"),
+        language="en",
+    )
+    texts = {name: [sentence.text for sentence in draft.sentences] for name, draft in drafts.items()}
+    del texts["302887"]
+    assert texts == {
+        "4410": ["Plain markup without any XML: caf\ufffd and tea.", "A second sentence."],
+        "4413": ["An egg is laid \u2014 or bought."],
+        "4414": ["Boxed text.", "More < less."],
+    }
+    assert drafts["4410"].image_uris == ("images/9/82531.jpg",)
+    assert failures == [
+        *BAD_METADATA,
+        "4411 empty-document",
+        "4412 broken-record",
+        "4415 too-few-images",
+        "999999 not-found",
+    ]
+
+
+def test_another_language() -> None:
+    drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER), language="de"))
+    assert [sentence.text for sentence in drafts["77"].sentences] == [
+        "Der Dodo ist ein Vogel.",
+        "Er ist ausgestorben.",
+    ]
+    assert (list(drafts), failures) == (["77"], BAD_METADATA)
+    assert drafts["77"].language == "de"
+
+
+def test_the_first_sentences_are_kept_and_sections_can_be_left_out() -> None:
+    drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), max_sentences=2))
+    assert tuple(sentence.text for sentence in drafts["302887"].sentences) == DODO[:2]
+    drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), skip_sections=("references", "discovery")))
+    assert tuple(sentence.text for sentence in drafts["302887"].sentences) == DODO[:3]
+    drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), skip_sections=("Voyages",)))
+    assert tuple(sentence.text for sentence in drafts["302887"].sentences) == (*DODO[:6], DODO[9])
+
+
+def test_articles_with_too_few_images_are_not_split() -> None:
+    drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER)), min_images=3)
+    assert list(drafts) == ["302887"]
+    assert [failure for failure in failures if failure.endswith("too-few-images")] == [
+        f"{number} too-few-images" for number in (4410, 4411, 4412, 4413, 4414, 4415)
+    ]
+
+
+def pack_tar(path: Path) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(FOLDER, arcname="./all_text")
+
+
+def pack_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(FOLDER.rglob("*.xml"), reverse=True):
+            archive.write(file, f"all_text/{file.relative_to(FOLDER).as_posix()}")
+
+
+@pytest.mark.parametrize(("name", "pack"), [("all.tar.gz", pack_tar), ("all.zip", pack_zip)])
+def test_archives_give_the_same(tmp_path: Path, name: str, pack: Callable[[Path], None]) -> None:
+    pack(tmp_path / name)
+    drafts, failures = outcomes(ImageclefSource(texts=str(tmp_path / name)))
+    expected_drafts, expected_failures = outcomes(ImageclefSource(texts=str(FOLDER)))
+    assert drafts["4410"] == expected_drafts["4410"]
+    assert [line.partition(" ")[2] for line in sorted(failures)] == [
+        line.partition(" ")[2] for line in sorted(expected_failures)
+    ]
+    assert drafts.keys() == expected_drafts.keys()
+
+
+def test_an_archive_cut_short_gives_what_was_before_and_a_failure(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "texts.tar", "w") as archive:
+        archive.add(FOLDER / "text", arcname="text")
+    whole = (tmp_path / "texts.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole[: whole.index(b"Plain markup") + 20])
+    _, failures = outcomes(ImageclefSource(texts=str(tmp_path / "cut.tar"), metadata=str(FOLDER)))
+    assert "cut.tar broken-record" in failures
+    (tmp_path / "no.tar").write_bytes(b"<html>Not found</html>" * 100)
+    assert outcomes(ImageclefSource(texts=str(tmp_path / "no.tar"))) == ({}, ["no.tar broken-record"] * 2)
+
+
+def test_an_article_that_comes_twice(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "texts.tar", "w") as archive:
+        for _ in range(2):
+            archive.add(FOLDER / "text/en/2/4410.xml", arcname="text/en/2/4410.xml")
+    drafts, failures = outcomes(ImageclefSource(texts=str(tmp_path / "texts.tar"), metadata=str(FOLDER)))
+    assert list(drafts) == ["4410"]
+    assert "4410 duplicate-record" in failures
+
+
+def test_an_absent_folder_is_the_callers_mistake(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        outcomes(ImageclefSource(texts=str(tmp_path / "none")))
+
+
+def test_metadata() -> None:
+    data = (FOLDER / "metadata/9/82531.xml").read_bytes()
+    articles = ("text/en/1/302887", "text/en/2/4410", "text/de/1/77")
+    assert parse_metadata(data) == ImageRecord("82531", "images/9/82531.jpg", articles)
+    with pytest.raises(FieldError, match="'image', found 'html'"):
+        parse_metadata(b"<html/>")
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("", []),
+        ("{{never closed", ["{{never closed"]),
+        ("a [[b", ["a [[b"]),
+        ("''a '''b'' c'''", ["a b c"]),
+        ("[[CSI: Miami]], [[:Category:Birds]], [[:de:Ei|Ei]] [[fr:Œuf]]", ["CSI: Miami, Category:Birds, Ei"]),
+        ("<nowiki>[[x]]</nowiki> &#8212; &#xD800; &#x110000;", ["[[x]] \u2014 \ufffd &#x110000;"]),
+        ("# one\n# two\n: three\n; four : five", ["one", "two", "three", "four", "five"]),
+        ("#redirect [[Dodo]]", []),
+        ("a<ref>b", ["a<ref>b"]),
+        ("<p>one</p><p>two</p>", ["one", "two"]),
+        ("{{a|" * 200, None),
+    ],
+)  # fmt: skip
+def test_markup(markup: str, expected: list[str] | None) -> None:
+    found = strip_markup(markup)
+    assert expected is None or found == expected
+
+
+@pytest.mark.parametrize("opening", ["{{a|", "[[a|", "{|\n|"])
+def test_markup_that_would_take_for_ever(opening: str) -> None:
+    with pytest.raises(WikitextError, match="never close"):
+        strip_markup(opening * 100_000)
+
+
+@pytest.mark.parametrize("settings", [{"language": ""}, {"language": "../x"}, {"max_sentences": 0}])
+def test_settings_that_make_no_sense(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="source"):
+        ImageclefSource(**settings)  # type: ignore[arg-type]

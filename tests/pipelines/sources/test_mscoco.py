@@ -1,0 +1,245 @@
+"""Documents of ten images and ten captions: the facts of the paper on a hand-made file and on a larger one."""
+
+import gzip
+import json
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.crowd_settings import MscocoSource
+from pipelines.sources.mscoco import read_mscoco
+from schemas.documents import Split
+from schemas.errors import BuildError, ConfigError
+from schemas.failures import Failure, Reason
+
+FIXTURE = str(Path(__file__).parents[2] / "fixtures" / "mscoco" / "captions_train2014.json")
+CAPTIONS = {  # what the file says, read by eye
+    1: ("A run down street with grass.", "Grass grows in a street."),
+    2: ("A man & a party hat.", "A man talks on a phone."),
+    3: ("A skateboard jump.", "A boy on a skateboard."),
+    4: ("A keyboard on a desk.", "A large mouse pad."),
+    5: ("A tennis player.", "A caf\ufffd wall behind a racket."),
+    6: ("Two people fix skis.", "Skis in the snow."),
+    7: ("Scissors and thread.", "A tape measure."),
+    8: ("A blue bus.", "A bus on a street."),
+    9: ("A kite over the sea.", "People walk on sand."),
+    10: ("A guinea pig.", "A pet in a cage."),
+    11: ("A plate of pasta.", "Red sauce in an oven."),
+    12: ("A castle.", "Tall grey towers."),
+    13: ("A stapler.", "Office supplies."),
+    14: ("Bacon in a blender.", "A strange smoothie."),
+    15: ("A cat asleep.", "A grey cat on a sofa."),
+    16: ("A dog runs.", "A wet dog."),
+    17: ("A train at dusk.", "A long train."),
+    18: ("Three bananas.", "Fruit in a bowl."),
+    19: ("A stop sign.", "A sign with snow on it."),
+    20: ("A child with an umbrella.", "Rain on a pavement."),
+    21: ("A clock tower.", "Half past nine."),
+}
+
+
+def read(source: MscocoSource) -> tuple[list[Draft], list[Failure]]:
+    outcomes = list(read_mscoco(source))
+    drafts = [outcome for outcome in outcomes if isinstance(outcome, Draft)]
+    return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+
+
+def texts(draft: Draft) -> list[str]:
+    return [sentence.text for sentence in draft.sentences]
+
+
+def linked_texts(draft: Draft) -> dict[str, str]:
+    """Return the caption of each linked image address."""
+    assert draft.links is not None
+    return {draft.image_uris[link.image]: draft.sentences[link.sentence].text for link in draft.links}
+
+
+def distractors(draft: Draft) -> set[str]:
+    return set(texts(draft)) - set(linked_texts(draft).values())
+
+
+def corpus(images: int = 300, captions: int = 5, *, folder: str = "") -> dict[str, Any]:
+    """Return a captions file whose caption says which image it is about; image 0 has one caption less."""
+    return {
+        "images": [{"id": image, "file_name": f"{folder}{image}.jpg"} for image in range(images)],
+        "annotations": [
+            {"id": 10 * image + k, "image_id": image, "caption": f"image {image} caption {k}"}
+            for image in range(images)
+            for k in range(captions - (image == 0))
+        ],
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def image_of(text: str) -> int:
+    return int(text.split()[1])
+
+
+def image_ids(draft: Draft) -> list[int]:
+    return [int(uri.removesuffix(".jpg")) for uri in draft.image_uris]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[Draft]:
+    drafts, failures = read(MscocoSource(captions=(write(tmp_path_factory.mktemp("coco") / "c.json", corpus()),)))
+    assert failures == []
+    return drafts
+
+
+def test_the_hand_made_file() -> None:
+    drafts, failures = read(MscocoSource(captions=(FIXTURE,), folders=("train2014",), val=0.0, test=0.0))
+    assert len(drafts) == 4  # 21 images with captions: two documents of ten, in two versions each
+    images = {f"train2014/COCO_train2014_{number:012}.jpg": number for number in CAPTIONS}
+    for draft in drafts:
+        own = {images[uri] for uri in draft.image_uris}
+        truth = {images[uri]: text for uri, text in linked_texts(draft).items()}
+        assert (len(own), len(truth), len(draft.sentences), draft.split) == (10, 5, 10, Split.TRAIN)
+        assert all(text in CAPTIONS[image] for image, text in truth.items())
+        others = {text for image, both in CAPTIONS.items() if image not in own for text in both}
+        assert len(distractors(draft)) == 5
+        assert distractors(draft) <= others
+    versions: dict[str, list[Draft]] = defaultdict(list)
+    for draft in drafts:
+        versions[draft.provenance.record_id].append(draft)
+    for first, second in versions.values():
+        assert first.image_uris == second.image_uris
+        assert [first.id, second.id] == [f"{first.provenance.record_id}-v0", f"{first.provenance.record_id}-v1"]
+        for uri in linked_texts(first):  # each version has the other caption
+            assert {linked_texts(first)[uri], linked_texts(second)[uri]} == set(CAPTIONS[images[uri]])
+    assert [(failure.record_id, failure.reason) for failure in failures][:12] == [
+        ("image 7", Reason.DUPLICATE_RECORD),
+        ("image 31", Reason.MISSING_FIELD),
+        ("image 32", Reason.BROKEN_RECORD),
+        ("captions_train2014.json#26 (image)", Reason.MISSING_FIELD),
+        ("captions_train2014.json#27 (image)", Reason.BROKEN_RECORD),
+        ("caption 2103", Reason.MISSING_FIELD),
+        ("caption 2104", Reason.EMPTY_SENTENCE),
+        ("caption 2105", Reason.BROKEN_RECORD),
+        ("caption 2106", Reason.MISSING_FIELD),
+        ("caption 2102", Reason.DUPLICATE_RECORD),
+        ("caption 9901", Reason.NOT_FOUND),
+        ("image 30", Reason.TOO_FEW_SENTENCES),
+    ]
+    assert [failure.reason for failure in failures[12:]] == [Reason.TOO_FEW_IMAGES]  # the twenty-first image
+
+
+def test_five_links_in_ten_by_ten(built: list[Draft]) -> None:
+    for draft in built:
+        assert draft.links is not None
+        assert (len(draft.sentences), len(set(draft.image_uris)), len(draft.links)) == (10, 10, 5)
+        assert len({link.sentence for link in draft.links}) == len({link.image for link in draft.links}) == 5
+        assert draft.links == tuple(sorted(draft.links))
+        assert all(image_of(text) == int(uri.removesuffix(".jpg")) for uri, text in linked_texts(draft).items())
+
+
+def test_distractors_come_from_other_images_of_the_split(built: list[Draft]) -> None:
+    split_of = {image: draft.split for draft in built for image in image_ids(draft)}
+    assert len(split_of) == 300
+    for draft in built:
+        assert len(distractors(draft)) == 5
+        sources = {image_of(text) for text in distractors(draft)}
+        assert not sources & set(image_ids(draft))
+        assert {split_of[image] for image in sources} == {draft.split}
+
+
+def test_up_to_five_versions_in_training_and_one_elsewhere(built: list[Draft]) -> None:
+    versions: dict[Split | None, list[list[Draft]]] = defaultdict(list)
+    for draft in built:
+        groups = versions[draft.split]
+        if draft.id.endswith("-v0"):
+            groups.append([])
+        groups[-1].append(draft)
+    assert {split: len(groups) for split, groups in versions.items()} == {Split.TRAIN: 18, Split.VAL: 6, Split.TEST: 6}
+    assert {len(group) for split in (Split.VAL, Split.TEST) for group in versions[split]} == {1}
+    for group in versions[Split.TRAIN]:
+        has_image_0 = 0 in {image_of(text) for text in linked_texts(group[0]).values()}
+        assert len(group) == (4 if has_image_0 else 5)
+        assert len({draft.image_uris for draft in group}) == 1
+        for uri in linked_texts(group[0]):
+            assert len({linked_texts(draft)[uri] for draft in group}) == len(group)
+
+
+def test_half_of_the_images_are_never_captioned_truly(built: list[Draft]) -> None:
+    true = {uri for draft in built for uri in linked_texts(draft)}
+    assert len(true) == 150
+    by_group: dict[str, set[str]] = defaultdict(set)
+    for draft in built:
+        by_group[draft.provenance.record_id].update(linked_texts(draft))
+    assert Counter(map(len, by_group.values())) == {5: 30}
+
+
+def test_neither_sentences_nor_images_give_the_links_away(built: list[Draft]) -> None:
+    sentences = Counter(link.sentence for draft in built for link in draft.links or ())
+    images = Counter(link.image for draft in built for link in draft.links or ())
+    assert len(sentences) == len(images) == 10
+    assert len({tuple(link.sentence for link in draft.links or ()) for draft in built}) > 60
+
+
+def test_the_order_of_records_does_not_matter(tmp_path: Path, built: list[Draft]) -> None:
+    content = corpus()
+    for records in content.values():
+        random.Random(7).shuffle(records)
+    reordered = {key: content[key] for key in ("annotations", "images")}
+    again, _ = read(MscocoSource(captions=(write(tmp_path / "c.json", reordered),)))
+    assert again == built
+
+
+def test_another_seed_gives_other_documents(tmp_path: Path, built: list[Draft]) -> None:
+    others, _ = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus()),), seed=1))
+    assert not {draft.id for draft in others} & {draft.id for draft in built}
+
+
+def test_several_files_each_with_its_folder(tmp_path: Path) -> None:
+    first, second = corpus(20), corpus(40)
+    second["annotations"][0] |= {"caption": "not the first file's"}
+    packed = tmp_path / "b.json.gz"
+    packed.write_bytes(gzip.compress(json.dumps(second).encode()))
+    files = (write(tmp_path / "a.json", first), str(packed))
+    drafts, failures = read(MscocoSource(captions=files, folders=("train2014", "val2014"), val=0, test=0))
+    uris = {uri for draft in drafts for uri in draft.image_uris}
+    assert uris == {f"{'train2014' if number < 20 else 'val2014'}/{number}.jpg" for number in range(40)}
+    assert "not the first file's" not in {text for draft in drafts for text in texts(draft)}
+    assert Counter(failure.reason for failure in failures) == {Reason.DUPLICATE_RECORD: 20 + 99}
+
+
+def test_a_split_of_one_group_has_no_distractors(tmp_path: Path) -> None:
+    drafts, failures = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus(50)),)))
+    assert {draft.split for draft in drafts} == {Split.TRAIN}
+    assert [failure.reason for failure in failures] == [Reason.TOO_FEW_SENTENCES] * 2
+
+
+def test_a_file_cut_short(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "c.json", corpus(60)))
+    path.write_bytes(path.read_bytes()[:-30])
+    drafts, failures = read(MscocoSource(captions=(str(path),), val=0, test=0))
+    assert drafts
+    assert [failure.reason for failure in failures] == [Reason.BROKEN_RECORD]
+
+
+def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="the lists 'images' and 'annotations'"):
+        read(MscocoSource(captions=(write(tmp_path / "c.json", {"images": [], "annotations": []}),)))
+    with pytest.raises(ConfigError, match=r"source\.captions"):
+        read(MscocoSource())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"true_images": 0}, r"source\.true_images = 0: must be at least 1"),
+        ({"captions": ("a", "b", "c"), "folders": ("x", "y")}, r"source\.folders .* one for each of 3"),
+        ({"val": 1.0}, r"source\.val = 1\.0"),
+        ({"val": 0.5, "test": 0.5}, "must leave a share for training"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MscocoSource(**settings)

@@ -1,0 +1,187 @@
+"""News in its three formats; the expected documents are written by hand from the fixtures."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.article_settings import NewsFormat, NewsSource
+from pipelines.sources.json_streams import BrokenStreamError, read_items, read_members
+from pipelines.sources.news import read_news
+from schemas.documents import Link, Provenance, Role, Sentence
+from schemas.errors import ConfigError
+from schemas.failures import Failure
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "news"
+HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY
+
+
+def outcomes(format_: NewsFormat, path: Path) -> tuple[list[Draft], list[str]]:
+    drafts, failures = [], []
+    for outcome in read_news(NewsSource(format=format_, articles=str(path))):
+        if isinstance(outcome, Failure):
+            failures.append(f"{outcome.record_id} {outcome.reason}")
+        else:
+            drafts.append(outcome)
+    return drafts, failures
+
+
+def draft(
+    record_id: str, texts: dict[Role, str], image: str, *, source: str, language: str, url: str | None = None
+) -> Draft:
+    return Draft(
+        id=record_id,
+        dataset="news",
+        sentences=tuple(Sentence(text, role) for role, text in texts.items()),
+        image_uris=(image,),
+        links=tuple(Link(index, 0) for index in range(len(texts))),
+        provenance=Provenance(source, record_id, url),
+        language=language,
+    )
+
+
+def test_json_lines() -> None:
+    drafts, failures = outcomes(NewsFormat.JSONL, FOLDER / "articles.jsonl")
+    assert drafts == [
+        draft(
+            "n-1",
+            {
+                HEADLINE: "Zug & Flug",
+                LEAD: "Wer fliegt noch?",
+                CAPTION: "Ein Zug in Chur.",
+                BODY: "Immer mehr Menschen nehmen den Zug. Das zeigt eine Studie.",
+            },
+            "pictures/n-1.jpg",
+            source="news",
+            language="de",
+        ),
+        draft("2", {HEADLINE: "Only a headline"}, "https://news.example/2.png", source="news", language="und"),
+        draft("n-3", {BODY: "Un texte."}, "3.jpg", source="news", language="fr"),
+        draft(
+            "n-8",
+            {HEADLINE: "Caf\ufffd in Gen\u00e8ve", LEAD: "half a pair: \ufffd"},
+            "8.jpg",
+            source="news",
+            language="und",
+        ),
+    ]
+    assert failures == [
+        "n-3 empty-sentence",
+        "n-3 empty-sentence",
+        "n-4 missing-field",
+        "n-5 empty-document",
+        "n-5 empty-sentence",
+        "articles.jsonl:7 missing-field",
+        "articles.jsonl:8 broken-record",
+        "n-1 duplicate-record",
+        "n-9 broken-record",
+        "n-10 missing-field",
+        "articles.jsonl:13 broken-record",
+    ]
+
+
+def test_goodnews() -> None:
+    drafts, failures = outcomes(NewsFormat.GOODNEWS, FOLDER / "captioning_dataset.json")
+    shared = {HEADLINE: "A Bridge \u2019Falls\u2019", LEAD: "It fell at noon."}
+    body = {BODY: "The bridge fell at noon. Nobody was hurt."}
+    bridge = {"source": "goodnews", "language": "en", "url": "https://www.nytimes.com/1"}
+    assert drafts == [
+        draft("4fd1c_0", {**shared, CAPTION: "The bridge on Monday.", **body}, "4fd1c_0.jpg", **bridge),
+        draft("4fd1c_2", {**shared, **body}, "4fd1c_2.jpg", **bridge),
+        draft("4fd1c_3", {**shared, **body}, "4fd1c_3.jpg", **bridge),
+        draft(
+            "4fd1d_0",
+            {CAPTION: "Owners.", BODY: "Caf\ufffd owners protest."},
+            "4fd1d_0.jpg",
+            source="goodnews",
+            language="en",
+        ),
+        draft("4fd21_1", {CAPTION: "Good."}, "4fd21_1.jpg", source="goodnews", language="en"),
+    ]
+    assert failures == [
+        "4fd1c_3 empty-sentence",
+        "4fd1e too-few-images",
+        "4fd1f broken-record",
+        "4fd20 broken-record",
+        "4fd21_0 broken-record",
+        "4fd1d_0 duplicate-record",
+        "captioning_dataset.json broken-record",
+    ]
+
+
+def test_visualnews() -> None:
+    drafts, failures = outcomes(NewsFormat.VISUALNEWS, FOLDER / "visualnews" / "data.json")
+    assert drafts == [
+        draft(
+            "5",
+            {CAPTION: "A judge in London.", BODY: "A judge spoke. Then she left."},
+            "bbc/images/0000/005.jpg",
+            source="visualnews/bbc",
+            language="en",
+        ),
+        draft(
+            "6",
+            {CAPTION: "Fish & chips", BODY: "Fish costs \ufffd10 more."},
+            "guardian/images/0001/006.jpg",
+            source="visualnews/guardian",
+            language="en",
+        ),
+        draft(
+            "8", {CAPTION: "No article was said."}, "bbc/images/0000/008.jpg", source="visualnews/bbc", language="en"
+        ),
+    ]
+    assert failures == [
+        "7 empty-document",
+        "7#body not-found",
+        "8#body not-found",
+        "9 broken-record",
+        "10 broken-record",
+        "5 duplicate-record",
+        "data.json:8 missing-field",
+        "data.json:9 broken-record",
+        "11 missing-field",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", ["data.json:1 broken-record"]),
+        (b'{"id": 1}', ["data.json:1 broken-record"]),
+        (b"<html>", ["data.json:1 broken-record"]),
+        (b"[]", []),
+        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, {"id": 2', ["1", "data.json:2 broken-record"]),
+        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, nope', ["1", "data.json:2 broken-record"]),
+    ],
+)
+def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, found: list[str]) -> None:
+    (tmp_path / "data.json").write_bytes(content)
+    drafts, failures = outcomes(NewsFormat.VISUALNEWS, tmp_path / "data.json")
+    failures = [failure for failure in failures if failure != "1#body not-found"]
+    assert [draft.id for draft in drafts] + failures == found
+
+
+def test_an_absent_file_is_the_callers_mistake(tmp_path: Path) -> None:
+    for format_ in NewsFormat:
+        with pytest.raises(FileNotFoundError):
+            outcomes(format_, tmp_path / "none.json")
+
+
+def test_large_json_streams_through_pieces_of_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "large.json.gz"
+    wanted = [{"id": number, "text": "\u00e4\U0001f426" * number} for number in range(600)]
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf \n" + json.dumps(wanted, ensure_ascii=False).encode()))
+    assert list(read_items(path)) == wanted
+    members = {str(number): item for number, item in enumerate(wanted)}
+    path.write_bytes(gzip.compress(json.dumps(members).encode()))
+    assert dict(read_members(path)) == members
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(BrokenStreamError, match=r"large.json.gz"):
+        list(read_members(path))
+
+
+def test_settings_that_make_no_sense() -> None:
+    with pytest.raises(ConfigError, match=r"source.language"):
+        NewsSource(language="German")

@@ -1,0 +1,172 @@
+"""RecipeQA in small, in the published form, with what such files get wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.labelled_settings import RecipeqaSource
+from pipelines.sources.recipeqa import read_recipeqa
+from schemas.documents import Link, Provenance, Sentence, Split
+from schemas.errors import BuildError, ConfigError
+from schemas.failures import Failure, Reason, Stage
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
+
+
+def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[Draft | Failure]:
+    source = RecipeqaSource(train=str(FIXTURES / train), val=str(FIXTURES / val) if val else "", **settings)
+    return list(read_recipeqa(source))
+
+
+def drafts(outcomes: list[Draft | Failure]) -> dict[str, Draft]:
+    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, Draft)}
+
+
+def names(outcomes: list[Draft | Failure]) -> list[str]:
+    return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
+
+
+def written(tmp_path: Path, content: Any) -> RecipeqaSource:
+    path = tmp_path / "train.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return RecipeqaSource(train=str(path))
+
+
+def test_everything_in_the_files_is_a_document_or_a_failure() -> None:
+    assert names(read()) == [
+        "rice-pudding",
+        "plum-cake",
+        "plum-cake empty-sentence",
+        "bean-stew missing-field",
+        "bean-stew",
+        "train.json#5 missing-field",
+        "train.json#6 broken-record",
+        "empty-steps too-few-sentences",
+        "empty-steps empty-sentence",
+        "empty-steps empty-sentence",
+        "bare-words too-few-images",
+        "one-step too-few-images",
+        "one-step empty-sentence",
+        "rice-pudding duplicate-record",
+        "walnut-bread",
+        "walnut-bread missing-field",
+        "walnut-bread missing-field",
+        "walnut-bread broken-record",
+        "walnut-bread broken-record",
+        "walnut-bread broken-record",
+        "42",
+        "train.json#14 missing-field",
+        "leek-pie broken-record",
+        "leek-pie broken-record",
+    ]
+
+
+def test_steps_are_sentences_linked_to_their_images() -> None:
+    assert drafts(read())["plum-cake"] == Draft(
+        id="plum-cake",
+        dataset="rqa",
+        sentences=(
+            Sentence("Plum Cake A cake for late summer."),
+            Sentence("Dough Mix flour & butter.\nAdd 2 eggs."),
+            Sentence("Bake"),
+            Sentence("Serve at 20°C with cream."),
+        ),
+        image_uris=(
+            "images-qa/train/images-qa/plum-cake_0_0.jpg",
+            "images-qa/train/images-qa/plum-cake_1_0.jpg",
+            "images-qa/train/images-qa/plum-cake_1_1.jpg",
+            "images-qa/train/images-qa/plum-cake_4_0.PNG",
+        ),
+        links=(Link(0, 0), Link(1, 1), Link(1, 2), Link(3, 2), Link(3, 3)),
+        provenance=Provenance("rqa", "plum-cake"),
+        language="en",
+        split=Split.TRAIN,
+    )
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert drafts(read())["bean-stew"] == Draft(
+        id="bean-stew",
+        dataset="rqa",
+        sentences=(
+            Sentence("Soak Soak the beans \ufffd\ufffd overnight."),
+            Sentence("Cook \U0001f600 them \ufffd."),
+            Sentence("No picture"),
+        ),
+        image_uris=("images-qa/train/images-qa/bean-stew_1_0.gif", "images-qa/train/images-qa/bean-stew_2_0.jpg"),
+        links=(Link(0, 0), Link(1, 1)),
+        provenance=Provenance("rqa", "bean-stew"),
+        language="en",
+        split=Split.VAL,
+    )
+
+
+def test_names_that_lead_out_of_the_images_go() -> None:
+    draft = drafts(read())["walnut-bread"]
+    assert (draft.sentences, draft.links) == ((Sentence("Bread"),), (Link(0, 0),))
+    assert draft.image_uris == ("images-qa/train/images-qa/walnut-bread_1_0.jpeg",)
+
+
+def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
+    # sha256sum of "0:<id>" starts with 06 (bean-stew), 18 (walnut-bread), d2 (plum-cake), bc (42); 1/8 is 20.
+    expected = {
+        "rice-pudding": Split.TEST,
+        "plum-cake": Split.TRAIN,
+        "bean-stew": Split.VAL,
+        "walnut-bread": Split.VAL,
+        "42": Split.TRAIN,
+    }
+    assert {key: draft.split for key, draft in drafts(read()).items()} == expected
+    without = drafts(read(val_share=0.0))
+    assert {draft.split for key, draft in without.items() if key != "rice-pudding"} == {Split.TRAIN}
+
+
+def test_the_layout_of_the_images_is_a_setting() -> None:
+    found = drafts(read(image_pattern="{name}"))["rice-pudding"]
+    assert found.image_uris == ("rice-pudding_1_0.jpg", "rice-pudding_2_0.jpg", "rice-pudding_2_1.jpg")
+    published = drafts(read())["rice-pudding"]
+    assert published.image_uris[0] == "images-qa/val/images-qa/rice-pudding_1_0.jpg"
+
+
+def test_without_a_val_file_there_is_no_test_split() -> None:
+    outcomes = read(val="")
+    assert drafts(outcomes)["rice-pudding"].split is Split.TRAIN
+    assert names(outcomes).count("rice-pudding") == 1
+
+
+def test_a_file_cut_short_gives_what_came_before() -> None:
+    draft, failure = read(train="cut.json", val="")
+    assert isinstance(draft, Draft)
+    assert draft.sentences == (Sentence("Figs Wash them."),)
+    assert isinstance(failure, Failure)
+    assert (failure.stage, failure.record_id, failure.reason) == (Stage.SOURCES, "cut.json", Reason.BROKEN_RECORD)
+    assert failure.message.startswith("after 1 questions: ")
+
+
+def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> None:
+    step = {"title": "t", "body": "b" * 1000, "images": ["x.jpg"]}
+    questions = [{"recipe_id": f"r{number // 4}", "context": [step, step]} for number in range(2000)]
+    outcomes = list(read_recipeqa(written(tmp_path, {"data": questions})))
+    assert names(outcomes) == [f"r{number}" for number in range(500)]
+    assert isinstance(outcomes[0], Draft)
+    assert outcomes[0].links == (Link(0, 0), Link(1, 0))  # one image of two steps
+
+
+@pytest.mark.parametrize("content", ["[]", {"data": []}, {"questions": [{}]}, {"data": {"recipe_id": "x"}}])
+def test_files_of_another_form_end_the_build(tmp_path: Path, content: Any) -> None:
+    with pytest.raises(BuildError, match=r"train\.json: expected"):
+        list(read_recipeqa(written(tmp_path, content)))
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"source\.val_share = 1\.0: must be in \[0, 1\)"):
+        RecipeqaSource(val_share=1.0)
+    with pytest.raises(ConfigError, match=r"source\.image_pattern = 'images': must contain \{name\}"):
+        RecipeqaSource(image_pattern="images")
+    with pytest.raises(ConfigError, match=r"source\.train = ''"):
+        list(read_recipeqa(RecipeqaSource()))
+    with pytest.raises(FileNotFoundError):
+        read(train="lost.json")

@@ -1,0 +1,234 @@
+"""Stories of VIST, in isolation, in sequence, under stress; expected ones are written by hand from the fixtures."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.draft import Draft
+from pipelines.sources.crowd_settings import StoryKind, StoryText, VistSource
+from pipelines.sources.vist import read_vist
+from schemas.documents import Link, Provenance, Sentence, Split
+from schemas.errors import BuildError, ConfigError
+from schemas.failures import Failure, Reason
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "vist"
+DII_TRAIN = str(FIXTURES / "train.description-in-isolation.json")
+DII_TEST = str(FIXTURES / "test.description-in-isolation.json")
+SIS_VAL = str(FIXTURES / "val.story-in-sequence.json")
+
+FIVE_LINKS = (Link(0, 0), Link(1, 1), Link(2, 2), Link(3, 3), Link(4, 4))
+FARM = tuple(f"train/100{number}.jpg" for number in (1, 2, 3, 4, 5))
+CAFE = ("train/1006.jpg", "train/1007.jpg", "train/1008.jpg", "train/1009.jpg", "train/1010.jpg")
+FIRST = ("Two ponies in a field.", "A red barn.", "A wire fence.", "A tractor by a tree.", "Hay in the sun.")
+SECOND = ("Small horses graze.", "A barn with a white door.", "a wire fence.", "An old tractor.", "Bales of hay.")
+THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A caf\ufffd at night.", "Two cups.", "The bill.")
+
+
+def read(source: VistSource) -> tuple[list[Draft], list[Failure]]:
+    outcomes = list(read_vist(source))
+    drafts = [outcome for outcome in outcomes if isinstance(outcome, Draft)]
+    return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+
+
+def texts(draft: Draft) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in draft.sentences)
+
+
+def annotation(photo: int, order: object, **fields: Any) -> list[dict[str, Any]]:
+    return [{"photo_flickr_id": str(photo), "photo_order_in_story": order, "original_text": f"about {photo}"} | fields]
+
+
+def write(path: Path, stories: list[list[list[dict[str, Any]]]], *, photos: int = 2000) -> str:
+    content = {
+        "images": [{"id": str(photo)} for photo in range(photos)],
+        "annotations": [entry for story in stories for entry in story],
+    }
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_descriptions_in_isolation() -> None:
+    drafts, _ = read(VistSource(train=DII_TRAIN, test=DII_TEST))
+    documents = {texts(draft): draft for draft in drafts}
+    brides = ("A bride.", "A groom.", "A castle.", "A tent.", "A car.")
+    assert documents.keys() == {FIRST, SECOND, THIRD, brides}
+    assert {d.image_uris for d in (documents[FIRST], documents[SECOND])} == {FARM}  # two documents of one set of images
+    assert documents[THIRD].image_uris == CAFE
+    assert documents[brides].image_uris == ("test/31.jpg", "test/32.jpg", "test/33.jpg", "test/34.jpg", "test/35.jpg")
+    assert {draft.links for draft in drafts} == {FIVE_LINKS}
+    assert {(draft.dataset, draft.language, draft.provenance.source) for draft in drafts} == {
+        ("story-dii", "en", "vist")
+    }
+    assert [documents[key].split for key in (FIRST, brides)] == [Split.TRAIN, Split.TEST]
+    assert documents[FIRST].id.split("-")[:2] == documents[SECOND].id.split("-")[:2]  # same photos, other texts
+    assert documents[FIRST].id != documents[SECOND].id
+
+
+def test_every_story_that_is_dropped_has_its_reason() -> None:
+    _, failures = read(VistSource(train=DII_TRAIN))
+    assert Counter(failure.reason for failure in failures) == {
+        Reason.MISSING_FIELD: 3,  # an image without id, an annotation without order, a story without a text
+        Reason.DUPLICATE_RECORD: 2,  # an annotation twice in a row, a story a second time
+        Reason.NOT_FOUND: 1,  # photo 2003 is not among the images
+        Reason.TOO_FEW_IMAGES: 1,  # the story of the annotation without order
+        Reason.DUPLICATE_IMAGE: 1,  # one photo in two places
+    }
+    (absent,) = (failure for failure in failures if failure.reason is Reason.NOT_FOUND)
+    assert "2003" in absent.message
+
+
+def test_the_tokenized_text() -> None:
+    drafts, _ = read(VistSource(train=DII_TRAIN, text=StoryText.TOKENIZED))
+    assert "a tractor by a tree ." in {text for draft in drafts for text in texts(draft)}
+
+
+def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
+    drafts, failures = read(VistSource(kind=StoryKind.SIS, val=SIS_VAL))
+    assert drafts == [
+        Draft(
+            id="sis-500",
+            dataset="story-sis",
+            sentences=(
+                Sentence("[male] went to the fair."),
+                Sentence("It rained on friday."),
+                Sentence("There were many people."),
+                Sentence("He ate."),
+                Sentence("He rode the coaster."),
+            ),
+            image_uris=("val/11.jpg", "val/13.jpg", "val/12.jpg", "val/14.jpg", "val/15.jpg"),
+            links=FIVE_LINKS,
+            provenance=Provenance("vist", "500"),
+            language="en",
+            split=Split.VAL,
+        ),
+        Draft(
+            id="sis-501",
+            dataset="story-sis",
+            sentences=(
+                Sentence("They arrived."),
+                Sentence("They sat."),
+                Sentence("They talked."),
+                Sentence("They drank."),
+                Sentence('We danced "until" dawn.'),
+            ),
+            image_uris=("val/12.jpg", "val/11.jpg", "val/14.jpg", "val/13.jpg", "val/16.jpg"),
+            links=FIVE_LINKS,
+            provenance=Provenance("vist", "501"),
+            language="en",
+            split=Split.VAL,
+        ),
+    ]
+    assert [(failure.record_id, failure.reason) for failure in failures] == [
+        ("val.story-in-sequence.json#12 (annotations)", Reason.MISSING_FIELD),
+        ("sis-500", Reason.DUPLICATE_RECORD),
+        ("sis-502", Reason.NOT_FOUND),
+        ("sis-503", Reason.BROKEN_RECORD),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orders", "lengths"),
+    [
+        ([0, 1, 2, 0, 1, 2], [3, 3]),
+        ([0, 1, 2, 0, 2, 0, 1, 2], [3, 3]),
+        ([0, 1, 1, 2, 0, 1, 2], [3]),
+        ([1, 2, 0, 1, 2], [3]),
+        ([0, 1, 2, None, 1, 2], [3]),
+        ([0, 0, 1, 2], [3]),
+        ([0, 1, 2, 3], []),
+    ],
+)
+def test_a_story_starts_where_the_order_returns_to_0(tmp_path: Path, orders: list[object], lengths: list[int]) -> None:
+    entries = [annotation(place, order) for place, order in enumerate(orders)]
+    drafts, failures = read(VistSource(train=write(tmp_path / "train.json", [entries]), photos=3))
+    assert [len(draft.sentences) for draft in drafts] == lengths
+    assert bool(failures) == (sum(lengths) < len(orders))
+
+
+def farm_stories(count: int, *, start: int = 0) -> list[list[list[dict[str, Any]]]]:
+    """Return stories of five photos each; every other one describes the photos of the one before it again."""
+    stories = []
+    for story in range(count):
+        first = start + 5 * (story // 2)
+        stories.append(
+            [annotation(first + k, k, original_text=f"photo {first + k}, writer {story % 2}") for k in range(5)]
+        )
+    return stories
+
+
+def stress_source(tmp_path: Path, *, reverse: bool = False) -> VistSource:
+    train, test = farm_stories(24), farm_stories(22, start=1000)
+    if reverse:
+        train, test = train[::-1], test[::-1]
+    return VistSource(
+        kind=StoryKind.DII_STRESS,
+        train=write(tmp_path / f"train{reverse}.json", train),
+        test=write(tmp_path / f"test{reverse}.json", test),
+    )
+
+
+def test_stress_documents_have_45_captions_of_other_photos_of_their_split(tmp_path: Path) -> None:
+    drafts, failures = read(stress_source(tmp_path))
+    assert (len(drafts), failures) == (24 + 22, [])
+    for draft in drafts:
+        assert draft.dataset == "dii-stress"
+        assert (len(draft.sentences), len(set(texts(draft))), len(draft.image_uris)) == (50, 50, 5)
+        photo_of = [int(text.removeprefix("photo ").partition(",")[0]) for text in texts(draft)]
+        own = [int(uri.partition("/")[2].removesuffix(".jpg")) for uri in draft.image_uris]
+        assert {photo >= 1000 for photo in photo_of} == {draft.split is Split.TEST}
+        assert draft.links is not None
+        assert sorted(link.image for link in draft.links) == [0, 1, 2, 3, 4]
+        assert all(photo_of[link.sentence] == own[link.image] for link in draft.links)
+        linked = {link.sentence for link in draft.links}
+        assert not {photo_of[place] for place in range(50) if place not in linked} & set(own)
+    assert len({tuple(link.sentence for link in draft.links or ()) for draft in drafts}) > 40  # shuffled
+
+
+def test_stress_documents_are_the_same_whatever_the_order_of_stories(tmp_path: Path) -> None:
+    assert read(stress_source(tmp_path)) == read(stress_source(tmp_path, reverse=True))
+
+
+def test_a_stress_document_is_its_story_and_more(tmp_path: Path) -> None:
+    stress = stress_source(tmp_path)
+    plain, _ = read(VistSource(train=stress.train, test=stress.test))
+    stressed = {draft.id: draft for draft in read(stress)[0]}
+    assert {draft.id for draft in plain} == stressed.keys()
+    assert all(set(draft.sentences) < set(stressed[draft.id].sentences) for draft in plain)
+    assert all(draft.image_uris == stressed[draft.id].image_uris for draft in plain)
+
+
+def test_too_few_captions_of_other_photos() -> None:
+    source = VistSource(kind=StoryKind.DII_STRESS, train=DII_TRAIN, test=DII_TEST, distractors=5)
+    drafts, failures = read(source)
+    assert sum(failure.reason is Reason.TOO_FEW_SENTENCES for failure in failures) == 1  # the only test story
+    for draft in drafts:
+        own = {FARM: {*FIRST, *SECOND}, CAFE: {*THIRD}}[draft.image_uris]
+        written = {link.sentence for link in draft.links or ()}
+        distractors = {text for place, text in enumerate(texts(draft)) if place not in written}
+        assert len(distractors) == 5
+        assert distractors <= ({*FIRST, *SECOND, *THIRD} - own)
+
+
+def test_a_file_cut_short_gives_the_stories_before_the_cut(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "train.json", farm_stories(3)))
+    path.write_bytes(path.read_bytes()[:-40])
+    drafts, failures = read(VistSource(train=str(path)))
+    assert len(drafts) == 2
+    assert [failure.reason for failure in failures] == [Reason.BROKEN_RECORD, Reason.TOO_FEW_IMAGES]
+
+
+def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text('{"images": [{"id": "1"}]}')
+    with pytest.raises(BuildError, match="the lists 'images' and 'annotations', found images"):
+        read(VistSource(train=str(path)))
+    path.write_text("[]")
+    with pytest.raises(BuildError, match="expected a JSON object"):
+        read(VistSource(train=str(path)))
+    with pytest.raises(FileNotFoundError):
+        read(VistSource(train=str(tmp_path / "none.json")))
+    with pytest.raises(ConfigError, match=r"source\.train"):
+        read(VistSource())

@@ -1,0 +1,98 @@
+"""Every data set of published files, from its fixture to shards: what a source reads is what the shards hold.
+
+What each source should read is worked out by hand in its own tests; here its documents meet pictures and Beam.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines import recipes
+from pipelines.config import BuildConfig
+from pipelines.datasets import build_dataset
+from pipelines.documents.draft import Draft
+from pipelines.sources.credentials import Credentials
+from pipelines.sources.readers import read_source
+from schemas.configs import override
+from schemas.documents import Document, Split, from_row
+from schemas.lake import Lake
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+SETTINGS = {
+    "mscoco": {"captions": "mscoco/captions_train2014.json"},
+    "story-dii": {
+        "train": "vist/train.description-in-isolation.json",
+        "test": "vist/test.description-in-isolation.json",
+    },
+    "story-sis": {"val": "vist/val.story-in-sequence.json"},
+    "dii-stress": {
+        "train": "vist/train.description-in-isolation.json",
+        "test": "vist/test.description-in-isolation.json",
+    },
+    "rqa": {"train": "recipeqa/train.json", "val": "recipeqa/val.json"},
+    "cite": {"train": "cite/data.csv"},
+    "clue": {
+        "train": "clue/conceptual_train_dis.csv",
+        "test": "clue/conceptual_test_dis.csv",
+        "numbers": "clue/img2idxmap.json",
+    },
+    "wiki": {"texts": "imageclef/all_text"},
+    "news": {"articles": "news/articles.jsonl"},
+}
+
+
+def config_of(dataset: str, images: str) -> BuildConfig:
+    settings = [f"source.{name}={FIXTURES / path}" for name, path in SETTINGS[dataset].items()]
+    few = ["documents.min_sentences=1", "documents.min_images=1", "max_failure_share=1"]  # fixtures are small
+    if dataset == "dii-stress":
+        few.append("source.distractors=2")
+    plain = ["features.images=", "features.sentences="]
+    return override(recipes.recipe(dataset), [*settings, *few, *plain, f"source.images={images}"])
+
+
+def draw_all(drafts: list[Draft], root: Path) -> None:
+    """Draw a picture of its own for every image name."""
+    for number, name in enumerate(sorted({uri for draft in drafts for uri in draft.image_uris})):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        colour = (37 * number % 256, 91 * number % 256, 53 * number % 256)
+        picture = Image.new("RGB", (40, 30), colour)
+        picture.putpixel((number % 40, number // 40), (255 - colour[0], 0, 0))
+        picture.save(path, "PNG")
+
+
+@pytest.mark.parametrize("dataset", sorted(SETTINGS))
+def test_what_is_read_is_what_the_shards_hold(dataset: str, tmp_path: Path, quiet: Callable[[str], None]) -> None:
+    root = tmp_path / "images"
+    root.mkdir()
+    drafts = [item for item in read_source(config_of(dataset, str(root)).source) if isinstance(item, Draft)]
+    drafts = [draft for draft in drafts if not any(uri.startswith("http") for uri in draft.image_uris)]
+    assert drafts
+    draw_all(drafts, root)
+    with tarfile.open(tmp_path / "images.tar", "w") as archive:
+        archive.add(root, arcname=".")
+    summary = build_dataset(
+        config_of(dataset, str(tmp_path / "images.tar")),
+        lake=Lake.at(str(tmp_path / "lake")),
+        credentials=Credentials(),
+        say=quiet,
+    )
+    built: dict[str, Document] = {}
+    for split in Split:
+        for entry in summary.manifest.parts("documents", split):
+            for row in pq.read_table(Path(summary.path) / entry.path).to_pylist():
+                built[row["id"]] = from_row(row)
+    assert built.keys() == {draft.id for draft in drafts}
+    for draft in drafts:
+        document = built[draft.id]
+        assert document.dataset == dataset
+        assert document.sentences == draft.sentences
+        assert [image.source for image in document.images] == list(draft.image_uris)
+        assert document.links == draft.links
+        assert draft.split in (None, document.split)
