@@ -12,8 +12,8 @@ the sampled codes must be the same, each with its distance. Ours is one thread, 
 
 Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
 correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,
-where half of the codes lie in balls of 5 flipped bits, about 1,500 to a ball. Growth is measured in a fresh process
-each, whose peak memory is that of the search and of what makes the codes.
+where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
+their own, whose peak memory is that of the search and of what makes the codes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def correlated(count: int, words: int, random: Random) -> np.ndarray:
 def crowded(count: int, words: int, random: Random) -> np.ndarray:
     codes = uniform(count, words, random)
     centres = uniform(max(1, count // 2 // BALL), words, random)
-    codes[: count // 2] = flip(centres[random.integers(0, len(centres), count // 2)], 5, random)
+    codes[: count // 2] = flip(centres[random.integers(0, len(centres), count // 2)], 5 * words, random)
     return codes
 
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipelines.sources.article_settings import ImageclefSource, NewsSource
+from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.configs import require
@@ -207,6 +207,7 @@ Source = (
     | CiteSource
     | ClueSource
     | ImageclefSource
+    | WikipediaSource
     | NewsSource
 )
 

@@ -34,6 +34,7 @@ from pipelines.progress import Progress, Watcher
 from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
 from pipelines.shards.writing import Dimensions
 from pipelines.show import describe
+from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import input_paths
 from schemas.errors import BuildError, UsageError
@@ -95,7 +96,7 @@ def build_dataset(
         why = "the same inputs and settings gave this version before"
         lake.point_latest(config.dataset, earlier.version)
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
-    if isinstance(config.source, DiySource) and not config.http.contact:
+    if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
         say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
     plan = plan_build(config, lake=lake, credentials=credentials, workers=workers)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)

@@ -17,7 +17,7 @@ from pipelines.config import (
     Source,
     SplitsConfig,
 )
-from pipelines.sources.article_settings import ImageclefSource, NewsSource
+from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.errors import ConfigError
@@ -98,6 +98,11 @@ def wiki() -> BuildConfig:
     return _without_limits("wiki", ImageclefSource(), thresholds)
 
 
+def wiki_live() -> BuildConfig:
+    """Articles of a live MediaWiki, by a list of titles or a category, with their Commons images."""
+    return dataclasses.replace(wiki(), source=WikipediaSource())
+
+
 def news() -> BuildConfig:
     """News articles: up to four texts by their roles, one image."""
     return _as_published("news", NewsSource())
@@ -119,7 +124,7 @@ def _without_limits(dataset: str, source: Source, thresholds: DocumentsConfig) -
 
 
 _ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news)
-RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL}
+RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL} | {"wiki-live": wiki_live}
 
 
 def datasets() -> list[str]:

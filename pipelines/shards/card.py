@@ -159,6 +159,9 @@ def _leaks(manifest: Manifest) -> Iterator[str]:
     if not counts:
         yield "No image, exact or near, and no text is shared between splits."
         return
+    if manifest.config.get("splits", {}).get("on_leak") == "drop":
+        yield "As found, before the documents of the weaker split were dropped for it (train before val before test)."
+        yield ""
     yield "| kind | of split | in split | images or texts | documents |"
     yield "|---|---|---|---:|---:|"
     for row in counts:

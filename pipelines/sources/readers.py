@@ -14,7 +14,7 @@ from typing import cast
 
 from pipelines.config import DiySource, DocumentsSource, MultiRetrievalSource, Source
 from pipelines.documents.draft import Draft
-from pipelines.sources.article_settings import ImageclefSource, NewsSource
+from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.errors import UsageError
@@ -47,6 +47,7 @@ READERS: Mapping[type, Reader] = {
     CiteSource: Reader("cite:read_cite", ("train",), ("test", "images")),
     ClueSource: Reader("clue:read_clue", ("train",), ("test", "numbers", "images")),
     ImageclefSource: Reader("imageclef:read_imageclef", ("texts",), ("metadata", "images")),
+    WikipediaSource: Reader("wikipedia:fetch_article", (), ("titles",)),  # fetched: its steps are in `transforms.py`
     NewsSource: Reader("news:read_news", ("articles",), ("images",)),
 }
 

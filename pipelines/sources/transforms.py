@@ -6,10 +6,11 @@ many workers there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import apache_beam as beam
@@ -21,6 +22,7 @@ from pipelines.http.client import Client, process_client
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fan_out import map_concurrently
 from pipelines.progress import Progress
+from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.imgur import (
     Album,
@@ -35,6 +37,7 @@ from pipelines.sources.readers import read_source
 from pipelines.sources.reddit import Submission, select_album
 from pipelines.sources.reddit_api import read_listing
 from pipelines.sources.reddit_dump import read_submissions
+from pipelines.sources.wikipedia import fetch_article, list_titles
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
@@ -58,6 +61,8 @@ class ReadSource(beam.PTransform):
         outcome: Outcome
         if isinstance(self.source, DiySource):
             outcome = start | "diy" >> ReadDiy(self.source, self.http, self.raw, self.credentials, self.progress)
+        elif isinstance(self.source, WikipediaSource):
+            outcome = start | "wikipedia" >> ReadWikipedia(self.source, self.http, self.raw, self.progress)
         else:
             outcome = start | "read" >> Fallible(Stage.SOURCES, partial(_read_files, source=self.source))
         return outcome
@@ -86,13 +91,9 @@ class ReadDiy(beam.PTransform):
             | "drop repeats" >> Fallible(Stage.SOURCES, _first_of_each)
         )
         albums = unique.results | "select albums" >> Fallible(Stage.SOURCES, self._select)
-        drafts = (
-            albums.results
-            | "key by host" >> beam.Map(_key_by_constant, key=self._host())
-            | "group by host" >> beam.GroupByKey()
-            | "fetch albums"
-            >> beam.ParDo(_FetchAlbums(self.source, self.http, self.raw, self.credentials, self.progress))
-            | Separate(Stage.SOURCES)
+        fetch = partial(fetch_album, source=self.source, credentials=self.credentials)
+        drafts = albums.results | "albums" >> FetchRecords(
+            self._host(), fetch, "albums", self.http, self.raw, self.progress
         )
         failures = (read.failures, unique.failures, albums.failures, drafts.failures)
         return Outcome(drafts.results, failures | "failures" >> beam.Flatten())
@@ -116,7 +117,7 @@ def _submission_key(submission: Submission) -> tuple[str, Submission]:
     return submission.id, submission
 
 
-def _key_by_constant(request: AlbumRequest, key: str) -> tuple[str, AlbumRequest]:
+def _key_by_constant(request: Any, key: str) -> tuple[str, Any]:
     return key, request
 
 
@@ -134,24 +135,38 @@ def _rank(submission: Submission) -> tuple[int, str]:
     return -submission.score, repr(submission)
 
 
-class _FetchAlbums(beam.DoFn):
-    """Fetches the albums of one host, a few at a time, and yields drafts and failures."""
+@dataclass(eq=False)
+class FetchRecords(beam.PTransform):
+    """Fetches what each request asks of one host: gives an `Outcome` of drafts.
 
-    def __init__(
-        self, source: DiySource, http: HttpConfig, raw: Folder, credentials: Credentials, progress: Progress
-    ) -> None:
-        self._source = source
-        self._http = http
-        self._raw = raw
-        self._credentials = credentials
-        self._progress = progress
+    Attributes:
+        host: whose pace is kept; one worker makes all of its requests, a few at a time.
+        fetch: `fetch(request, client=...)` gives a request's drafts and failures.
+        title: what is counted, for progress.
+    """
 
-    def process(self, group: tuple[str, Iterable[AlbumRequest]]) -> Iterator[Draft | Failure]:
+    host: str
+    fetch: Callable[..., Iterable[Draft | Failure]]
+    title: str
+    http: HttpConfig
+    raw: Folder
+    progress: Progress
+
+    def expand(self, requests: beam.PCollection) -> Outcome:
+        outcome: Outcome = (
+            requests
+            | "key by host" >> beam.Map(_key_by_constant, key=self.host)
+            | "group by host" >> beam.GroupByKey()
+            | "fetch" >> beam.FlatMap(self._fetch)
+            | Separate(Stage.SOURCES)
+        )
+        return outcome
+
+    def _fetch(self, group: tuple[str, Iterable[Any]]) -> Iterator[Draft | Failure]:
         _, requests = group
-        client = process_client(self._http, self._raw)
-        fetch = partial(fetch_album, client=client, source=self._source, credentials=self._credentials)
-        for outcome in map_concurrently(fetch, requests, threads=self._http.connections_per_host):
-            self._progress.advance("albums")
+        fetch = partial(self.fetch, client=process_client(self.http, self.raw))
+        for outcome in map_concurrently(fetch, requests, threads=self.http.connections_per_host):
+            self.progress.advance(self.title)
             yield from outcome
 
 
@@ -176,3 +191,50 @@ def _album(album_id: str, client: Client, source: DiySource, credentials: Creden
     headers = {"Authorization": f"Client-ID {credentials.imgur_client_id}"}
     url = album_api_url(source.imgur_api_url, album_id)
     return parse_album_api(client.body(client.get(url, source=IMGUR, kind=Kind.API, headers=headers)))
+
+
+@dataclass(eq=False)
+class ReadWikipedia(beam.PTransform):
+    """Titles, their articles, and one draft of each article however many titles lead to it."""
+
+    source: WikipediaSource
+    http: HttpConfig
+    raw: Folder
+    progress: Progress
+
+    def expand(self, start: beam.PCollection) -> Outcome:
+        titles = start | "titles" >> Fallible(Stage.SOURCES, self._titles)
+        fetch = partial(fetch_page, source=self.source)
+        host = urlsplit(self.source.base_url).netloc
+        fetched = titles.results | "articles" >> FetchRecords(
+            host, fetch, "articles", self.http, self.raw, self.progress
+        )
+        unique = (
+            fetched.results
+            | "key by id" >> beam.Map(_draft_key)
+            | "group by id" >> beam.GroupByKey()
+            | "drop repeats" >> Fallible(Stage.SOURCES, _one_draft)
+        )
+        failures = (titles.failures, fetched.failures, unique.failures) | "failures" >> beam.Flatten()
+        return Outcome(unique.results, failures)
+
+    def _titles(self, _: None) -> Iterator[str | Failure]:
+        client = process_client(self.http, self.raw)
+        yield from list_titles(self.source, client, max_age_s=self.http.listing_max_age_s)
+
+
+def fetch_page(title: str, *, client: Client, source: WikipediaSource) -> tuple[Draft | Failure, ...]:
+    """Return an article's draft, or why there is none."""
+    return (fetch_article(title, client=client, source=source),)
+
+
+def _draft_key(draft: Draft) -> tuple[str, Draft]:
+    return draft.id, draft
+
+
+def _one_draft(group: tuple[str, Iterable[Draft]]) -> Iterator[Draft | Failure]:
+    draft_id, drafts = group
+    first, *others = sorted(drafts, key=repr)
+    yield first
+    for _ in others:
+        yield Failure(Stage.SOURCES, draft_id, Reason.DUPLICATE_RECORD, "another title leads to the same article")

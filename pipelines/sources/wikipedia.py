@@ -3,10 +3,10 @@
     list_titles   GET /w/api.php?action=query&list=categorymembers&...   (with continuation)
     fetch_article GET /w/rest.php/v1/page/{title}/html, or /api/rest_v1/page/html/{title}
 
-All requests go through the one HTTP client (its User-Agent names a contact, as Wikimedia asks) as API requests:
-Wikimedia's robots.txt shuts `/w/` and `/api/` to crawlers that follow links, and its API rules open them to named
-clients at a modest pace. Articles are kept once fetched; categories change, and are asked for again when they are old.
-Links between sentences and images are unknown. Pictures are of Commons, at a width that Wikimedia serves.
+All requests go through the one HTTP client as API requests: Wikimedia's robots.txt shuts `/w/` and `/api/` to crawlers
+that follow links, and its API rules open them to clients that name a contact (`http.contact`) and keep a modest pace.
+Articles are kept once fetched; categories change, and are asked for again when they are old. Links between sentences
+and images are unknown. Pictures are of Commons, at a width that Wikimedia serves.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -50,7 +51,7 @@ def list_titles(source: WikipediaSource, client: Client, *, max_age_s: float | N
         FileNotFoundError: there is no such file of titles.
     """
     seen: set[str] = set()
-    for outcome in (*_file_titles(source), *_category_titles(source, client, max_age_s)):
+    for outcome in chain(_file_titles(source), _category_titles(source, client, max_age_s)):
         if isinstance(outcome, Failure):
             yield outcome
         elif outcome in seen:

@@ -1,9 +1,9 @@
 """An article's HTML as MediaWiki's REST interfaces give it: its paragraphs, and the pictures a reader sees in it.
 
 Both interfaces give Parsoid's HTML (mediawiki.org/wiki/Specs/HTML): headings and what is below them are in `section`
-elements, a picture is an `img` inside something whose `typeof` begins with `mw:File` (`mw:Image` before 2.5). What stays
-of the text and what goes is the same as in `wikitext.py`. The address of a thumbnail is changed to a width that the
-host serves; nothing is fetched here.
+elements, a picture is an `img` inside something whose `typeof` begins with `mw:File` (`mw:Image` before 2.5). What
+stays of the text and what goes is the same as in `wikitext.py`. The address of a thumbnail is changed to a width that
+the host serves; nothing is fetched here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
 
-from bs4 import BeautifulSoup, NavigableString, Tag
+from bs4 import BeautifulSoup, Tag
+from bs4.element import NavigableString
 
 from pipelines.sources.article_settings import WIKIMEDIA_WIDTHS_PX
 from pipelines.sources.fields import clean
@@ -23,13 +24,14 @@ _BLOCKS = frozenset(
 )
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _DROPPED = _HEADINGS | {
-    "table", "figure", "figcaption", "style", "script", "noscript", "math", "svg", "audio", "video", "img", "head", "nav",
+    "table", "figure", "figcaption", "style", "script", "noscript", "math", "svg", "audio", "video", "img", "head",
+    "nav",
 }  # fmt: skip
 _DROPPED_CLASSES = frozenset(
     {
         "mw-ref", "reference", "references", "mw-references-wrap", "reflist", "gallery", "hatnote", "infobox", "navbox",
-        "sidebar", "metadata", "noprint", "mw-editsection", "mwe-math-element", "thumb", "toc", "catlinks", "shortdescription",
-        "portalbox", "sistersitebox", "authority-control", "mw-empty-elt",
+        "sidebar", "metadata", "noprint", "mw-editsection", "mwe-math-element", "thumb", "toc", "catlinks",
+        "shortdescription", "portalbox", "sistersitebox", "authority-control", "mw-empty-elt",
     }
 )  # fmt: skip
 # Pictures in these belong to the wiki and not to the article.

@@ -125,7 +125,11 @@ def test_leaks_are_told_where_the_build_looked() -> None:
     assert "Leaks" not in dataset_card(make_manifest())
     assert "No image, exact or near, and no text is shared" in dataset_card(make_manifest(notes={"leaks": []}))
     row = {"kind": "exact-image", "split": "test", "other_split": "train", "keys": 610, "documents": 600}
-    assert "| exact-image | test | train | 610 | 600 |" in dataset_card(make_manifest(notes={"leaks": [row]}))
+    card = dataset_card(make_manifest(notes={"leaks": [row]}))
+    assert "| exact-image | test | train | 610 | 600 |" in card
+    assert "dropped" not in card
+    dropped = make_manifest(notes={"leaks": [row]}, config={"splits": {"on_leak": "drop"}})
+    assert "As found, before the documents of the weaker split were dropped" in dataset_card(dropped)
 
 
 def test_a_version_without_failures_or_documents_has_a_card() -> None:

@@ -1,6 +1,7 @@
 """Stories of VIST, in isolation, in sequence, under stress; expected ones are written by hand from the fixtures."""
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,15 @@ def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
         ("sis-502", Reason.NOT_FOUND),
         ("sis-503", Reason.BROKEN_RECORD),
     ]
+
+
+def test_the_order_of_annotations_does_not_matter_where_stories_have_ids(tmp_path: Path) -> None:
+    content = json.loads(Path(SIS_VAL).read_bytes())
+    random.Random(5).shuffle(content["annotations"])
+    reordered = tmp_path / "val.json"
+    reordered.write_text(json.dumps(content))
+    given, _ = read(VistSource(kind=StoryKind.SIS, val=SIS_VAL))
+    assert read(VistSource(kind=StoryKind.SIS, val=str(reordered)))[0] == given
 
 
 @pytest.mark.parametrize(
