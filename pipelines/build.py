@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, MultiRetrievalSource
+from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.documents.takedown import Takedowns
 from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
+from pipelines.shards.leaks import is_weaker_end
 from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
-from pipelines.shards.transforms import AssignSplits, WriteRows, WriteShards
+from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, WriteShards
 from pipelines.shards.writing import Dimensions
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
@@ -37,6 +39,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
 from schemas.images import Image
 from schemas.lake import Lake
+from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
 
 _MODULUS = 1 << 256
 
@@ -91,7 +94,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.extractors)))
     unique = drop_duplicates(plan, read)
 
-    split = unique.kept | "splits" >> AssignSplits(config.splits)
+    assigned = unique.kept | "splits" >> AssignSplits(config.splits)
+    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, read.images, unique.duplicates)
+    split, leak_failures = drop_leaks(assigned, leaks, config.splits.on_leak)
     with_sentences = split | "sentence features" >> ExtractSentences(
         config.features.sentences, plan.threads, plan.progress
     )
@@ -101,17 +106,18 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     shards = with_sentences | "shards" >> WriteShards(
         config.shards, plan.lake, config.dataset, plan.store, plan.dimensions, plan.progress, with_vectors, version
     )
-    failures = (read.failures, unique.failures) | "all failures" >> beam.Flatten()
+    failures = (read.failures, unique.failures, leak_failures) | "all failures" >> beam.Flatten()
     write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
         unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
+        leaks | "leaks" >> write("leaks", LEAK_SCHEMA, leak_row),
     ) | "tables" >> beam.Flatten()
     counts = (
         read.counts,
         count_stage(Stage.DEDUPE, unique.kept, unique.failures),
         count_stage(Stage.FEATURES, with_vectors, None),
-        count_stage(Stage.SHARDS, with_sentences, None),
+        count_stage(Stage.SHARDS, with_sentences, leak_failures),
     ) | "stage counts" >> beam.Flatten()
     facts = {
         "version": beam.pvalue.AsSingleton(version),
@@ -120,6 +126,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         "tables": beam.pvalue.AsList(tables),
         "reasons": beam.pvalue.AsDict(count_reasons(failures)),
         "stages": beam.pvalue.AsList(counts),
+        "leaks": beam.pvalue.AsList(leaks),
     }
     _ = root | "manifest" >> beam.Create([None]) | "compose" >> beam.Map(_write_result, plan=plan, **facts)
 
@@ -137,9 +144,9 @@ def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
     """Add the stages that touch the outside world: records, their drafts, the images, and documents of them."""
     config = plan.config
     sources = root | "sources" >> ReadSource(config.source, config.http, plan.lake.raw, plan.credentials, plan.progress)
-    drafts = sources.results | "documents" >> FilterDrafts(config.documents)
+    drafts = sources.results | "documents" >> FilterDrafts(config.documents, Takedowns(config.takedowns))
     outcomes = drafts.results | "images" >> ObtainImages(
-        plan.places, config.images, config.dedupe.fingerprint, plan.progress
+        plan.places, config.images, config.dedupe.fingerprint, Takedowns(config.takedowns), plan.progress
     )
     resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
     images = outcomes | "unique images" >> UniqueImages()
@@ -183,6 +190,31 @@ def find_duplicates(plan: BuildPlan, documents: beam.PCollection, images: beam.P
         (places, images) | "meet fingerprints" >> beam.CoGroupByKey() | "occurrences" >> beam.FlatMap(_occurrences)
     )
     return occurrences | "dedupe" >> FindDuplicates(radius=plan.config.dedupe.radius, policy=plan.config.dedupe.policy)
+
+
+def drop_leaks(
+    documents: beam.PCollection, leaks: beam.PCollection, on_leak: OnLeak
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
+    wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, on_leak))
+    weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
+    stays = documents | "keep unleaked" >> beam.Filter(
+        _is_kept, dropped=beam.pvalue.AsDict(weaker | "key weaker" >> _key_by_self())
+    )
+    return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
+
+
+def _is_to_drop(on_leak: OnLeak, leak: Leak) -> bool:
+    return on_leak is OnLeak.DROP and is_weaker_end(leak)
+
+
+def _document_of(leak: Leak) -> str:
+    return leak.document
+
+
+def _leak_failure(document_id: str) -> Failure:
+    message = "shares an image or a text with a document of another split; see the leaks table"
+    return Failure(Stage.SHARDS, document_id, Reason.LEAKED, message)
 
 
 def needed_images(documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:

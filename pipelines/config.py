@@ -289,6 +289,14 @@ class FeaturesConfig:
         require(self.batch_images >= 1, field="features.batch_images", value=self.batch_images, rule="at least 1")
 
 
+class OnLeak(StrEnum):
+    """What becomes of what splits share: told, dropped from the weaker split, or the build fails."""
+
+    REPORT = "report"
+    DROP = "drop"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitsConfig:
     """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
@@ -297,11 +305,13 @@ class SplitsConfig:
         val: share of documents for validation.
         test: share of documents for test.
         seed: of the assignment.
+        on_leak: what becomes of images and texts that splits share.
     """
 
     val: float = 0.1
     test: float = 0.1
     seed: int = 0
+    on_leak: OnLeak = OnLeak.REPORT
 
     def __post_init__(self) -> None:
         require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
@@ -331,6 +341,8 @@ class BuildConfig:
     Attributes:
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
+        takedown_list: path of a file of what must not be in the data set (`pipelines.documents.takedown`).
+        takedowns: its entries; read from the file, not set by hand.
     """
 
     dataset: str
@@ -343,6 +355,8 @@ class BuildConfig:
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
     max_failure_share: float = 0.5
+    takedown_list: str = ""
+    takedowns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         share = self.max_failure_share

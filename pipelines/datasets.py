@@ -14,6 +14,7 @@ was written has the same names and content.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -26,11 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.build import BuildPlan, chain_stages, given_features
-from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, PageOrApi
+from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, OnLeak, PageOrApi
+from pipelines.documents.takedown import read_takedowns
 from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.features.given import GivenVectors
 from pipelines.launch import Assemble, Runner, run_pipeline
 from pipelines.progress import Progress, Watcher
+from pipelines.shards.card import write_cards
+from pipelines.shards.leaks import LeakCount, refuse_leaks
 from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
 from pipelines.shards.writing import Dimensions
 from pipelines.show import describe
@@ -89,6 +93,7 @@ def build_dataset(
         UsageError: a source file is not named or not there.
         BuildError: no document is left, a stage is over its failure budget, or the run failed.
     """
+    config = with_takedowns(config)
     inputs = check_inputs(config)
     request = request_key(config, inputs)
     earlier = answered(lake, config.dataset, request)
@@ -102,14 +107,26 @@ def build_dataset(
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
+    if config.splits.on_leak is OnLeak.FAIL:
+        refuse_leaks(LeakCount(**count) for count in manifest.notes["leaks"])
     folder = lake.dataset(manifest.dataset, manifest.version)
     was_there = folder.exists(MANIFEST)
+    manifest = write_cards(folder, manifest)
     sweep(lake, manifest)
     commit(lake, manifest)
     if request is not None:
         remember(lake, request, manifest, retry_after_s=config.http.retry_failures_after_s)
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, was_there, why)
+
+
+def with_takedowns(config: BuildConfig) -> BuildConfig:
+    """Return a configuration with the entries of its takedown list read, so that workers need no file."""
+    if not config.takedown_list:
+        return config
+    listed = read_takedowns(Path(config.takedown_list))
+    listed.check_fingerprint(str(config.dedupe.fingerprint))
+    return dataclasses.replace(config, takedowns=listed.entries)
 
 
 def plan_build(config: BuildConfig, *, lake: Lake, credentials: Credentials, workers: int) -> BuildPlan:

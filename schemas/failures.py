@@ -64,10 +64,13 @@ class Reason(StrEnum):
     TOO_MANY_IMAGES = "too-many-images"
     EMPTY_SENTENCE = "empty-sentence"
     BAD_LINK = "bad-link"
+    TAKEN_DOWN = "taken-down"  # on the takedown list
     # dedupe
     DUPLICATE_IMAGE = "duplicate-image"
     # features
     FEATURE_MISSING = "feature-missing"
+    # shards
+    LEAKED = "leaked"  # shares an image or a text with a document of a split it yields to
 
 
 # Another attempt may succeed: such failures are not remembered between runs.
@@ -87,6 +90,8 @@ FILTERED = frozenset(
         Reason.TOO_FEW_IMAGES,
         Reason.TOO_MANY_IMAGES,
         Reason.DUPLICATE_IMAGE,
+        Reason.TAKEN_DOWN,
+        Reason.LEAKED,
     }
 )
 

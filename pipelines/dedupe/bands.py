@@ -31,7 +31,7 @@ KEY_BITS = 36  # of a key at most: with a row number beside it, it still fits in
 PERMUTATION_SEED = 20190911  # of the bits; any would do, it must only never change within a build
 
 # What decides between more keys and more comparisons: measured on two cores, only the time depends on them.
-SORT_NS, COMPARE_NS = 60.0, 1.5  # a code and key; a pair
+RADIX_NS, SORT_NS, COMPARE_NS = 60.0, 150.0, 1.5  # a code and key of up to 16 bits, of more; a pair
 SAMPLE, SAMPLED_KEYS, MAX_KEYS = 1 << 14, 3, 2000
 SHUFFLED_KEYS, SHUFFLED_KEY_BITS = 128, 12  # copies of a code that a cluster may shuffle; a key worth having
 
@@ -130,11 +130,12 @@ def cheapest_bands(words: Codes, radius: int) -> Bands:
     best, least = Bands(bits=bits, radius=radius), np.inf
     for agreeing in range(1, min(KEY_BITS, bits - radius) + 1):
         keys = comb(radius + agreeing, agreeing)
-        if agreeing > 1 and (keys > MAX_KEYS or keys * len(words) * SORT_NS > least):
+        if agreeing > 1 and (keys > MAX_KEYS or keys * len(words) * RADIX_NS > least):
             break
         bands = Bands(bits=bits, radius=radius, agreeing=agreeing)
         compared = _collisions(sample, bands) * _pairs(np.array([len(words)]))
-        cost = keys * (len(words) * SORT_NS + compared * COMPARE_NS)
+        sort_ns = RADIX_NS if bands.key_bits(0) <= 16 else SORT_NS
+        cost = keys * (len(words) * sort_ns + compared * COMPARE_NS)
         if cost < least:
             best, least = bands, cost
     return best

@@ -12,9 +12,10 @@ from pipelines.config import DocumentsConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.filters import reject_document, reject_draft
 from pipelines.documents.resolve import resolve
+from pipelines.documents.takedown import Takedowns
 from pipelines.transforms import Fallible, Outcome
 from schemas.documents import Document
-from schemas.failures import Failure, Stage
+from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
 ImageOutcome = tuple[str, Image | Failure]
@@ -25,13 +26,20 @@ class FilterDrafts(beam.PTransform):
     """Drops drafts that cannot become documents, before anything is fetched for them."""
 
     config: DocumentsConfig
+    takedowns: Takedowns
 
     def expand(self, drafts: beam.PCollection) -> Outcome:
         outcome: Outcome = drafts | Fallible(Stage.DOCUMENTS, self._check)
         return outcome
 
     def _check(self, draft: Draft) -> Iterator[Draft | Failure]:
-        yield reject_draft(draft, self.config) or draft
+        entry = self.takedowns.matches_draft(draft)
+        if entry is not None:
+            yield Failure(
+                Stage.DOCUMENTS, draft.id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
+            )
+        else:
+            yield reject_draft(draft, self.config) or draft
 
 
 class Resolution(NamedTuple):

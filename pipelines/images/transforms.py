@@ -9,13 +9,14 @@ import apache_beam as beam
 
 from pipelines.config import FingerprintName, ImagesConfig
 from pipelines.documents.draft import Draft
+from pipelines.documents.takedown import Takedowns
 from pipelines.http.captures import Kind
 from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import WEB, ImagePlaces, host_of, obtain_image, unique_images
 from pipelines.progress import Progress
-from schemas.failures import Failure, Stage
+from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
 Outcome = tuple[str, Image | Failure]
@@ -28,6 +29,7 @@ class ObtainImages(beam.PTransform):
     places: ImagePlaces
     config: ImagesConfig
     fingerprint: FingerprintName
+    takedowns: Takedowns
     progress: Progress
 
     def expand(self, drafts: beam.PCollection) -> beam.PCollection:
@@ -36,7 +38,7 @@ class ObtainImages(beam.PTransform):
             addresses
             | "key by host" >> beam.Map(_key_by_host)
             | "group by host" >> beam.GroupByKey()
-            | "capture" >> beam.ParDo(_Capture(self.places, self.progress))
+            | "capture" >> beam.ParDo(_Capture(self.places, self.takedowns, self.progress))
         )
         return captured | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self._inspect)
 
@@ -45,14 +47,17 @@ class ObtainImages(beam.PTransform):
         self.progress.advance("images")
         if failure is not None:
             return uri, failure
-        return uri, obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
+        image = obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
+        entry = self.takedowns.matches_image(image) if isinstance(image, Image) else None
+        return uri, image if entry is None else _taken_down(uri, entry)
 
 
 class _Capture(beam.DoFn):
     """Brings one host's images into the raw store: yields each address, with a failure where there is nothing."""
 
-    def __init__(self, places: ImagePlaces, progress: Progress) -> None:
+    def __init__(self, places: ImagePlaces, takedowns: Takedowns, progress: Progress) -> None:
         self._places = places
+        self._takedowns = takedowns
         self._progress = progress
 
     def process(self, group: tuple[str, Iterable[str]]) -> Iterator[tuple[str, Failure | None]]:
@@ -61,6 +66,9 @@ class _Capture(beam.DoFn):
         yield from map_concurrently(self._capture, uris, threads=threads)
 
     def _capture(self, uri: str) -> tuple[str, Failure | None]:
+        entry = self._takedowns.matches_address(uri)
+        if entry is not None:
+            return uri, _taken_down(uri, entry)
         if not host_of(uri):
             return uri, None
         try:
@@ -83,6 +91,10 @@ class UniqueImages(beam.PTransform):
             | "group by hash" >> beam.GroupByKey()
             | "one of each" >> beam.MapTuple(_one_of_each)
         )
+
+
+def _taken_down(uri: str, entry: str) -> Failure:
+    return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
 
 
 def _addresses(draft: Draft) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.config import BuildConfig
+from pipelines.documents.takedown import Takedowns
+from pipelines.shards.leaks import count_leaks
 from pipelines.shards.statistics import summarise
 from pipelines.shards.writing import Dimensions, ShardSummary
 from pipelines.sources.readers import path_settings
@@ -15,6 +17,7 @@ from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
 from schemas.images import IMAGE_VERSION
+from schemas.leaks import LEAK_VERSION, Leak
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
 from schemas.versions import code_version, version_of
 
@@ -23,6 +26,7 @@ SCHEMA_VERSIONS = {
     "images": IMAGE_VERSION,
     "failures": FAILURE_VERSION,
     "duplicates": DUPLICATE_VERSION,
+    "leaks": LEAK_VERSION,
 }
 
 
@@ -45,12 +49,14 @@ class BuildFacts:
     reasons: Mapping[str, int]
     stages: Sequence[StageCount]
     digest: int
+    leaks: Iterable[Leak]
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
     """Return the settings that change what is built: all but `http`, budgets, batch sizes and places of files."""
     values = resolve(config)
-    del values["http"], values["max_failure_share"]
+    del values["http"], values["max_failure_share"], values["takedown_list"]
+    values["takedowns"] = Takedowns(config.takedowns).fingerprint  # not the entries: they would name what must go
     source, features = values["source"], values["features"]
     if isinstance(source, dict) and isinstance(features, dict):
         places = path_settings(config.source)  # their content is fingerprinted instead
@@ -88,6 +94,7 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         inputs={"records": f"{facts.digest:064x}", **{f"extractors.{name}": value for name, value in facts.extractors}},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
+        notes={"leaks": [dataclasses.asdict(count) for count in count_leaks(facts.leaks)]},
     )
 
 

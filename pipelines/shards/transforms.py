@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -17,7 +17,9 @@ from pipelines.config import ShardsConfig, SplitsConfig
 from pipelines.documents.transforms import image_refs
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
+from pipelines.shards.leaks import leaks_of_group, near_image_leaks
 from pipelines.shards.splits import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
+from pipelines.shards.traces import Clue, Trace, clues_of, trace_of
 from pipelines.shards.writing import (
     Dimensions,
     DocumentWithVectors,
@@ -27,7 +29,10 @@ from pipelines.shards.writing import (
     write_table,
 )
 from schemas.documents import Document, Split
+from schemas.duplicates import Duplicate
+from schemas.images import Image
 from schemas.lake import Lake
+from schemas.leaks import Leak
 from schemas.tables import to_table
 
 ShardKey = tuple[str, int]
@@ -187,3 +192,87 @@ def _parts_of(elements: int) -> int:
 
 def _part_key(element: Any, parts: int) -> tuple[int, Any]:
     return shard_of(repr(element), count=parts), element
+
+
+@dataclass(eq=False)
+class FindLeaks(beam.PTransform):
+    """Every leak between splits: PCollection[Document] (with splits) to PCollection[Leak].
+
+    Near images are looked for inside the clusters of near-duplicates alone: two that are near are in one cluster.
+
+    Attributes:
+        radius: that of the dedupe stage.
+        images: PCollection[(content hash, Image)].
+        duplicates: PCollection[Duplicate] of the dedupe stage.
+    """
+
+    radius: int
+    images: beam.PCollection
+    duplicates: beam.PCollection
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        wanted = documents | "image places" >> beam.FlatMap(_places)
+        met = (wanted, self.images) | "meet looks" >> beam.CoGroupByKey() | "hand out" >> beam.FlatMap(_hand_out)
+        keyed = documents | "key by id" >> beam.Map(_key_by_id)
+        traces = (keyed, met) | "meet images" >> beam.CoGroupByKey() | "traces" >> beam.FlatMap(_traces)
+        shared = (
+            traces
+            | "clues" >> beam.FlatMap(_keyed_clues)
+            | "group clues" >> beam.GroupByKey()
+            | "leaks" >> beam.FlatMap(_leaks)
+        )
+        clusters = self.duplicates | "clusters" >> beam.Map(_cluster_of) | "once" >> beam.Distinct()
+        near = (
+            traces
+            | "to clusters" >> beam.FlatMap(_by_cluster, clusters=beam.pvalue.AsDict(clusters))
+            | "group clusters" >> beam.GroupByKey()
+            | "near leaks" >> beam.FlatMap(self._near)
+        )
+        return (shared, near) | "both" >> beam.Flatten() | "once each" >> beam.Distinct()
+
+    def _near(self, group: tuple[str, Iterable[Trace]]) -> Iterator[Leak]:
+        _, traces = group
+        yield from near_image_leaks(list(traces), radius=self.radius)
+
+
+def _places(document: Document) -> Iterator[tuple[str, str]]:
+    for content_hash in {image.hash for image in document.images}:
+        yield content_hash, document.id
+
+
+def _hand_out(group: tuple[str, tuple[Iterable[str], Iterable[Image]]]) -> Iterator[tuple[str, Image]]:
+    _, (documents, images) = group
+    (image,) = images
+    for document in documents:
+        yield document, image
+
+
+def _key_by_id(document: Document) -> tuple[str, Document]:
+    return document.id, document
+
+
+def _traces(group: tuple[str, tuple[Iterable[Document], Iterable[Image]]]) -> Iterator[Trace]:
+    _, (documents, images) = group
+    by_hash = {image.hash: image for image in images}
+    for document in documents:
+        yield trace_of(document, by_hash)
+
+
+def _keyed_clues(trace: Trace) -> Iterator[tuple[tuple[str, bytes], Clue]]:
+    for clue in clues_of(trace):
+        yield (str(clue.kind), clue.digest), clue
+
+
+def _leaks(group: tuple[tuple[str, bytes], Iterable[Clue]]) -> Iterator[Leak]:
+    _, clues = group
+    yield from leaks_of_group(list(clues))
+
+
+def _cluster_of(duplicate: Duplicate) -> tuple[str, str]:
+    return duplicate.image, duplicate.cluster
+
+
+def _by_cluster(trace: Trace, clusters: Mapping[str, str]) -> Iterator[tuple[str, Trace]]:
+    for name in sorted({clusters[image.hash] for image in trace.images if image.hash in clusters}):
+        images = tuple(image for image in trace.images if clusters.get(image.hash) == name)
+        yield name, replace(trace, images=images, texts=())

@@ -15,6 +15,7 @@ from schemas.documents import document_schema
 from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.images import image_schema
+from schemas.leaks import LEAK_SCHEMA
 from schemas.links import link_schema
 from training import recipes as train_recipes
 
@@ -41,6 +42,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-images.txt": lambda: schema_text(image_schema({"image-extractor": 4})),
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
+    "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-links.txt": lambda: schema_text(link_schema()),
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),
 }
