@@ -24,7 +24,7 @@ from pipelines.documents.takedown import Takedowns
 from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.images.obtain import ImagePlaces
-from pipelines.images.store import ImageStore
+from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
 from pipelines.shards.leaks import is_weaker_end
@@ -66,8 +66,7 @@ class BuildPlan:
 
     @property
     def store(self) -> ImageStore:
-        quality = self.config.images.jpeg_quality
-        return ImageStore(self.lake.stages.child("images", f"jpeg-256-q{quality}"))
+        return ImageStore(stored_copies(self.lake, self.config.images.jpeg_quality))
 
     @property
     def places(self) -> ImagePlaces:

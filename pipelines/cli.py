@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -117,3 +118,25 @@ def diff_datasets(
     Console(is_json=is_json).summarise(
         differences or ["no difference"], {"old": old, "new": new, "differences": differences}
     )
+
+
+@datasets_app.command("duplicates")
+def show_duplicates(
+    reference: Annotated[str, typer.Argument(help="NAME[@VERSION]")],
+    lake: LakeOption,
+    output: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("duplicates.html"),
+    is_json: JsonOption = False,
+) -> None:
+    """Write a page of a version's clusters of near-duplicate images, side by side."""
+    from pipelines.dedupe.clusters_on_disk import read_duplicates, stored_picture
+    from pipelines.dedupe.page import write_duplicates_page
+    from schemas.manifest import read_manifest
+
+    place = Lake.at(lake)
+    manifest, folder = read_manifest(place, reference)
+    rows = read_duplicates(manifest, folder)
+    name = f"{manifest.dataset}@{manifest.version}"
+    path = write_duplicates_page(rows, stored_picture(place, manifest), output, title=name)
+    clusters = len(set(rows.column("cluster").to_pylist()))
+    values = {"dataset": name, "clusters": clusters, "images": rows.num_rows, "page": str(path)}
+    Console(is_json=is_json).summarise([f"{name}: {rows.num_rows} images in {clusters} clusters: {path}"], values)

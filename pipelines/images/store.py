@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +39,8 @@ class ImageStore:
 
 def _place(image_hash: str) -> str:
     return f"{image_hash[:2]}/{image_hash}.jpg"
+
+
+def stored_copies(lake: Lake, jpeg_quality: int) -> Folder:
+    """Return the folder of the lake that copies of that quality are kept in."""
+    return lake.stages.child("images", f"jpeg-256-q{jpeg_quality}")
