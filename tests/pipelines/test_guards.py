@@ -1,0 +1,93 @@
+"""What keeps a data set honest, through the whole build: leaks between splits, and takedowns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import recipes
+from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.sources.credentials import Credentials
+from schemas.configs import override
+from schemas.errors import BuildError
+from schemas.lake import Folder, Lake
+from schemas.manifest import verify
+
+Say = Callable[[str], None]
+
+
+def build(path: Path, lake: Path, quiet: Say, *settings: str) -> BuildSummary:
+    plain = ("features.images=", "features.sentences=")
+    config = override(recipes.recipe("documents"), [f"source.documents={path}", *plain, *settings])
+    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
+
+
+def read_table(summary: BuildSummary, table: str) -> pa.Table:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
+    return pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in sorted(paths))
+
+
+@pytest.fixture
+def leaking(ten_documents: Path) -> Path:
+    """Give the documents splits: p0 to p5 train, p6 and p7 validate, p8 and p9 test; p8 shows a picture of p1."""
+    lines = []
+    for line in ten_documents.read_text(encoding="utf-8").splitlines()[:10]:
+        record = json.loads(line)
+        number = int(record["id"][1:])
+        record["split"] = "train" if number < 6 else "val" if number < 8 else "test"
+        lines.append(json.dumps(record))
+    ten_documents.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pictures = ten_documents.parent / "pictures"
+    (pictures / "8-2.png").write_bytes((pictures / "1-0.png").read_bytes())
+    return ten_documents
+
+
+def test_a_leak_is_listed_and_counted(leaking: Path, tmp_path: Path, quiet: Say) -> None:
+    summary = build(leaking, tmp_path / "lake", quiet)
+    ends = {(row["kind"], row["document"]) for row in read_table(summary, "leaks").to_pylist()}
+    assert ends == {("exact-image", "p1"), ("exact-image", "p8")}
+    assert list(verify(summary.manifest, Folder(summary.path))) == []
+
+
+def test_a_leak_costs_the_training_side_its_document(leaking: Path, tmp_path: Path, quiet: Say) -> None:
+    summary = build(leaking, tmp_path / "lake", quiet, "splits.on_leak=drop")
+    left = {row["id"] for row in read_table(summary, "documents").to_pylist()}
+    assert left == {f"p{number}" for number in range(10)} - {"p1"}
+    assert summary.manifest.failures["leaked"] == 1
+
+
+def test_a_leak_fails_the_build_where_it_shall(leaking: Path, tmp_path: Path, quiet: Say) -> None:
+    with pytest.raises(BuildError, match="exact-image"):
+        build(leaking, tmp_path / "lake", quiet, "splits.on_leak=fail")
+    assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
+
+
+def test_what_is_taken_down_is_in_no_later_version(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    before = build(ten_documents, tmp_path / "lake", quiet)
+    picture = ten_documents.parent / "pictures" / "5-1.png"
+    listed = tmp_path / "takedown.txt"
+    listed.write_text(
+        f"# asked for by their makers\nid:p3\nsha256:{hashlib.sha256(picture.read_bytes()).hexdigest()}\n",
+        encoding="utf-8",
+    )
+    after = build(ten_documents, tmp_path / "lake", quiet, f"takedown_list={listed}")
+    assert after.manifest.version != before.manifest.version
+    documents = {row["id"]: row for row in read_table(after, "documents").to_pylist()}
+    assert documents.keys() == {f"p{number}" for number in range(10)} - {"p3"}
+    assert len(documents["p5"]["images"]) == 2
+    assert after.manifest.failures["taken-down"] == 2
+
+
+def test_a_version_has_its_cards(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
+    summary = build(ten_documents, tmp_path / "lake", quiet)
+    card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")
+    croissant = json.loads((Path(summary.path) / "croissant.json").read_text(encoding="utf-8"))
+    assert card.startswith("---\n")
+    assert summary.manifest.version in card
+    assert croissant["@type"] == "sc:Dataset"
