@@ -116,7 +116,7 @@ def test_both_apis_lead_to_the_same_documents(web: RecordedWeb, tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--runner", "portable", "--workers", "2"]], ids=["local", "portable"])
+@pytest.mark.parametrize("options", [[], ["--runner", "portable", "--set", NO_FEATURES[0]]], ids=["local", "portable"])
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
     def command(lake: Path, port: int) -> list[str]:
         settings = [s for s in build_settings(RECORDING, port) if not s.startswith("source.dump=")]
