@@ -85,7 +85,8 @@ def source_of(reddit: Reddit, **changes: Any) -> DiySource:
 
 
 def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentials = KEYS, **changes: Any) -> list[Any]:
-    http = HttpConfig(allow_hosts=(f"127.0.0.1:{reddit.port}",), listing_max_age_s=60.0, user_agent="tester/1.0")
+    address = f"127.0.0.1:{reddit.port}"
+    http = HttpConfig(allow_hosts=(address,), listing_max_age_s=60.0, user_agent="tester/1.0", contact="a@b.example")
     raw = Folder(str(tmp_path / "raw"))
     return list(read_listing(source_of(reddit, **changes), keys, http=http, raw=raw, clock=lambda: now))
 
@@ -98,7 +99,7 @@ def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> Non
     assert found[2].reason == "missing-field"
     listings = [path for path, _, _ in reddit.asked if path.endswith("/new")]
     assert len(listings) == 2
-    assert all("tester/1.0 (+" in agent for _, _, agent in reddit.asked)
+    assert all("tester/1.0 (+a@b.example)" in agent for _, _, agent in reddit.asked)
 
 
 def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
