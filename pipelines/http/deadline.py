@@ -1,12 +1,14 @@
 """A deadline that holds even while a socket is being read: when it passes, the connection is shut down.
 
-Time-outs of a socket begin anew with every byte; a host that sends one byte a second never meets them. `Deadline`
-therefore watches the socket from a timer's thread. Connections find the deadline they work under through `current`.
+Time-outs of a socket begin anew with every byte; a host that sends one byte a second never meets them. One thread of a
+process therefore watches the sockets of all deadlines that are running. Connections find the deadline they work under
+through `current`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -18,17 +20,21 @@ _CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 class Deadline:
-    """A moment after which the sockets watched are shut down; use `running` to start the clock."""
+    """A moment after which the sockets watched are shut down; use `running` to start the clock.
+
+    Attributes:
+        ends: the moment, of the monotonic clock.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
+        self.ends = time.monotonic() + seconds
         self._watched: list[socket.socket] = []
         self._fired = False
         self._lock = threading.Lock()
 
     @property
     def remaining_s(self) -> float:
-        return max(0.0, self._ends - time.monotonic())
+        return max(0.0, self.ends - time.monotonic())
 
     @property
     def passed(self) -> bool:
@@ -40,23 +46,22 @@ class Deadline:
         with self._lock:
             self._watched.append(twin)
         if self.passed:
-            self._shut_down()
+            self.shut_down()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Deadline]:
         """Hold the deadline over the calling thread for a block; afterwards nothing is watched."""
-        timer = threading.Timer(self.remaining_s, self._shut_down)
-        timer.daemon = True
-        timer.start()
+        _WATCHMAN.add(self)
         token = _CURRENT.set(self)
         try:
             yield self
         finally:
             _CURRENT.reset(token)
-            timer.cancel()
+            _WATCHMAN.remove(self)
             self._forget()
 
-    def _shut_down(self) -> None:
+    def shut_down(self) -> None:
+        """Shut down every connection that is watched now."""
         with self._lock:
             self._fired = True
             for twin in self._watched:
@@ -68,6 +73,48 @@ class Deadline:
             for twin in self._watched:
                 twin.close()
             self._watched.clear()
+
+
+class _Watchman:
+    """A thread that sleeps until the earliest of the running deadlines and shuts down what is late."""
+
+    def __init__(self) -> None:
+        self._running: set[Deadline] = set()
+        self._wakes = math.inf
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, deadline: Deadline) -> None:
+        with self._changed:
+            self._running.add(deadline)
+            if self._thread is None or not self._thread.is_alive():  # the latter in a process that was forked
+                self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
+                self._thread.start()
+            elif deadline.ends < self._wakes:
+                self._changed.notify()
+
+    def remove(self, deadline: Deadline) -> None:
+        with self._changed:
+            self._running.discard(deadline)
+
+    def _watch(self) -> None:
+        while True:
+            for deadline in self._wait():
+                deadline.shut_down()
+
+    def _wait(self) -> list[Deadline]:
+        """Wait for the earliest deadline, or until there is an earlier one; return those that have passed."""
+        with self._changed:
+            self._wakes = min((deadline.ends for deadline in self._running), default=math.inf)
+            wait_s = self._wakes - time.monotonic()
+            if wait_s > 0:
+                self._changed.wait(None if wait_s == math.inf else wait_s)
+            late = [deadline for deadline in self._running if deadline.passed]
+            self._running.difference_update(late)
+            return late
+
+
+_WATCHMAN = _Watchman()
 
 
 def current() -> Deadline | None:

@@ -1,23 +1,39 @@
-"""One at a time: a lock by name that holds between threads, and between processes where the store is a local folder."""
+"""One at a time: a lock by name that holds between threads, and between processes where the store is a local folder.
+
+Between processes a name is a byte of one file, `<folder>/.locks`, locked for as long as the file description that asked
+for it is open (Linux's `F_OFD_SETLKW`): nothing is written, made or removed, and what a killed process held is free.
+Where a system has no such locks, a name is a file of its own for as long as it is held.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
+import struct
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from schemas.lake import Folder
 
+_RANGES = ".locks"
+_WAIT_FOR_RANGE: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
+
+
+class _BetweenProcesses(Protocol):
+    def holding(self, name: str) -> AbstractContextManager[None]: ...
+
 
 class Locks:
-    """Locks kept as files below a local folder; elsewhere they hold within this process alone."""
+    """Locks kept below a local folder; elsewhere they hold within this process alone."""
 
     def __init__(self, folder: Folder) -> None:
-        self._local = folder.local
+        self._between_processes = _between_processes(folder.local)
         self._in_process: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._guard = threading.Lock()
 
@@ -25,10 +41,10 @@ class Locks:
     def holding(self, name: str) -> Iterator[None]:
         """Hold the lock of a name (a relative path) for a block."""
         with self._among_threads(name):
-            if self._local is None:
+            if self._between_processes is None:
                 yield
                 return
-            with _locked_file(self._local / name):
+            with self._between_processes.holding(name):
                 yield
 
     def _among_threads(self, name: str) -> threading.Lock:
@@ -39,16 +55,72 @@ class Locks:
             return lock
 
 
-@contextlib.contextmanager
-def _locked_file(path: Path) -> Iterator[None]:
-    """Hold a lock file; the system frees it when its process dies, and it is removed after use."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _acquire(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # while it is held: whoever waits on it sees that it is no longer the file
-        os.close(descriptor)
+def _between_processes(folder: Path | None) -> _BetweenProcesses | None:
+    if folder is None:
+        return None
+    return LockedFiles(folder) if _WAIT_FOR_RANGE is None else LockedRanges(folder / _RANGES)
+
+
+class LockedRanges:
+    """Locks of single bytes of one file; names that share a byte wait for each other (1 in 2^62)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._process = 0
+        self._guard = threading.Lock()
+
+    @contextlib.contextmanager
+    def holding(self, name: str) -> Iterator[None]:
+        """Hold the lock of a name against every other opening of the file."""
+        descriptor, place = self._open(), _place(name)
+        _set(descriptor, fcntl.F_WRLCK, place)
+        try:
+            yield
+        finally:
+            _set(descriptor, fcntl.F_UNLCK, place)
+
+    def _open(self) -> int:
+        """Return this process's own description of the file; one inherited by a fork would be its parent's."""
+        with self._guard:
+            if self._descriptor is None or self._process != os.getpid():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._process = os.getpid()
+            return self._descriptor
+
+    def __del__(self) -> None:
+        if self._descriptor is not None and self._process == os.getpid():
+            os.close(self._descriptor)
+
+
+def _place(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 2
+
+
+def _set(descriptor: int, kind: int, place: int) -> None:
+    """Lock or unlock a byte of a file, waiting for whoever holds it (`struct flock` of fcntl(2), 64 bits)."""
+    assert _WAIT_FOR_RANGE is not None  # see `_between_processes`
+    fcntl.fcntl(descriptor, _WAIT_FOR_RANGE, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))
+
+
+class LockedFiles:
+    """Locks that are files; the system frees one when its process dies, and it is removed after use."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def holding(self, name: str) -> Iterator[None]:
+        """Hold the lock file of a name."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _acquire(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: whoever waits on it sees that it is no longer the file
+            os.close(descriptor)
 
 
 def _acquire(path: Path) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import cast
 
-import numpy as np
 from PIL import Image as Pixels
 
 from pipelines.config import FingerprintName, ImagesConfig
@@ -66,5 +66,5 @@ def inspect_image(
 
 def is_flat(pixels: Pixels.Image) -> bool:
     """Whether an RGB picture is one colour all over: no channel's extremes are more than FLAT_LEVELS apart."""
-    levels = np.asarray(pixels)
-    return bool((np.ptp(levels, axis=(0, 1)) <= FLAT_LEVELS).all())
+    extremes = cast("tuple[tuple[int, int], ...]", pixels.getextrema())
+    return all(highest - lowest <= FLAT_LEVELS for lowest, highest in extremes)
