@@ -1,21 +1,23 @@
 """Fetching images against img2dataset, side by side in one run, on loopback and two processes.
 
-    python -m venv /tmp/peer && /tmp/peer/bin/pip install img2dataset==1.47.0     (once; it needs other pyarrow)
+    python -m venv /tmp/peer && /tmp/peer/bin/pip install img2dataset==1.47.0     (it needs another pyarrow)
     python benchmarks/fetch.py --peer /tmp/peer/bin/python [--images 4000] [--rounds 3] [--json]
 
 Target: at least the images per second of img2dataset, both making JPEG copies of 256 px (shorter side, quality 90) as
-files on disk, with SHA-256. Ours also asks robots.txt, checks addresses, limits and content, keeps the original in the
-raw store, computes the perceptual hash, and says for each image what became of it. The peer has its fastest settings:
-no EXIF, area interpolation, and of `--peer-threads` the count that does best.
+files, with SHA-256. Ours also asks robots.txt, checks addresses, limits and content, keeps each original and its
+response in the raw store, computes the perceptual hash, and waits for the disk; the peer keeps a copy and its record.
+The peer has its fastest settings: no EXIF, area interpolation, and of the thread counts the one that does best.
 
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of
-its own on the same cores, which it takes little of. Rounds of the contestants alternate, and the fastest of each counts:
+its own on the same cores, of which it takes a fiftieth. Contestants take turns, and the fastest turn of each counts:
 
-    function    `obtain_image` over the addresses, in two processes of several threads each
-    stage       the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
-    img2dataset two processes
+    function     `obtain_image` over the addresses, in two processes of several threads each
+    stage        the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
+    img2dataset  two processes
 
-Time counts from the first start of a worker process to the last file: imports of the driver are left out.
+Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. `sustained`
+is the rate between a quarter of the images and all of them, so without what starting takes. CPU time is the workers' and
+the driver's, user and system, per image after the first quarter.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ import asyncio
 import contextlib
 import io
 import json
+import logging
 import math
 import multiprocessing
 import os
-import shutil
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -58,10 +62,10 @@ from schemas.lake import Lake
 PICTURES = 64  # different ones; comments make as many files of them as are asked for
 SIZE_PX = (400, 300)
 PROCESSES = 2
-CONNECTIONS = 8  # of ours, to the one host
+CONNECTIONS = 4  # of ours, to the one host: as a build's default is
 ALBUM = 10  # images of one draft
 PROVENANCE = Provenance(source="benchmark", record_id="")
-NAMES = ("function", "stage", "img2dataset")
+PEER_NAME = "img2dataset"
 
 
 # The server: a process of its own.
@@ -132,7 +136,7 @@ def serving() -> Iterator[dict[str, float]]:
             server.kill()
 
 
-# The contestants: each fetches all addresses into an empty folder, and returns the seconds.
+# The contestants: each fetches all addresses into an empty folder.
 
 
 def settings(port: int, folder: Path) -> ImagePlaces:
@@ -143,14 +147,11 @@ def settings(port: int, folder: Path) -> ImagePlaces:
     return ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
 
 
-def fetch_with_function(addresses: list[str], places: ImagePlaces) -> float:
-    begin = time.perf_counter()
+def fetch_with_function(addresses: list[str], folder: Path, port: int) -> None:
+    places = settings(port, folder)
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         shares = [(addresses[number::PROCESSES], places) for number in range(PROCESSES)]
-        obtained = sum(pool.starmap(obtain_all, shares))
-    seconds = time.perf_counter() - begin
-    check(obtained, len(addresses))
-    return seconds
+        check(sum(pool.starmap(obtain_all, shares)), len(addresses))
 
 
 def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
@@ -159,20 +160,20 @@ def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
     return sum(isinstance(outcome, Image) for outcome in outcomes)
 
 
-def fetch_with_stage(addresses: list[str], places: ImagePlaces) -> float:
+def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:
     drafts = [
         Draft(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
         for begin in range(0, len(addresses), ALBUM)
     ]
+    places = settings(port, folder)
     stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None))
 
     def assemble(root: beam.Pipeline) -> None:
         outcomes = root | "drafts" >> beam.Create(drafts) | "images" >> stage
         _ = outcomes | "no failure" >> beam.Map(refuse_failure)
 
-    begin = time.perf_counter()
     run_pipeline(assemble, runner=Runner.LOCAL, workers=PROCESSES)
-    return time.perf_counter() - begin
+    check(sum(1 for _ in places.store.folder.files()), len(addresses))
 
 
 def refuse_failure(outcome: tuple[str, Image | Failure]) -> None:
@@ -183,14 +184,14 @@ def refuse_failure(outcome: tuple[str, Image | Failure]) -> None:
 PEER = """
 import json, sys, time
 from img2dataset import download
-settings = json.loads(sys.argv[1])
 begin = time.perf_counter()
-download(**settings)
+download(**json.loads(sys.argv[1]))
 print(json.dumps({"seconds": time.perf_counter() - begin}))
 """
 
 
 def fetch_with_img2dataset(addresses: list[str], folder: Path, *, python: str, threads: int) -> float:
+    """Return the seconds it took, without its imports."""
     urls = folder / "urls.txt"
     urls.write_text("".join(f"{address}\n" for address in addresses))
     options = {
@@ -204,19 +205,12 @@ def fetch_with_img2dataset(addresses: list[str], folder: Path, *, python: str, t
         "thread_count": threads,
         "number_sample_per_shard": math.ceil(len(addresses) / PROCESSES),
         "extract_exif": False,
-        "user_agent_token": "multilink-benchmark",
     }
-    environment = os.environ | {"NO_ALBUMENTATIONS_UPDATE": "1"}
     command = [python, "-W", "ignore", "-c", PEER, json.dumps(options)]
+    environment = os.environ | {"NO_ALBUMENTATIONS_UPDATE": "1"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     check(sum(1 for _ in (folder / "images").glob("*/*.jpg")), len(addresses))
-    return seconds_of_shards(folder / "images")
-
-
-def seconds_of_shards(images: Path) -> float:
-    """Return the time from its first shard's start to its last one's end: what it starts and waits for is left out."""
-    shards = [json.loads(path.read_text()) for path in images.glob("*_stats.json")]
-    return max(shard["end_time"] for shard in shards) - min(shard["start_time"] for shard in shards)
+    return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
 def check(found: int, expected: int) -> None:
@@ -224,32 +218,110 @@ def check(found: int, expected: int) -> None:
         raise RuntimeError(f"expected {expected} images, found {found}")
 
 
+# Measuring.
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one contestant took once."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a contestant's fastest turns give, in images per second and milliseconds per image."""
+
+    rate: float
+    sustained: float
+    cpu_ms: float
+
+
+Contestant = Callable[[list[str], Path], float | None]
+
+
+def take_turn(contestant: Contestant, addresses: list[str], parent: str | None) -> Turn:
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        cpu, begin = cpu_seconds(), time.perf_counter()
+        seconds = contestant(addresses, Path(folder))
+        return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and its ended children: the server is still running, and not counted."""
+    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def compare(
+    contestants: dict[str, Contestant], addresses: list[str], *, rounds: int, parent: str | None
+) -> dict[str, Figures]:
+    some = addresses[: len(addresses) // 4]
+    turns: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, contestant in contestants.items():
+            turns[name].append((take_turn(contestant, some, parent), take_turn(contestant, addresses, parent)))
+    return {name: summarise(taken, len(some), len(addresses)) for name, taken in turns.items()}
+
+
+def summarise(taken: list[tuple[Turn, Turn]], few: int, all_: int) -> Figures:
+    few_s, all_s = (min(turn.seconds for turn in turns) for turns in zip(*taken, strict=True))
+    few_cpu_s, all_cpu_s = (min(turn.cpu_seconds for turn in turns) for turns in zip(*taken, strict=True))
+    more = all_ - few
+    return Figures(all_ / all_s, more / (all_s - few_s), (all_cpu_s - few_cpu_s) / more * 1000)
+
+
+def tell(figures: dict[str, Figures], peer: str) -> dict[str, float]:
+    """Print a table, and return the ratios of ours to the peer's rates."""
+    print(f"{'':<14}{'images/s':>10}{'ratio':>8}{'sustained':>11}{'ratio':>8}{'CPU ms/image':>14}")
+    ratios = {}
+    for name, row in figures.items():
+        rate, sustained = row.rate / figures[peer].rate, row.sustained / figures[peer].sustained
+        print(f"{name:<14}{row.rate:>10.0f}{rate:>7.2f}x{row.sustained:>11.0f}{sustained:>7.2f}x{row.cpu_ms:>14.2f}")
+        ratios |= {name: round(rate, 2), f"{name}-sustained": round(sustained, 2)}
+    return ratios
+
+
 def main() -> None:
+    logging.disable(logging.WARNING)  # of Beam's workers, that they lack Google's clients
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=4_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=NAMES)
-    parser.add_argument("--peer", help="python of an environment that has img2dataset")
+    parser.add_argument(
+        "--peer", help="python of an environment that has img2dataset; without it ours alone is measured"
+    )
+    parser.add_argument("--peer-threads", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--folder", help="where to write; default: the temporary files'")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print the figures as the last line")
+    parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
     if options.serve:
         serve()
         return
     with serving() as server:
-        addresses = [f"http://127.0.0.1:{server['port']}/{n}.jpg" for n in range(options.images)]
-        for name in NAMES:
-            if options.only and name != options.only:
-                continue
-            for _ in range(options.rounds):
-                with tempfile.TemporaryDirectory() as folder:
-                    if name == "function":
-                        s = fetch_with_function(addresses, settings(server["port"], Path(folder)))
-                    elif name == "stage":
-                        s = fetch_with_stage(addresses, settings(server["port"], Path(folder)))
-                    else:
-                        s = fetch_with_img2dataset(addresses, Path(folder), python=options.peer, threads=32)
-                print(name, server["mean_bytes"], s, options.images / s, flush=True)
+        port = int(server["port"])
+        contestants: dict[str, Contestant] = {
+            "function": partial(fetch_with_function, port=port),
+            "stage": partial(fetch_with_stage, port=port),
+        }
+        for threads in options.peer_threads if options.peer else ():
+            contestants[f"{PEER_NAME}-{threads}"] = partial(
+                fetch_with_img2dataset, python=options.peer, threads=threads
+            )
+        addresses = [f"http://127.0.0.1:{port}/{number}.jpg" for number in range(options.images)]
+        print(
+            f"{options.images:,} images of {server['mean_bytes'] / 1000:.1f} KB, {os.cpu_count()} cores, "
+            f"load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+        figures = compare(contestants, addresses, rounds=options.rounds, parent=options.folder)
+    peers = [name for name in figures if name.startswith(PEER_NAME)]
+    ratios = tell(figures, max(peers or figures, key=lambda name: figures[name].rate))
+    if not peers:
+        print("no ratio to img2dataset: --peer names no environment that has it")
+    if options.json:
+        print(json.dumps(ratios))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ class HttpConfig:
         connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
         requests_per_second: to one host, in all.
-        connections_per_host: requests to one host under way at once.
+        connections_per_host: requests to one host under way at once, of all workers that share a machine and a lake.
+        connections: the same, to all hosts.
         attempts: tries of one request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
         max_backoff_s: longest single wait; a longer `Retry-After` gives up.
@@ -90,6 +91,7 @@ class HttpConfig:
     connect_to: tuple[str, ...] = ()
     requests_per_second: float = 5.0
     connections_per_host: int = 4
+    connections: int = 64
     attempts: int = 4
     backoff_s: float = 1.0
     max_backoff_s: float = 120.0
@@ -112,7 +114,7 @@ class HttpConfig:
         for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):
             value = getattr(self, name)
             require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
-        for name in ("connections_per_host", "attempts", "max_bytes"):
+        for name in ("connections_per_host", "connections", "attempts", "max_bytes"):
             value = getattr(self, name)
             require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
         for entry in self.allow_hosts:

@@ -151,7 +151,9 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
     """Return an RGB picture as JPEG, its shorter side exactly `shorter_side_px`; equal pixels give equal bytes.
 
     A smaller picture is enlarged, so that a centre crop of any smaller size always exists. Of one more than MAX_ASPECT
-    times as long as wide, the middle is kept (a centre crop shows the same pixels either way).
+    times as long as wide, the middle is kept (a centre crop shows the same pixels either way). The filter is
+    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under (`Resize(256)`); Lanczos takes
+    more than twice as long, and optimised Huffman tables twice as long as the rest of the encoding, to save 5% of it.
     """
     width, height = image.size
     shorter = min(width, height)
@@ -160,9 +162,9 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
     scale = shorter_side_px / shorter
     size = (round(kept_width * scale), round(kept_height * scale))
     box = (left, top, left + kept_width, top + kept_height)
-    small = image.resize(size, Image.Resampling.LANCZOS, box=box, reducing_gap=3.0)
+    small = image.resize(size, Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
     stream = io.BytesIO()
-    small.save(stream, "JPEG", quality=quality, subsampling="4:2:0", optimize=True)
+    small.save(stream, "JPEG", quality=quality, subsampling="4:2:0")
     return stream.getvalue()
 
 

@@ -45,7 +45,7 @@ class Client:
         self._config = config
         self._clock = clock
         self._store = CaptureStore(raw)
-        self._fetcher = Fetcher(config, read_robots=self._read_robots, clock=clock, sleep=sleep)
+        self._fetcher = Fetcher(config, raw, read_robots=self._read_robots, clock=clock, sleep=sleep)
 
     def get(
         self,

@@ -23,8 +23,10 @@ from pipelines.http.pace import Pace
 from pipelines.http.redirects import follow
 from pipelines.http.retries import RETRIED_STATUSES, backoff_s, may_help, reason_of_status, retry_after_s
 from pipelines.http.robots import ReadRobots, Robots
+from pipelines.http.slots import Slots
 from pipelines.http.targets import Target, parse_target
 from schemas.failures import Reason
+from schemas.lake import Folder
 
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
 _PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
@@ -52,6 +54,7 @@ class Fetcher:
     def __init__(
         self,
         config: HttpConfig,
+        raw: Folder,
         *,
         read_robots: ReadRobots,
         clock: Callable[[], float] = time.time,
@@ -69,6 +72,7 @@ class Fetcher:
             clock=clock,
             sleep=sleep,
         )
+        self._slots = Slots(raw, in_all=config.connections, per_host=config.connections_per_host)
         self._robots = Robots(read_robots, user_agent=config.user_agent, longest_delay_s=config.max_backoff_s)
 
     def fetch(self, request: Request, headers: Mapping[str, str]) -> tuple[Target, Answer]:
@@ -122,7 +126,8 @@ class Fetcher:
             raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} stands in for a deleted image")
         if kind in (Kind.PAGE, Kind.IMAGE):
             self._ask_leave(target, attempt)
-        with self._pace.slot(target.host):  # waiting for a slot is our wish, and outside the time limit
+        # Waiting for a slot is our wish, and outside the time limit.
+        with self._pace.slot(target.host), self._slots.holding(target.host):
             started = time.monotonic()
             try:
                 sent = _headers(self._config, kind) | dict(headers)

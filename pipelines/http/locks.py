@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 
 from schemas.lake import Folder
 
-_RANGES = ".locks"
+RANGES = ".locks"  # the file, in the folder the locks are for
+_TRY_RANGE: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _WAIT_FOR_RANGE: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
 
 
@@ -58,7 +59,12 @@ class Locks:
 def _between_processes(folder: Path | None) -> _BetweenProcesses | None:
     if folder is None:
         return None
-    return LockedFiles(folder) if _WAIT_FOR_RANGE is None else LockedRanges(folder / _RANGES)
+    return LockedRanges(folder / RANGES) if has_ranges() else LockedFiles(folder)
+
+
+def has_ranges() -> bool:
+    """Return whether this system has locks of ranges that belong to an open file, not to a process."""
+    return _WAIT_FOR_RANGE is not None
 
 
 class LockedRanges:
@@ -84,8 +90,7 @@ class LockedRanges:
         """Return this process's own description of the file; one inherited by a fork would be its parent's."""
         with self._guard:
             if self._descriptor is None or self._process != os.getpid():
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._descriptor = _open_ranges(self._path)
                 self._process = os.getpid()
             return self._descriptor
 
@@ -94,14 +99,46 @@ class LockedRanges:
             os.close(self._descriptor)
 
 
+class Hold:
+    """A locked byte, free again at the end of the block; its file is open for it alone."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def try_ranges(path: Path, name: str, count: int) -> Hold | None:
+    """Return a lock of one of a name's `count` bytes, against every thread and process; None where all are held."""
+    assert _TRY_RANGE is not None  # see `has_ranges`
+    descriptor = _open_ranges(path)
+    for place in range(_place(name), _place(name) + count):
+        try:
+            _set(descriptor, fcntl.F_WRLCK, place, how=_TRY_RANGE)
+        except BlockingIOError:
+            continue
+        return Hold(descriptor)
+    os.close(descriptor)
+    return None
+
+
+def _open_ranges(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
 def _place(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 2
 
 
-def _set(descriptor: int, kind: int, place: int) -> None:
-    """Lock or unlock a byte of a file, waiting for whoever holds it (`struct flock` of fcntl(2), 64 bits)."""
-    assert _WAIT_FOR_RANGE is not None  # see `_between_processes`
-    fcntl.fcntl(descriptor, _WAIT_FOR_RANGE, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))
+def _set(descriptor: int, kind: int, place: int, *, how: int | None = _WAIT_FOR_RANGE) -> None:
+    """Lock or unlock a byte of a file (`struct flock` of fcntl(2), 64 bits)."""
+    assert how is not None  # see `has_ranges`
+    fcntl.fcntl(descriptor, how, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))
 
 
 class LockedFiles:

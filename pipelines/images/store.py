@@ -43,4 +43,4 @@ def _place(image_hash: str) -> str:
 
 def stored_copies(lake: Lake, jpeg_quality: int) -> Folder:
     """Return the folder of the lake that copies of that quality are kept in."""
-    return lake.stages.child("images", f"jpeg-256-q{jpeg_quality}")
+    return lake.stages.child("images", f"jpeg-256-bilinear-q{jpeg_quality}")

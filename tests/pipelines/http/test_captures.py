@@ -159,7 +159,8 @@ def test_the_layout_is_the_documented_one(web, reply, client_of, tmp_path) -> No
     assert response.parent.name == response.stem[:2]
     record = json.loads(response.read_text())
     assert sorted(record) == ["body_bytes", "body_sha256", "fetched_at", "final_url", "headers", "status", "url"]
-    assert list((root / "locks").iterdir()) == []
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [".locks", "s"]
+    assert (tmp_path / "raw" / ".locks").stat().st_size == 0
 
 
 def slow(handler) -> None:

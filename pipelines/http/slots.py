@@ -1,0 +1,50 @@
+"""How many requests are under way at once: to one host, and in all, over every worker process of a machine.
+
+A worker brings its host's images alone, but redirects of many hosts may lead to one; and a build has several workers.
+So a request holds a slot among all processes that share the store, as locked bytes of one file beside it. Where the
+store is not a local folder (or the system has no such locks), the numbers hold within a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from pipelines.http.locks import RANGES, Hold, has_ranges, try_ranges
+from schemas.lake import Folder
+
+_RETRY_S = 0.005  # a full house is looked at again after so long
+_ALL = "all hosts"
+
+
+class Slots:
+    """Slots of hosts, and of all requests."""
+
+    def __init__(
+        self, folder: Folder, *, in_all: int, per_host: int, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._path = folder.local / RANGES if folder.local is not None and has_ranges() else None
+        self._in_all = in_all
+        self._per_host = per_host
+        self._sleep = sleep
+        self._in_process = threading.BoundedSemaphore(in_all)
+
+    @contextlib.contextmanager
+    def holding(self, host: str) -> Iterator[None]:
+        """Hold one of a host's slots and one of all for a block, waiting while there is none."""
+        if self._path is None:
+            with self._in_process:  # a host's own number is kept by the pace
+                yield
+            return
+        with self._wait(f"host {host}", self._per_host), self._wait(_ALL, self._in_all):
+            yield
+
+    def _wait(self, name: str, count: int) -> Hold:
+        assert self._path is not None
+        while True:
+            hold = try_ranges(self._path, f"slots of {name}", count)
+            if hold is not None:
+                return hold
+            self._sleep(_RETRY_S)
