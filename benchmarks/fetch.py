@@ -16,8 +16,8 @@ its own on the same cores, of which it takes a fiftieth. Contestants take turns,
     img2dataset  two processes
 
 Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. `sustained`
-is the rate between a quarter of the images and all of them, so without what starting takes. CPU time is the workers' and
-the driver's, user and system, per image after the first quarter.
+is the rate between a quarter of the images and all of them, so without what starting takes. CPU time is user and system
+of driver and workers, per image after the first quarter.
 """
 
 from __future__ import annotations

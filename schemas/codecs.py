@@ -34,6 +34,7 @@ from schemas.failures import Reason
 from schemas.images import SHORTER_SIDE_PX
 from schemas.tables import vector_type
 
+STRIP_PIXELS = 1_000_000  # converted at once
 MAX_ASPECT = 8  # of a stored copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small
 
 Vectors = npt.NDArray[np.float16]  # N x d
@@ -152,8 +153,8 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
 
     A smaller picture is enlarged, so that a centre crop of any smaller size always exists. Of one more than MAX_ASPECT
     times as long as wide, the middle is kept (a centre crop shows the same pixels either way). The filter is
-    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under (`Resize(256)`); Lanczos takes
-    more than twice as long, and optimised Huffman tables twice as long as the rest of the encoding, to save 5% of it.
+    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under (`Resize(256)`). Lanczos takes
+    more than twice as long; optimised Huffman tables, twice as long as the rest of the encoding to save 5% of it.
     """
     width, height = image.size
     shorter = min(width, height)
@@ -250,16 +251,27 @@ def _check_header(
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Return the pixels as RGB, transparent ones on white."""
+    """Return the pixels as RGB, transparent ones on white; beyond both pictures it holds a strip at a time."""
     if image.mode.startswith("I"):
-        image = _grey_from_16_bits(image)
-    elif image.mode not in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"):
+        return _by_strips(image, _grey_from_16_bits, "L").convert("RGB")
+    if image.mode not in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"):
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"pixels of mode {image.mode}")
-    if not image.has_transparency_data:
-        return image.convert("RGB")
+    return _by_strips(image, _on_white, "RGB") if image.has_transparency_data else image.convert("RGB")
+
+
+def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image], mode: str) -> Image.Image:
+    """Return a picture converted some rows at a time, where the conversion looks at single pixels alone."""
+    width, height = image.size
+    rows = max(1, STRIP_PIXELS // width)
+    whole = Image.new(mode, image.size)
+    for top in range(0, height, rows):
+        whole.paste(convert(image.crop((0, top, width, min(top + rows, height)))), (0, top))
+    return whole
+
+
+def _on_white(image: Image.Image) -> Image.Image:
     shown = image.convert("RGBA")
-    white = Image.new("RGBA", shown.size, "white")
-    return Image.alpha_composite(white, shown).convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
 
 
 def _grey_from_16_bits(image: Image.Image) -> Image.Image:
