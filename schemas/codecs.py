@@ -153,7 +153,7 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
 
     A smaller picture is enlarged, so that a centre crop of any smaller size always exists. Of one more than MAX_ASPECT
     times as long as wide, the middle is kept (a centre crop shows the same pixels either way). The filter is
-    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under (`Resize(256)`). Lanczos takes
+    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under, `Resize(256)`. Lanczos takes
     more than twice as long; optimised Huffman tables, twice as long as the rest of the encoding to save 5% of it.
     """
     width, height = image.size

@@ -59,12 +59,19 @@ class Folder:
         filesystem, path = self._open()
         return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically, with the folders above it."""
+    def write(self, name: str, data: bytes, *, is_checked: bool = False) -> None:
+        """Write a file atomically, with the folders above it.
+
+        Args:
+            name: relative path.
+            data: its whole content.
+            is_checked: whether every reader checks the content and can do without it: then a local disk is not waited
+                for, and after a power cut (not a killed process) the file may be there and empty.
+        """
         filesystem, path = self._open()
         target = f"{path}/{name}"
         if isinstance(filesystem, pafs.LocalFileSystem):
-            _write_local(Path(target), data)
+            _write_local(Path(target), data, wait=not is_checked)
             return
         with filesystem.open_output_stream(target) as stream:  # an object appears when it is complete
             stream.write(data)
@@ -122,23 +129,24 @@ def _local() -> pafs.LocalFileSystem:
     return pafs.LocalFileSystem()
 
 
-def _write_local(target: Path, data: bytes) -> None:
+def _write_local(target: Path, data: bytes, *, wait: bool) -> None:
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
-        _write_through(temporary, data)
+        _write_new(temporary, data, wait=wait)
     except FileNotFoundError:  # the folder is new: rarer than a file, and so not looked for each time
         target.parent.mkdir(parents=True, exist_ok=True)
-        _write_through(temporary, data)
+        _write_new(temporary, data, wait=wait)
     temporary.replace(target)
 
 
-def _write_through(path: Path, data: bytes) -> None:
-    """Write a new file, and wait until it is on the disk."""
+def _write_new(path: Path, data: bytes, *, wait: bool) -> None:
+    """Write a new file, and perhaps wait until it is on the disk."""
     with path.open("xb", buffering=0) as stream:
         left = memoryview(data)
         while left:
             left = left[stream.write(left) :]
-        os.fsync(stream.fileno())
+        if wait:
+            os.fsync(stream.fileno())
 
 
 @dataclass(frozen=True, slots=True)

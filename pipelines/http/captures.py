@@ -4,7 +4,8 @@
     raw/<source>/responses/<hh>/<sha256 of the request>.json     what was asked, what came, or why nothing will
 
 A body is written before the response that names it, each atomically: a process killed at any moment leaves a store in
-which every response is true. Request headers are neither stored nor part of a request's key: they may be credentials.
+which every response is true. The disk is not waited for: what a power cut emptied is known by its length, and counts as
+never fetched. Request headers are neither stored nor part of a request's key: they may be credentials.
 """
 
 from __future__ import annotations
@@ -95,11 +96,14 @@ class CaptureStore:
         self._locks = Locks(raw)
 
     def find(self, request: Request) -> Capture | Refusal | None:
-        """Return what is stored for a request; a response whose body is gone counts as nothing."""
+        """Return what is stored for a request; an empty response, or one whose body is gone, counts as nothing."""
         try:
-            record = json.loads(self._raw.read(_response_name(request)))
+            stored = self._raw.read(_response_name(request))
         except FileNotFoundError:
             return None
+        if not stored:
+            return None
+        record = json.loads(stored)
         if "failure" in record:
             return _refusal(record)
         capture = _capture(request.source, record)
@@ -111,7 +115,7 @@ class CaptureStore:
         digest = hashlib.sha256(answer.body).hexdigest()
         name = _body_name(request.source, digest)
         if self._raw.size(name) != len(answer.body):
-            self._raw.write(name, answer.body)
+            self._raw.write(name, answer.body, is_checked=True)
         kept = {header: answer.headers[header] for header in _KEPT_HEADERS if header in answer.headers}
         record = {
             "url": request.url,
@@ -122,7 +126,7 @@ class CaptureStore:
             "body_sha256": digest,
             "body_bytes": len(answer.body),
         }
-        self._raw.write(_response_name(request), _json(record))
+        self._raw.write(_response_name(request), _json(record), is_checked=True)
         return _capture(request.source, record, from_store=False)
 
     def add_refusal(self, request: Request, refusal: Refusal) -> None:
@@ -136,7 +140,7 @@ class CaptureStore:
             "status": failed.status,
         }
         record = {"url": request.url, "fetched_at": refusal.fetched_at, "failure": failure, "limit": refusal.limit}
-        self._raw.write(_response_name(request), _json(record))
+        self._raw.write(_response_name(request), _json(record), is_checked=True)
 
     def body(self, capture: Capture) -> bytes:
         """Return a capture's body.

@@ -15,15 +15,16 @@ class ImageStore:
     """JPEGs under `<first two digits>/<hash>.jpg`, the hash being the SHA-256 of the original bytes.
 
     What is written for a hash follows from the hash (and the settings the folder belongs to), so writing is
-    repeatable: a picture that is there is left alone.
+    repeatable: a picture that is there in full length is left alone. Every build writes what it goes on to read, so the
+    disk is not waited for.
     """
 
     folder: Folder
 
     def write(self, image_hash: str, jpeg: bytes) -> None:
         """Keep a picture, atomically, unless it is there."""
-        if not self.exists(image_hash):
-            self.folder.write(_place(image_hash), jpeg)
+        if self.folder.size(_place(image_hash)) != len(jpeg):
+            self.folder.write(_place(image_hash), jpeg, is_checked=True)
 
     def read(self, image_hash: str) -> bytes:
         """Return a picture.

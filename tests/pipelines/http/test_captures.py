@@ -121,7 +121,7 @@ def test_a_process_killed_between_body_and_response_leaves_no_capture(
     web.scripts["/a"] = reply(200, b"hello")
     written = []
 
-    def dying(folder, name, data):
+    def dying(folder, name, data, **_):
         if "/responses/" in name:
             raise KeyboardInterrupt
         written.append(name)
@@ -148,6 +148,18 @@ def test_a_response_whose_body_is_gone_is_fetched_again_and_changed_bytes_are_no
         client.body(capture)
     body.unlink()
     assert not get(client, f"{web.url}/a").from_store
+
+
+@pytest.mark.parametrize("emptied", ["bodies", "responses"])
+def test_what_a_power_cut_emptied_is_fetched_again(web, reply, client_of, tmp_path, emptied) -> None:
+    web.scripts["/a"] = reply(200, b"hello")
+    get(client_of(), f"{web.url}/a")
+    (path,) = (path for path in (tmp_path / "raw" / "s" / emptied).rglob("*") if path.is_file())
+    path.write_bytes(b"")
+    again = client_of()
+    capture = get(again, f"{web.url}/a")
+    assert not capture.from_store and again.body(capture) == b"hello"
+    assert get(client_of(), f"{web.url}/a").from_store
 
 
 def test_the_layout_is_the_documented_one(web, reply, client_of, tmp_path) -> None:

@@ -21,9 +21,20 @@ def test_a_picture_is_kept_under_its_hash(tmp_path: Path) -> None:
 
 def test_a_picture_that_is_there_is_left_alone(tmp_path: Path) -> None:
     store = ImageStore(Folder(str(tmp_path)))
-    store.write(HASH, b"first")
-    store.write(HASH, b"second")
-    assert store.read(HASH) == b"first"
+    store.write(HASH, b"jpeg")
+    (path,) = tmp_path.rglob("*.jpg")
+    before = path.stat()
+    store.write(HASH, b"jpeg")
+    assert path.stat().st_mtime_ns == before.st_mtime_ns and path.stat().st_ino == before.st_ino
+
+
+def test_a_picture_that_a_power_cut_emptied_is_written_again(tmp_path: Path) -> None:
+    store = ImageStore(Folder(str(tmp_path)))
+    store.write(HASH, b"jpeg")
+    (path,) = tmp_path.rglob("*.jpg")
+    path.write_bytes(b"")
+    store.write(HASH, b"jpeg")
+    assert store.read(HASH) == b"jpeg"
 
 
 def test_an_absent_picture_is_an_error(tmp_path: Path) -> None:
