@@ -9,15 +9,15 @@ response in the raw store, computes the perceptual hash, and waits for the disk;
 The peer has its fastest settings: no EXIF, area interpolation, and of the thread counts the one that does best.
 
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of
-its own on the same cores, of which it takes a fiftieth. Contestants take turns, and the fastest turn of each counts:
+its own on the same cores. Contestants take turns, and the fastest turn of each counts:
 
     function     `obtain_image` over the addresses, in two processes of several threads each
     stage        the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
     img2dataset  two processes
 
-Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. `sustained`
-is the rate between a quarter of the images and all of them, so without what starting takes. CPU time is user and system
-of driver and workers, per image after the first quarter.
+Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. CPU time is
+user and system of driver and workers, per image after the first quarter, so without what starting takes: it says what
+the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain.
 """
 
 from __future__ import annotations
@@ -234,7 +234,6 @@ class Figures:
     """What a contestant's fastest turns give, in images per second and milliseconds per image."""
 
     rate: float
-    sustained: float
     cpu_ms: float
 
 
@@ -266,20 +265,19 @@ def compare(
 
 
 def summarise(taken: list[tuple[Turn, Turn]], few: int, all_: int) -> Figures:
-    few_s, all_s = (min(turn.seconds for turn in turns) for turns in zip(*taken, strict=True))
     few_cpu_s, all_cpu_s = (min(turn.cpu_seconds for turn in turns) for turns in zip(*taken, strict=True))
-    more = all_ - few
-    return Figures(all_ / all_s, more / (all_s - few_s), (all_cpu_s - few_cpu_s) / more * 1000)
+    seconds = min(turn.seconds for _, turn in taken)
+    return Figures(all_ / seconds, (all_cpu_s - few_cpu_s) / (all_ - few) * 1000)
 
 
 def tell(figures: dict[str, Figures], peer: str) -> dict[str, float]:
     """Print a table, and return the ratios of ours to the peer's rates."""
-    print(f"{'':<14}{'images/s':>10}{'ratio':>8}{'sustained':>11}{'ratio':>8}{'CPU ms/image':>14}")
+    print(f"{'':<16}{'images/s':>10}{'ratio':>8}{'CPU ms/image':>15}{'ratio':>8}")
     ratios = {}
     for name, row in figures.items():
-        rate, sustained = row.rate / figures[peer].rate, row.sustained / figures[peer].sustained
-        print(f"{name:<14}{row.rate:>10.0f}{rate:>7.2f}x{row.sustained:>11.0f}{sustained:>7.2f}x{row.cpu_ms:>14.2f}")
-        ratios |= {name: round(rate, 2), f"{name}-sustained": round(sustained, 2)}
+        rate, cpu = row.rate / figures[peer].rate, figures[peer].cpu_ms / row.cpu_ms
+        print(f"{name:<16}{row.rate:>10.0f}{rate:>7.2f}x{row.cpu_ms:>15.2f}{cpu:>7.2f}x")
+        ratios |= {name: round(rate, 2), f"{name}-cpu": round(cpu, 2)}
     return ratios
 
 

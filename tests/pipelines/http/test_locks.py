@@ -105,7 +105,8 @@ from pipelines.http.client import Client
 from pipelines.http.fan_out import map_concurrently
 from schemas.lake import Folder
 raw, allowed, name = sys.argv[1:]
-client = Client(HttpConfig(allow_hosts=(allowed,), requests_per_second=1e4, connections_per_host=6, connections=4), Folder(raw))
+config = HttpConfig(allow_hosts=(allowed,), requests_per_second=1e4, connections_per_host=6, connections=4)
+client = Client(config, Folder(raw))
 urls = [f"http://{allowed}/{name}{number}" for number in range(20)]
 list(map_concurrently(lambda url: client.get(url, source="s", kind=Kind.API), urls, threads=6))
 """
