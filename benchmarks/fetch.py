@@ -270,14 +270,19 @@ def summarise(taken: list[tuple[Turn, Turn]], few: int, all_: int) -> Figures:
     return Figures(all_ / seconds, (all_cpu_s - few_cpu_s) / (all_ - few) * 1000)
 
 
-def tell(figures: dict[str, Figures], peer: str) -> dict[str, float]:
-    """Print a table, and return the ratios of ours to the peer's rates."""
-    print(f"{'':<16}{'images/s':>10}{'ratio':>8}{'CPU ms/image':>15}{'ratio':>8}")
+def tell(figures: dict[str, Figures], peer: str | None) -> dict[str, float]:
+    """Print a table, and return the ratios of ours to the peer's rates (without a peer: our images per second)."""
+    print(f"{'':<16}{'images/s':>10}{'CPU ms/image':>15}{'ratios':>10}")
     ratios = {}
     for name, row in figures.items():
-        rate, cpu = row.rate / figures[peer].rate, figures[peer].cpu_ms / row.cpu_ms
-        print(f"{name:<16}{row.rate:>10.0f}{rate:>7.2f}x{row.cpu_ms:>15.2f}{cpu:>7.2f}x")
-        ratios |= {name: round(rate, 2), f"{name}-cpu": round(cpu, 2)}
+        line = f"{name:<16}{row.rate:>10.0f}{row.cpu_ms:>15.2f}"
+        if peer is None:
+            ratios[f"{name}-images-per-s"] = round(row.rate, 1)
+        else:
+            rate, cpu = row.rate / figures[peer].rate, figures[peer].cpu_ms / row.cpu_ms
+            line += f"{rate:>9.2f}x{cpu:>9.2f}x"
+            ratios |= {name: round(rate, 2), f"{name}-cpu": round(cpu, 2)}
+        print(line)
     return ratios
 
 
@@ -315,7 +320,7 @@ def main() -> None:
         )
         figures = compare(contestants, addresses, rounds=options.rounds, parent=options.folder)
     peers = [name for name in figures if name.startswith(PEER_NAME)]
-    ratios = tell(figures, max(peers or figures, key=lambda name: figures[name].rate))
+    ratios = tell(figures, max(peers, key=lambda name: figures[name].rate) if peers else None)
     if not peers:
         print("no ratio to img2dataset: --peer names no environment that has it")
     if options.json:
