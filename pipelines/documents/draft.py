@@ -18,6 +18,9 @@ class Draft:
     Attributes:
         links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
         split: where the source itself says; None leaves it to the shards stage.
+        image_licences: of each image, where the source states it; empty: of none.
+        retrieved: when what it was read from was fetched, ISO 8601 in UTC; None where it came from a file. It never
+            gets into a version (`pipelines.sources.retrievals`).
     """
 
     id: str
@@ -28,3 +31,5 @@ class Draft:
     provenance: Provenance
     language: str = UNDETERMINED
     split: Split | None = None
+    image_licences: tuple[str | None, ...] = ()
+    retrieved: str | None = None

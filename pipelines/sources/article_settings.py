@@ -116,12 +116,17 @@ class NewsSource:
         format: of the file.
         articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
             VisualNews' `data.json`, whose articles lie beside it.
-        images: path of the folder or tar that image addresses are relative to.
+        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`); empty:
+            the records say, or nobody does.
+        urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
+        images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
         language: of records that do not say theirs; GoodNews and VisualNews are English.
     """
 
     format: NewsFormat = NewsFormat.JSONL
     articles: str = ""
+    splits: str = ""
+    urls: str = ""
     images: str = ""
     language: str = UNDETERMINED
 

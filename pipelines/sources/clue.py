@@ -9,20 +9,19 @@ rows: `shared_images` counts such leaks and `on_leak` can drop them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from pipelines.documents.draft import Draft
 from pipelines.shards.splits import place_of
 from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
 from pipelines.sources.csv_rows import Row, read_table
 from pipelines.sources.fields import FieldError
+from pipelines.sources.json_streams import is_index, read_mapping
 from pipelines.sources.labelled_settings import ClueSource, OnLeak
+from pipelines.sources.openings import input_file
 from schemas.configs import require
 from schemas.documents import Split
-from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
 DATASET = "clue"
@@ -43,13 +42,13 @@ def read_clue(source: ClueSource) -> Iterator[Draft | Failure]:
         FileNotFoundError: there is no such file.
     """
     require(bool(source.train), field="source.train", value=source.train, rule="expected the path of a CLUE file")
-    numbers = _numbers(Path(source.numbers)) if source.numbers else {}
+    numbers = _numbers(source.numbers) if source.numbers else {}
     test_urls: set[str] = set()
     files = [("test", source.test), ("train", source.train)] if source.test else [("train", source.train)]
     for part, path in files:
         form = Format(DATASET, part, ("caption", "url"), RELATIONS)
         read_row = partial(_pair, part=part, source=source, numbers=numbers, test_urls=test_urls)
-        for outcome in read_pairs(Path(path), read_table(Path(path)), form, read_row):
+        for outcome in read_pairs(input_file(path), read_table(path), form, read_row):
             if part == "test" and isinstance(outcome, Draft) and outcome.provenance.url:
                 test_urls.add(outcome.provenance.url)
             yield outcome
@@ -75,14 +74,5 @@ def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]
     return Pair(text_of(row.cells["caption"]), uri, split, row.cells.get("index", ""), url)
 
 
-def _numbers(path: Path) -> dict[str, int]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BuildError(f"{path}: expected JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise BuildError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    for url, number in content.items():
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise BuildError(f"{path}: expected a number for {url!r}, found {number!r}")
-    return content
+def _numbers(place: str) -> Mapping[str, int]:
+    return read_mapping(place, is_index, expected="a number")

@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
+from schemas.documents import Split
 from schemas.failures import Failure, Reason, Stage
 
 T = TypeVar("T")
+UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -65,11 +67,33 @@ def checked(value: object, kind: type[T], name: str) -> T:
     return cast(T, clean(value)) if isinstance(value, str) else value
 
 
+def split_named(value: object, name: str) -> Split | None:
+    """Return the split that a record names, under whatever of its usual names; None where it names none.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is no name of a split.
+    """
+    text = "" if value is None else checked(value, str, name).strip().lower()
+    if text in UNKNOWN:
+        return None
+    if text not in _SPLITS:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(_SPLITS)}, found {text[:40]!r}")
+    return _SPLITS[text]
+
+
 def clean(text: str) -> str:
     """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
+_SPLITS: Mapping[str, Split] = {
+    "train": Split.TRAIN,
+    "val": Split.VAL,
+    "valid": Split.VAL,
+    "validation": Split.VAL,
+    "dev": Split.VAL,
+    "test": Split.TEST,
+}
 _NAMES: Mapping[type, str] = {
     str: "text",
     int: "a whole number",

@@ -20,13 +20,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.entities import html5
-from pathlib import Path
 
 from pipelines.documents.draft import Draft
 from pipelines.documents.sentences import split_sentences
 from pipelines.sources.article_settings import ImageclefSource
 from pipelines.sources.fields import FieldError
-from pipelines.sources.trees import BrokenTreeError, read_tree
+from pipelines.sources.openings import BrokenInputError
+from pipelines.sources.trees import read_tree
 from pipelines.sources.wikitext import WikitextError, strip_markup
 from schemas.documents import Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
@@ -73,7 +73,7 @@ def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[
     images = _Images()
     yield from _collect_images(source, images)
     seen: set[str] = set()
-    for file in _files(Path(source.texts), _ARTICLE_PATH):
+    for file in _files(source.texts, _ARTICLE_PATH):
         if isinstance(file, Failure):
             yield file
         elif file.match.group(2) == source.language:
@@ -153,7 +153,7 @@ class _File:
 
 def _collect_images(source: ImageclefSource, images: _Images) -> Iterator[Failure]:
     seen: set[str] = set()
-    for file in _files(Path(source.metadata or source.texts), _METADATA_PATH):
+    for file in _files(source.metadata or source.texts, _METADATA_PATH):
         if isinstance(file, Failure):
             yield file
             continue
@@ -204,16 +204,15 @@ def _article(
     )
 
 
-def _files(root: Path, pattern: re.Pattern[str]) -> Iterator[_File | Failure]:
+def _files(root: str, pattern: re.Pattern[str]) -> Iterator[_File | Failure]:
     """Yield the files of a tree whose path matches, then why the rest cannot be read, if so."""
     try:
         for path, data in read_tree(root, wanted=lambda path: pattern.fullmatch(path) is not None):
             match = pattern.fullmatch(path)
             if match is not None:
                 yield _File(match, data)
-    except BrokenTreeError as problem:
-        cause = type(problem.__cause__ or problem).__name__
-        yield Failure(Stage.SOURCES, root.name, Reason.BROKEN_RECORD, str(problem), cause)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _text(data: bytes) -> str:

@@ -16,13 +16,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pipelines.config import DocumentsSource
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import FieldError, checked, optional, required
-from pipelines.sources.lines import BrokenStreamError, read_lines
+from pipelines.sources.lines import read_lines
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
@@ -31,10 +31,10 @@ DATASET = "documents"
 
 def read_source(source: DocumentsSource) -> Iterator[Draft | Failure]:
     """Yield the drafts and failures of a user's file."""
-    yield from read_documents(Path(source.documents))
+    yield from read_documents(source.documents)
 
 
-def read_documents(path: Path) -> Iterator[Draft | Failure]:
+def read_documents(place: Place) -> Iterator[Draft | Failure]:
     """Yield the documents of a file in order, and a failure for each record, sentence or link that cannot be used.
 
     A document is kept without the sentences that are blank (EMPTY_SENTENCE) and the links that lead nowhere
@@ -43,20 +43,20 @@ def read_documents(path: Path) -> Iterator[Draft | Failure]:
     Raises:
         FileNotFoundError: there is no such file.
     """
+    file = input_file(place)
     seen: set[bytes] = set()
     try:
-        for number, line in read_lines(path):
-            for outcome in _read_line(line, f"{path.name}:{number}"):
+        for number, line in read_lines(file):
+            for outcome in _read_line(line, f"{file.name}:{number}"):
                 if isinstance(outcome, Draft):
                     digest = hashlib.blake2b(outcome.id.encode(), digest_size=16).digest()
                     if digest in seen:
-                        yield _duplicate(outcome.id, f"{path.name}:{number}")
+                        yield _duplicate(outcome.id, f"{file.name}:{number}")
                         break
                     seen.add(digest)
                 yield outcome
-    except BrokenStreamError as problem:
-        cause = type(problem.__cause__ or problem).__name__
-        yield Failure(Stage.SOURCES, f"{path.name}:{problem.line}", Reason.BROKEN_RECORD, str(problem), cause)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipelines.documents.distractors import CaptionPool, PackedTexts, place, shuffled_order
@@ -22,7 +21,8 @@ from pipelines.documents.versions import ImageGroup, count_versions, group_image
 from pipelines.sources.captions import caption_text, file_name, number
 from pipelines.sources.crowd_settings import MscocoSource
 from pipelines.sources.fields import FieldError, checked
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources.json_streams import read_lists
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -46,7 +46,7 @@ def read_mscoco(source: MscocoSource) -> Iterator[Draft | Failure]:
     require(bool(source.captions), field="source.captions", value=source.captions, rule="expected captions files")
     tables = _Tables()
     for file_number, path in enumerate(source.captions):
-        yield from tables.read(Path(path), source.folder(file_number))
+        yield from tables.read(path, source.folder(file_number))
     captions = yield from tables.captions_of_images()
     groups, left_over = group_images(
         captions.keys(), true=source.true_images, fake=source.fake_images, seed=source.seed
@@ -67,13 +67,14 @@ class _Tables:
     ids: array[int] = field(default_factory=lambda: array("q"))
     images: array[int] = field(default_factory=lambda: array("q"))
 
-    def read(self, path: Path, folder: str) -> Iterator[Failure]:
+    def read(self, place: Place, folder: str) -> Iterator[Failure]:
         """Add a file's images and captions; yield what cannot be used, and captions that came before."""
+        file = input_file(place)
         known = set(self.ids)
         uris: dict[int, str] = {}
         counts = {"images": 0, "annotations": 0}
         try:
-            for name, item in read_lists(path):
+            for name, item in read_lists(file):
                 if name not in counts:
                     continue
                 counts[name] += 1
@@ -81,14 +82,14 @@ class _Tables:
                     record: dict[str, Any] = checked(item, dict, name)
                     problem = self._caption(record, known) if name == "annotations" else _image(record, folder, uris)
                 except FieldError as error:
-                    problem = error.failure(_record_id(item, name, f"{path.name}#{counts[name]}"))
+                    problem = error.failure(_record_id(item, name, f"{file.name}#{counts[name]}"))
                 if problem:
                     yield problem
-        except BrokenJsonError as error:
-            yield Failure(Stage.SOURCES, path.name, Reason.BROKEN_RECORD, str(error), type(error).__name__)
+        except BrokenInputError as problem:
+            yield problem.failure()
         else:
             if not all(counts.values()):
-                raise BuildError(f"{path}: expected the lists 'images' and 'annotations', found {counts}")
+                raise BuildError(f"{file}: expected the lists 'images' and 'annotations', found {counts}")
         for image in sorted(uris.keys() & self.uris.keys()):
             yield _duplicate("image", image)
         self.uris = uris | self.uris

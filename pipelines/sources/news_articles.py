@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import FieldError, optional, required
-from schemas.documents import Link, Provenance, Role, Sentence
+from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "news"
@@ -33,6 +33,8 @@ class NewsArticle:
         image: path under the images' folder, or a URL.
         source: name of the data set it came from.
         url: address a person can open.
+        licence: of its texts and its image, where the source states one.
+        split: where the source itself says.
     """
 
     id: str
@@ -41,6 +43,8 @@ class NewsArticle:
     source: str
     language: str
     url: str | None = None
+    licence: str | None = None
+    split: Split | None = None
 
 
 def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
@@ -63,8 +67,10 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
             sentences=sentences,
             image_uris=(article.image.strip(),),
             links=tuple(Link(index, 0) for index in range(len(sentences))),
-            provenance=Provenance(article.source, article.id, article.url),
+            provenance=Provenance(article.source, article.id, article.url, article.licence),
             language=article.language,
+            split=article.split,
+            image_licences=(article.licence,) if article.licence else (),
         )
     for role, text in texts.items():
         if not text:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipelines.sources.captions import caption_text, file_name, number
 from pipelines.sources.crowd_settings import StoryKind, StoryText, VistSource
 from pipelines.sources.fields import FieldError, checked
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources.json_streams import read_lists
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
@@ -48,21 +48,22 @@ class _Annotation:
         return self.problem is None and self == other
 
 
-def read_stories(path: Path, source: VistSource) -> Iterator[Story | Failure]:
+def read_stories(place: Place, source: VistSource) -> Iterator[Story | Failure]:
     """Yield the stories of a file, and a failure for each story and annotation that cannot be used.
 
     Raises:
         BuildError: the file has no images or no annotations.
         FileNotFoundError: there is no such file.
     """
+    file = input_file(place)
     photos: set[str] = set()
     annotations: list[_Annotation] = []
     seen: set[str] = set()
     seen_annotations = 0
     try:
-        for name, item in read_lists(path):
+        for name, item in read_lists(file):
             seen.add(name)
-            place_in_file = f"{path.name}#{seen_annotations + 1}"
+            place_in_file = f"{file.name}#{seen_annotations + 1}"
             try:
                 if name == "images":
                     photos.add(file_name(checked(item, dict, "an image"), "id"))
@@ -70,12 +71,12 @@ def read_stories(path: Path, source: VistSource) -> Iterator[Story | Failure]:
                     seen_annotations += 1
                     annotations.append(_annotation(item, source))
             except FieldError as problem:
-                yield problem.failure(f"{place_in_file} ({name})" if name == "annotations" else f"{path.name} (image)")
-    except BrokenJsonError as error:
-        yield Failure(Stage.SOURCES, path.name, Reason.BROKEN_RECORD, str(error), type(error).__name__)
+                yield problem.failure(f"{place_in_file} ({name})" if name == "annotations" else f"{file.name} (image)")
+    except BrokenInputError as problem:
+        yield problem.failure()
     else:
         if not {"images", "annotations"} <= seen:
-            raise BuildError(f"{path}: expected the lists 'images' and 'annotations', found {', '.join(sorted(seen))}")
+            raise BuildError(f"{file}: expected the lists 'images' and 'annotations', found {', '.join(sorted(seen))}")
     assemble = _by_story_id if source.kind is StoryKind.SIS else _by_order
     for members in assemble(annotations):
         yield from _story(members, photos, source)

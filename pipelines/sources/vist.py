@@ -11,7 +11,6 @@ document is here; how annotations become stories is in `stories.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from pipelines.documents.distractors import CaptionPool, shuffled_order
 from pipelines.documents.draft import Draft
@@ -36,7 +35,7 @@ def read_vist(source: VistSource) -> Iterator[Draft | Failure]:
         FileNotFoundError: there is no such file.
     """
     paths = {Split.TRAIN: source.train, Split.VAL: source.val, Split.TEST: source.test}
-    named = {split: Path(path) for split, path in paths.items() if path}
+    named = {split: path for split, path in paths.items() if path}
     require(bool(named), field="source.train", value=source.train, rule="expected a file of at least one split")
     seen: set[str] = set()
     for split, path in named.items():

@@ -8,8 +8,9 @@ import pytest
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import NewsFormat, NewsSource
-from pipelines.sources.json_streams import BrokenStreamError, read_items, read_members
+from pipelines.sources.json_streams import read_items, read_members
 from pipelines.sources.news import read_news
+from pipelines.sources.openings import BrokenInputError
 from schemas.documents import Link, Provenance, Role, Sentence
 from schemas.errors import ConfigError
 from schemas.failures import Failure
@@ -178,7 +179,7 @@ def test_large_json_streams_through_pieces_of_any_length(tmp_path: Path) -> None
     path.write_bytes(gzip.compress(json.dumps(members).encode()))
     assert dict(read_members(path)) == members
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(BrokenStreamError, match=r"large.json.gz"):
+    with pytest.raises(BrokenInputError, match=r"large.json.gz"):
         list(read_members(path))
 
 
