@@ -23,6 +23,7 @@ from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
 from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
 from pipelines.features.transforms import ExtractImages, ExtractSentences
+from pipelines.http.downloads import CapturedFile
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
@@ -52,6 +53,7 @@ class BuildPlan:
         dimensions: of the extractors' vectors.
         extractors: (name, fingerprint) of each extractor: part of the version.
         threads: of feature extraction in one worker process.
+        captured: files of the source that were fetched for it.
         result: name of the file in `stages/` that the manifest's draft is written to.
     """
 
@@ -62,6 +64,7 @@ class BuildPlan:
     extractors: tuple[tuple[str, str], ...]
     threads: int
     progress: Progress
+    captured: tuple[CapturedFile, ...]
     result: str
 
     @property

@@ -77,6 +77,8 @@ class HttpConfig:
         total_timeout_s: for one response, redirects included.
         max_redirects: hops followed.
         max_bytes: of one response body.
+        max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
+        file_timeout_s: for such a file.
         obey_robots: whether robots.txt is asked first.
         listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
         retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what
@@ -98,6 +100,8 @@ class HttpConfig:
     total_timeout_s: float = 60.0
     max_redirects: int = 5
     max_bytes: int = 20_000_000
+    max_file_bytes: int = 500_000_000_000
+    file_timeout_s: float = 172_800.0
     obey_robots: bool = True
     listing_max_age_s: float = 86_400.0
     retry_failures_after_s: float = 3_600.0
@@ -109,10 +113,11 @@ class HttpConfig:
         return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
 
     def __post_init__(self) -> None:
-        for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):
+        positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")
+        for name in (*positive, "file_timeout_s"):
             value = getattr(self, name)
             require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
-        for name in ("connections_per_host", "attempts", "max_bytes"):
+        for name in ("connections_per_host", "attempts", "max_bytes", "max_file_bytes"):
             value = getattr(self, name)
             require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
         for entry in self.allow_hosts:
@@ -174,10 +179,13 @@ class DocumentsSource:
     """A user's own documents: JSON Lines beside image files or URLs.
 
     Attributes:
-        documents: path of the JSON Lines file; image paths in it are relative to its folder.
+        documents: path of the JSON Lines file.
+        images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
+            itself is in.
     """
 
     documents: str = ""
+    images: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,13 @@ class NewsSource:
     images: str = ""
     language: str = UNDETERMINED
 
+    @property
+    def published_name(self) -> str:
+        """Return the name that the file of articles has where it is published."""
+        return {NewsFormat.GOODNEWS: "captioning_dataset.json", NewsFormat.VISUALNEWS: "data.json"}.get(
+            self.format, "*.jsonl"
+        )
+
     def __post_init__(self) -> None:
         _require_language(self.language)
 

@@ -34,6 +34,7 @@ from schemas.lake import Folder
 INSIDE = "!/"  # between an archive and the name of a file in it, as in the URLs of Java archives
 PIECE_BYTES = 2**20
 _PACKED_BYTES = 2**16
+_FIRST_STEP_BYTES = 256  # a block of 4 bytes may become 128 KiB
 _ZSTD_WINDOW = 2**31  # what the published dumps are compressed with
 _MISTAKES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)  # the caller's, not the file's
 _DAMAGE = (EOFError, OSError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, zstandard.ZstdError)
@@ -261,15 +262,24 @@ _OPENERS: Mapping[Compression, Callable[[BinaryIO], io.BufferedIOBase]] = {
 
 
 def _zstandard_pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of every frame; zstandard's own reader does not tell an end from a cut."""
+    """Yield the content of every frame; zstandard's own reader does not tell an end from a cut.
+
+    Its decompressor takes no bound on what it gives: it is fed the less, the more comes of it.
+    """
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     frame = None
+    step = _FIRST_STEP_BYTES
     while packed := stream.read(_PACKED_BYTES):
-        while packed:
+        at = 0
+        while at < len(packed):
             frame = frame or decompressor.decompressobj()
-            if piece := frame.decompress(packed):
+            piece = frame.decompress(packed[at : at + step])
+            at = min(at + step, len(packed))
+            if frame.eof:
+                at, frame = at - len(frame.unused_data), None
+            step = max(step // 2, 1) if len(piece) > PIECE_BYTES else min(step * 2, _PACKED_BYTES)
+            if piece:
                 yield piece
-            packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise EOFError("the compressed stream ends early")
 

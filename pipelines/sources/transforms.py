@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -102,7 +101,7 @@ class ReadDiy(beam.PTransform):
         if self.source.kind is DumpOrApi.API:
             yield from read_listing(self.source, self.credentials, http=self.http, raw=self.raw)
         for dump in self.source.dump if self.source.kind is DumpOrApi.DUMP else ():
-            yield from read_submissions(Path(dump), subreddit=self.source.subreddit)
+            yield from read_submissions(dump, subreddit=self.source.subreddit)
 
     def _select(self, submission: Submission) -> Iterator[AlbumRequest | Failure]:
         selected = select_album(submission, min_score=self.source.min_score)
