@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak
+from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsConfig
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
@@ -28,7 +28,7 @@ from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
-from pipelines.shards.leaks import is_weaker_end
+from pipelines.shards.leaks import is_heeded, is_weaker_end
 from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
 from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, WriteShards
 from pipelines.shards.writing import Dimensions
@@ -98,7 +98,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
 
     assigned = unique.kept | "splits" >> AssignSplits(config.splits)
     leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, read.images, unique.duplicates)
-    split, leak_failures = drop_leaks(assigned, leaks, config.splits.on_leak)
+    split, leak_failures = drop_leaks(assigned, leaks, config.splits)
     with_sentences = split | "sentence features" >> ExtractSentences(
         config.features.sentences, plan.threads, plan.progress
     )
@@ -195,10 +195,10 @@ def find_duplicates(plan: BuildPlan, documents: beam.PCollection, images: beam.P
 
 
 def drop_leaks(
-    documents: beam.PCollection, leaks: beam.PCollection, on_leak: OnLeak
+    documents: beam.PCollection, leaks: beam.PCollection, config: SplitsConfig
 ) -> tuple[beam.PCollection, beam.PCollection]:
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
-    wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, on_leak))
+    wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
     stays = documents | "keep unleaked" >> beam.Filter(
         _is_kept, dropped=beam.pvalue.AsDict(weaker | "key weaker" >> _key_by_self())
@@ -206,8 +206,8 @@ def drop_leaks(
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
 
 
-def _is_to_drop(on_leak: OnLeak, leak: Leak) -> bool:
-    return on_leak is OnLeak.DROP and is_weaker_end(leak)
+def _is_to_drop(config: SplitsConfig, leak: Leak) -> bool:
+    return config.on_leak is OnLeak.DROP and is_heeded(leak, config) and is_weaker_end(leak)
 
 
 def _document_of(leak: Leak) -> str:

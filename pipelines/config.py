@@ -305,6 +305,14 @@ class OnLeak(StrEnum):
     FAIL = "fail"
 
 
+class SharedThing(StrEnum):
+    """What two splits can share."""
+
+    EXACT_IMAGES = "images-exact"
+    NEAR_IMAGES = "images-near"
+    TEXTS = "texts"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitsConfig:
     """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
@@ -313,15 +321,22 @@ class SplitsConfig:
         val: share of documents for validation.
         test: share of documents for test.
         seed: of the assignment.
-        on_leak: what becomes of images and texts that splits share.
+        on_leak: what becomes of images and texts that splits share. The report always lists all of them.
+        leak_kinds: those that `drop` and `fail` heed.
+        leak_min_tokens: words that a shared text must have for `drop` and `fail` to heed it: "Preheat the oven to 180
+            degrees." is in many recipes that have nothing else in common.
     """
 
     val: float = 0.1
     test: float = 0.1
     seed: int = 0
     on_leak: OnLeak = OnLeak.REPORT
+    leak_kinds: tuple[SharedThing, ...] = tuple(SharedThing)
+    leak_min_tokens: int = 10
 
     def __post_init__(self) -> None:
+        tokens = self.leak_min_tokens
+        require(tokens >= 1, field="splits.leak_min_tokens", value=tokens, rule="must be at least 1")
         require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
         require(0 <= self.test < 1, field="splits.test", value=self.test, rule="must be in [0, 1)")
         total = self.val + self.test

@@ -112,7 +112,7 @@ def build_dataset(
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
     if config.splits.on_leak is OnLeak.FAIL:
-        refuse_leaks(LeakCount(**count) for count in manifest.notes["leaks"])
+        refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     folder = lake.dataset(manifest.dataset, manifest.version)
     was_there = folder.exists(MANIFEST)
     manifest = write_cards(folder, manifest)
