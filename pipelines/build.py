@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsCo
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
-from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
+from pipelines.documents.transforms import FilterDrafts, ResolveImages
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.http.downloads import CapturedFile
 from pipelines.images.obtain import ImagePlaces
@@ -34,13 +34,14 @@ from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, Writ
 from pipelines.shards.writing import Dimensions
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
-from pipelines.sources.transforms import ReadSource
+from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
 from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
+from schemas.retrievals import RETRIEVAL_SCHEMA, retrieval_row
 
 _MODULUS = 1 << 256
 
@@ -102,7 +103,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     with_sentences = split | "sentence features" >> ExtractSentences(
         config.features.sentences, plan.threads, plan.progress
     )
-    with_vectors = needed_images(split, read.images) | "image features" >> ExtractImages(
+    images = needed_images(split, read.images)
+    with_vectors = images | "image features" >> ExtractImages(
         config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
     )
     shards = with_sentences | "shards" >> WriteShards(
@@ -115,6 +117,10 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
         leaks | "leaks" >> write("leaks", LEAK_SCHEMA, leak_row),
     ) | "tables" >> beam.Flatten()
+    retrievals = split | "retrievals" >> ListRetrievals(images, plan.captured, plan.lake.raw)
+    _ = retrievals | "write retrievals" >> WriteRetrievals(
+        "", RETRIEVAL_SCHEMA, retrieval_row, plan.lake, config.dataset, version
+    )
     counts = (
         read.counts,
         count_stage(Stage.DEDUPE, unique.kept, unique.failures),
@@ -221,12 +227,8 @@ def _leak_failure(document_id: str) -> Failure:
 
 def needed_images(documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
     """Return (content hash, Image) of the images that kept documents refer to, once each."""
-    wanted = documents | "refs" >> beam.FlatMap(image_refs) | "refs once" >> beam.Distinct()
-    return (
-        (wanted | "key refs" >> _key_by_self(), images)
-        | "meet kept" >> beam.CoGroupByKey()
-        | "only needed" >> beam.FlatMap(_needed)
-    )
+    wanted = documents | "refs" >> beam.FlatMap(_licensed_refs) | "refs once" >> beam.Distinct()
+    return (wanted, images) | "meet kept" >> beam.CoGroupByKey() | "only needed" >> beam.FlatMap(_needed)
 
 
 def count_stage(stage: Stage, passed: beam.PCollection, failures: beam.PCollection | None) -> beam.PCollection:
@@ -314,11 +316,18 @@ def _duplicate_failure(document_id: str) -> Failure:
     return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
-def _needed(group: tuple[str, tuple[Iterable[None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
-    content_hash, (wanted, images) = group
-    if list(wanted):
+def _licensed_refs(document: Document) -> Iterable[tuple[str, str | None]]:
+    for image in document.images:
+        yield image.hash, image.licence
+
+
+def _needed(group: tuple[str, tuple[Iterable[str | None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
+    """Yield an image that a document refers to, under the first of the licences stated for it."""
+    content_hash, (licences, images) = group
+    if wanted := list(licences):
+        stated = min((licence for licence in wanted if licence), default=None)
         for image in images:
-            yield content_hash, image
+            yield content_hash, replace(image, licence=image.licence or stated)
 
 
 def _is_image(outcome: tuple[str, Image | Failure]) -> bool:

@@ -187,7 +187,8 @@ def _licence() -> Iterator[str]:
     yield (
         "Texts and images belong to those who made them; this folder gives no right to them. The source and licence "
         "of each, where known, are in its row: `provenance.url` and `provenance.licence` of a document, `source` and "
-        "`licence` of an image. A null licence means that it is not known, not that there is none."
+        "`licence` of an image. A null licence means that it is not known, not that there is none. When each was fetched is no part of the "
+        "version: it is in the lake it was built in, in `retrievals/` beside `datasets/`."
     )
 
 

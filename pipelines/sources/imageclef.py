@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.entities import html5
 
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.documents.sentences import split_sentences
 from pipelines.sources.article_settings import ImageclefSource
 from pipelines.sources.fields import FieldError
@@ -50,11 +51,13 @@ class ImageRecord:
     Attributes:
         file: path of the image in the collection.
         articles: paths of the articles it illustrates, without `.xml`, in all languages, each once.
+        licence: as written there; None where it is blank.
     """
 
     id: str
     file: str
     articles: tuple[str, ...]
+    licence: str | None = None
 
 
 def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[Draft | Failure]:
@@ -96,7 +99,8 @@ def parse_metadata(data: bytes) -> ImageRecord:
         missing = "file" if record_id else "id"
         raise FieldError(Reason.MISSING_FIELD, f"expected the attribute {missing!r} of 'image', found none")
     named = (caption.get("article", "").strip().removesuffix(".xml") for caption in root.iter("caption"))
-    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)))
+    stated = " ".join("".join(root.find("license").itertext()).split()) if root.find("license") is not None else ""
+    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)), stated or None)
 
 
 def article_wikitext(data: bytes) -> str:
@@ -129,15 +133,19 @@ class _Images:
 
     Attributes:
         by_article: (image id, file) of each, by article path.
+        licences: by file, where one is stated.
     """
 
     by_article: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    licences: dict[str, str] = field(default_factory=dict)
 
     def add(self, record: ImageRecord, language: str) -> None:
         for key in record.articles:
             found = _ARTICLE_KEY.fullmatch(key)
             if found is not None and found.group(1) == language:
                 self.by_article.setdefault(key, []).append((record.id, record.file))
+                if record.licence:
+                    self.licences[record.file] = sys.intern(record.licence)
 
     def of(self, key: str) -> tuple[str, ...]:
         """Return the files of an article's images in the order of their ids, each once."""
@@ -201,6 +209,7 @@ def _article(
         links=None,
         provenance=Provenance(SOURCE, key),
         language=source.language,
+        image_licences=stated(map(images.licences.get, uris)),
     )
 
 

@@ -5,9 +5,9 @@
      "images": [{"path": "cats/1.jpg"}, {"url": "https://example.org/2.jpg"}],
      "links": [[0, 0], [1, 1]]}
 
-`language`, `split` and `links` are optional, other fields are passed over; absent or null links are unknown, `[]` says
-that there are none. An image path is relative to the file's folder and stays as written, so that a data set does not
-depend on where the folder lies.
+`language`, `split` and `links` are optional, and so are `url` and `licence` of a document and `licence` of an image.
+Other fields are passed over; absent or null links are unknown, `[]` says that there are none. An image path is relative
+to the file's folder (or `source.images`) and stays as written, so that a data set does not depend on where that lies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.config import DocumentsSource
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.sources.fields import FieldError, checked, optional, required
 from pipelines.sources.lines import read_lines
 from pipelines.sources.openings import BrokenInputError, Place, input_file
@@ -94,15 +94,18 @@ def _identifier(record: Mapping[str, Any]) -> str:
 def _draft(record: Mapping[str, Any], record_id: str) -> Draft:
     split = record.get("split")
     links = record.get("links")
+    images = required(record, "images", list)
+    uris = tuple(_image_uri(item) for item in images)
     return Draft(
         id=record_id,
         dataset=DATASET,
         sentences=tuple(_sentence(item) for item in required(record, "sentences", list)),
-        image_uris=tuple(_image_uri(item) for item in required(record, "images", list)),
+        image_uris=uris,
         links=None if links is None else tuple(_link(item) for item in checked(links, list, "links")),
-        provenance=Provenance(DATASET, record_id),
+        provenance=Provenance(DATASET, record_id, optional(record, "url", "") or None, _licence(record)),
         language=optional(record, "language", UNDETERMINED),
         split=None if split is None else _member(Split, split, "split"),
+        image_licences=stated(_licence(item) for item in images),
     )
 
 
@@ -111,6 +114,10 @@ def _sentence(item: object) -> Sentence:
         return Sentence(checked(item, str, "a sentence"))
     fields: dict[str, Any] = item
     return Sentence(required(fields, "text", str), _member(Role, fields.get("role", Role.SENTENCE), "role"))
+
+
+def _licence(fields: Mapping[str, Any]) -> str | None:
+    return optional(fields, "licence", "").strip() or None
 
 
 def _image_uri(item: object) -> str:

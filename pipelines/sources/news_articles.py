@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.sources.fields import FieldError, optional, required
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
@@ -70,7 +70,7 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
             provenance=Provenance(article.source, article.id, article.url, article.licence),
             language=article.language,
             split=article.split,
-            image_licences=(article.licence,) if article.licence else (),
+            image_licences=stated([article.licence]),
         )
     for role, text in texts.items():
         if not text:

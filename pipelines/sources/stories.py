@@ -7,7 +7,7 @@ that cannot be assigned to any story (no order, no story id) has its own row, an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,23 @@ from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
+# Flickr's numbers of licences (flickr.photos.licenses.getInfo), which VIST's images carry.
+FLICKR_LICENCES: Mapping[str, str] = {
+    "0": "All Rights Reserved",
+    "1": "CC-BY-NC-SA-2.0",
+    "2": "CC-BY-NC-2.0",
+    "3": "CC-BY-NC-ND-2.0",
+    "4": "CC-BY-2.0",
+    "5": "CC-BY-SA-2.0",
+    "6": "CC-BY-ND-2.0",
+    "7": "No known copyright restrictions",
+    "8": "United States Government Work",
+    "9": "CC0-1.0",
+    "10": "Public Domain Mark",
+}
+
+_Licences = Mapping[str, str | None]  # of the photos that a file lists, by id
+
 
 @dataclass(frozen=True, slots=True)
 class Story:
@@ -26,12 +43,14 @@ class Story:
 
     Attributes:
         record_id: the story's own id (SIS), or that of its document.
+        licences: of the photos, where the file states them.
     """
 
     id: str
     record_id: str
     photos: tuple[str, ...]
     texts: tuple[str, ...]
+    licences: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +75,7 @@ def read_stories(place: Place, source: VistSource) -> Iterator[Story | Failure]:
         FileNotFoundError: there is no such file.
     """
     file = input_file(place)
-    photos: set[str] = set()
+    photos: dict[str, str | None] = {}
     annotations: list[_Annotation] = []
     seen: set[str] = set()
     seen_annotations = 0
@@ -66,7 +85,8 @@ def read_stories(place: Place, source: VistSource) -> Iterator[Story | Failure]:
             place_in_file = f"{file.name}#{seen_annotations + 1}"
             try:
                 if name == "images":
-                    photos.add(file_name(checked(item, dict, "an image"), "id"))
+                    image: dict[str, Any] = checked(item, dict, "an image")
+                    photos[file_name(image, "id")] = FLICKR_LICENCES.get(str(image.get("license")))
                 elif name == "annotations":
                     seen_annotations += 1
                     annotations.append(_annotation(item, source))
@@ -126,7 +146,7 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
         yield run
 
 
-def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource) -> Iterator[Story | Failure]:
+def _story(members: Sequence[_Annotation], photos: _Licences, source: VistSource) -> Iterator[Story | Failure]:
     """Yield a story, or why there is none; before it a failure for each annotation that only repeats another."""
     kept = [member for index, member in enumerate(members) if not (index and member.is_repeat_of(members[index - 1]))]
     story = Story(
@@ -134,6 +154,7 @@ def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource)
         record_id=kept[0].story_id or document_id,
         photos=tuple(member.photo for member in kept),
         texts=tuple(member.text for member in kept),
+        licences=tuple(photos.get(member.photo) for member in kept),
     )
     for _ in range(len(members) - len(kept)):
         message = "expected an annotation once, found it repeated"
@@ -142,7 +163,7 @@ def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource)
     yield story if reason is None else Failure(Stage.SOURCES, story.id, reason, message)
 
 
-def _problem(members: Sequence[_Annotation], photos: set[str], *, wanted: int) -> tuple[Reason, str] | None:
+def _problem(members: Sequence[_Annotation], photos: _Licences, *, wanted: int) -> tuple[Reason, str] | None:
     """Return what keeps annotations from being a story."""
     broken = next((member.problem for member in members if member.problem), None)
     if broken:
@@ -153,7 +174,7 @@ def _problem(members: Sequence[_Annotation], photos: set[str], *, wanted: int) -
     orders = [member.order for member in members]
     if orders != list(range(wanted)):
         return Reason.BROKEN_RECORD, f"expected the photo orders 0 to {wanted - 1}, found {orders}"
-    absent = sorted({member.photo for member in members} - photos)
+    absent = sorted({member.photo for member in members} - photos.keys())
     if absent:
         return Reason.NOT_FOUND, f"expected the photos among 'images', found none of id {', '.join(absent)}"
     if len({member.photo for member in members}) < wanted:

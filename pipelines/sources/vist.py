@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pipelines.documents.distractors import CaptionPool, shuffled_order
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.sources.crowd_settings import StoryKind, VistSource
 from pipelines.sources.stories import Story, read_stories
 from schemas.configs import require
@@ -94,4 +94,5 @@ def _draft(story: Story, texts: Sequence[str], order: Sequence[int], split: Spli
         provenance=Provenance("vist", story.record_id),
         language=LANGUAGE,
         split=split,
+        image_licences=stated(story.licences),
     )

@@ -92,7 +92,7 @@ def fetch_article(title: str, *, client: Client, source: WikipediaSource) -> Dra
         sentences=tuple(map(Sentence, sentences)),
         image_uris=page.image_urls,
         links=None,
-        provenance=Provenance(SOURCE, own_title, page.url, source.licence or None),
+        provenance=Provenance(SOURCE, own_title, page.url, source.licence or None, answer.fetched_at),
         language=source.language,
     )
 
