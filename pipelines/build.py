@@ -151,10 +151,13 @@ class Reading(NamedTuple):
 def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
     """Add the stages that touch the outside world: records, their drafts, the images, and documents of them."""
     config = plan.config
-    sources = root | "sources" >> ReadSource(config.source, config.http, plan.lake.raw, plan.credentials, plan.progress)
-    drafts = sources.results | "documents" >> FilterDrafts(config.documents, Takedowns(config.takedowns))
+    takedowns = Takedowns(config.takedowns)
+    sources = root | "sources" >> ReadSource(
+        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, plan.progress
+    )
+    drafts = sources.results | "documents" >> FilterDrafts(config.documents, takedowns)
     outcomes = drafts.results | "images" >> ObtainImages(
-        plan.places, config.images, config.dedupe.fingerprint, Takedowns(config.takedowns), plan.progress
+        plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress
     )
     resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
     images = outcomes | "unique images" >> UniqueImages()

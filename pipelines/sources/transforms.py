@@ -16,6 +16,7 @@ import apache_beam as beam
 
 from pipelines.config import DiySource, DumpOrApi, HttpConfig, PageOrApi, Source
 from pipelines.documents.draft import Draft
+from pipelines.documents.takedown import Takedowns
 from pipelines.http.captures import Kind
 from pipelines.http.client import Client, process_client
 from pipelines.http.downloads import CapturedFile
@@ -36,7 +37,7 @@ from pipelines.sources.imgur import (
 )
 from pipelines.sources.imgur_pages import parse_album_page
 from pipelines.sources.readers import read_source
-from pipelines.sources.reddit import Submission, select_album
+from pipelines.sources.reddit import Submission, find_takedown, select_album
 from pipelines.sources.reddit_api import read_listing
 from pipelines.sources.reddit_dump import read_submissions
 from pipelines.sources.wikipedia import fetch_article, list_titles
@@ -58,13 +59,16 @@ class ReadSource(beam.PTransform):
     http: HttpConfig
     raw: Folder
     credentials: Credentials
+    takedowns: Takedowns
     progress: Progress
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         start = root | "start" >> beam.Create([None])
         outcome: Outcome
         if isinstance(self.source, DiySource):
-            outcome = start | "diy" >> ReadDiy(self.source, self.http, self.raw, self.credentials, self.progress)
+            outcome = start | "diy" >> ReadDiy(
+                self.source, self.http, self.raw, self.credentials, self.takedowns, self.progress
+            )
         elif isinstance(self.source, WikipediaSource):
             outcome = start | "wikipedia" >> ReadWikipedia(self.source, self.http, self.raw, self.progress)
         else:
@@ -84,6 +88,7 @@ class ReadDiy(beam.PTransform):
     http: HttpConfig
     raw: Folder
     credentials: Credentials
+    takedowns: Takedowns
     progress: Progress
 
     def expand(self, start: beam.PCollection) -> Outcome:
@@ -110,7 +115,10 @@ class ReadDiy(beam.PTransform):
 
     def _select(self, submission: Submission) -> Iterator[AlbumRequest | Failure]:
         selected = select_album(submission, min_score=self.source.min_score)
-        yield selected if isinstance(selected, Failure) else (selected, submission)
+        if isinstance(selected, Failure):
+            yield selected
+        else:
+            yield find_takedown(submission, selected, self.takedowns) or (selected, submission)
 
     def _host(self) -> str:
         base = self.source.imgur_url if self.source.albums is PageOrApi.PAGE else self.source.imgur_api_url
