@@ -60,7 +60,8 @@ class MediaWiki:
         source = f"//{self.host}/wikipedia/commons/thumb/a/ab/{name}.jpg/250px-{name}.jpg"
         return (
             f'<figure typeof="mw:File/Thumb"><a href="./File:{name}.jpg" class="mw-file-description">'
-            f'<img src="{source}" width="250" height="188" data-file-width="1600" data-file-height="1200"/></a><figcaption/></figure>'
+            f'<img src="{source}" width="250" height="188" data-file-width="1600" data-file-height="1200"/>'
+            "</a><figcaption/></figure>"
         )
 
     def answer(self, path: str) -> tuple[int, bytes, str]:
