@@ -99,8 +99,9 @@ def parse_metadata(data: bytes) -> ImageRecord:
         missing = "file" if record_id else "id"
         raise FieldError(Reason.MISSING_FIELD, f"expected the attribute {missing!r} of 'image', found none")
     named = (caption.get("article", "").strip().removesuffix(".xml") for caption in root.iter("caption"))
-    stated = " ".join("".join(root.find("license").itertext()).split()) if root.find("license") is not None else ""
-    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)), stated or None)
+    element = root.find("license")
+    licence = "" if element is None else " ".join("".join(element.itertext()).split())
+    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)), licence or None)
 
 
 def article_wikitext(data: bytes) -> str:

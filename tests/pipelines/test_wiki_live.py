@@ -69,6 +69,8 @@ class MediaWiki:
         parts = urlsplit(path)
         if parts.path == "/robots.txt":  # as Wikimedia's: interfaces are for clients that name a contact
             return 200, b"User-agent: *\nDisallow: /w/\nDisallow: /api/\n", ""
+        if parts.path == "/lists/titles.txt":
+            return 200, b"Great_auk\nAuk\nNowhere\n", ""
         if parts.path == "/w/api.php":
             page = 1 if "cmcontinue" in parse_qs(parts.query) else 0
             members = [{"pageid": ARTICLES[title][0], "ns": 0, "title": title} for title in CATEGORY[page]]
@@ -125,7 +127,7 @@ def wiki() -> Iterator[MediaWiki]:
     thread.join()
 
 
-def build(wiki: MediaWiki, lake: Path, titles: Path, quiet: Callable[[str], None]) -> BuildSummary:
+def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None]) -> BuildSummary:
     settings = [
         f"source.base_url=http://{wiki.host}",
         "source.category=Extinct birds",
@@ -155,8 +157,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def test_articles_of_a_wiki_and_when_they_were_fetched(
     wiki: MediaWiki, tmp_path: Path, quiet: Callable[[str], None]
 ) -> None:
-    titles = tmp_path / "titles.txt"
-    titles.write_text("Great_auk\nAuk\nNowhere\n", encoding="utf-8")
+    titles = f"http://{wiki.host}/lists/titles.txt"
     started = datetime.now(UTC) - timedelta(seconds=1)
     first = build(wiki, tmp_path / "one", titles, quiet)
     documents = {row["id"]: row for row in rows(Path(first.path) / "documents")}
@@ -186,8 +187,8 @@ def test_articles_of_a_wiki_and_when_they_were_fetched(
 
     times = rows(tmp_path / "one" / "retrievals" / "wiki" / first.manifest.version)
     kept = {image["hash"] for row in documents.values() for image in row["images"]}
-    assert Counter(row["kind"] for row in times) == {"document": 3, "image": len(kept)}
-    assert {row["key"] for row in times} == {*documents, *kept}
+    assert Counter(row["kind"] for row in times) == {"document": 3, "image": len(kept), "input": 1}
+    assert {row["key"] for row in times} == {*documents, *kept, titles}
     assert all(started <= row["retrieved"] <= datetime.now(UTC) for row in times)
     assert {row["url"] for row in times if row["kind"] == "document"} == {
         f"http://{wiki.host}/wiki/{title}" for title in ("Dodo", "Moa", "Auk")
@@ -198,6 +199,7 @@ def test_articles_of_a_wiki_and_when_they_were_fetched(
     assert [line.split()[:3] for line in lines] == [
         ["fetched:", "document", "3"],
         ["fetched:", "image", str(len(kept))],
+        ["fetched:", "input", "1"],
     ]
     elsewhere = build(wiki, tmp_path / "two", titles, quiet)  # fetched anew, and later
     assert tree(Path(elsewhere.path)) == tree(Path(first.path))
