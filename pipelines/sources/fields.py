@@ -51,6 +51,21 @@ def optional(record: Mapping[str, Any], name: str, default: T) -> T:
     return default if value is None else checked(value, type(default), name)
 
 
+def identifier(record: Mapping[str, Any], name: str = "id") -> str:
+    """Return an id that is text or a whole number, as text without space around it.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent, null or blank; BROKEN_RECORD: it is something else.
+    """
+    value = record.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = required(record, name, str).strip()
+    if not text:
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found it empty")
+    return text
+
+
 def checked(value: object, kind: type[T], name: str) -> T:
     """Return a value that must be of one type (true and false are no numbers).
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pipelines.config import DocumentsSource
 from pipelines.documents.draft import Draft, stated
-from pipelines.sources.fields import FieldError, checked, optional, required
+from pipelines.sources.fields import FieldError, checked, identifier, optional, required
 from pipelines.sources.lines import read_lines
 from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
@@ -69,7 +69,7 @@ def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
     record_id = place
     try:
         record = checked(record, dict, "a line")
-        record_id = _identifier(record)
+        record_id = identifier(record)
         draft = _draft(record, record_id)
     except FieldError as problem:
         yield problem.failure(record_id)
@@ -81,14 +81,6 @@ def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
     else:
         yield draft
     yield from failures
-
-
-def _identifier(record: Mapping[str, Any]) -> str:
-    value = record.get("id")
-    identifier = str(value) if isinstance(value, int) and not isinstance(value, bool) else required(record, "id", str)
-    if not identifier.strip():
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'id', found it empty")
-    return identifier
 
 
 def _draft(record: Mapping[str, Any], record_id: str) -> Draft:

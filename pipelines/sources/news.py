@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import NewsFormat, NewsSource
-from pipelines.sources.fields import FieldError, checked, optional, required, split_named
+from pipelines.sources.fields import FieldError, checked, identifier, optional, required, split_named
 from pipelines.sources.goodnews import read_goodnews
 from pipelines.sources.json_streams import is_text, read_mapping
 from pipelines.sources.lines import read_lines
@@ -28,7 +28,6 @@ from pipelines.sources.news_articles import (
     ROLES,
     NewsArticle,
     article_to_draft,
-    record_id_of,
     text_of,
     without_repeats,
 )
@@ -90,7 +89,7 @@ def _read_line(line: bytes, place: str, language: str) -> Iterator[Draft | Failu
     record_id = place
     try:
         record = checked(value, dict, "a line")
-        record_id = record_id_of(record)
+        record_id = identifier(record)
         article = NewsArticle(
             id=record_id,
             texts={role: text_of(record, role) for role in ROLES},

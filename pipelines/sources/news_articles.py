@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.documents.draft import Draft, stated
-from pipelines.sources.fields import FieldError, optional, required
+from pipelines.sources.fields import optional
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
@@ -80,20 +80,6 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
 def tidy_text(text: str) -> str:
     """Return a text in one line, HTML's entities decoded (once: `&amp;lt;` is the text `&lt;`)."""
     return " ".join(html.unescape(text).split())
-
-
-def record_id_of(record: Mapping[str, Any]) -> str:
-    """Return the `id` of a record, which may be text or a whole number.
-
-    Raises:
-        FieldError: it is absent or blank (MISSING_FIELD), or something else (BROKEN_RECORD).
-    """
-    value = record.get("id")
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    record_id = str(value) if is_number else required(record, "id", str).strip()
-    if not record_id:
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'id', found it empty")
-    return record_id
 
 
 def text_of(record: Mapping[str, Any], name: str) -> str | None:

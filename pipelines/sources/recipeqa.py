@@ -12,13 +12,13 @@ training ones by a hash of their id. That a recipe has two images and two steps 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.documents.draft import Draft
 from pipelines.shards.splits import place_of
-from pipelines.sources.fields import FieldError, checked, optional, required
+from pipelines.sources.fields import FieldError, checked, identifier, optional, required
 from pipelines.sources.json_streams import read_lists
 from pipelines.sources.labelled_settings import RecipeqaSource
 from pipelines.sources.openings import BrokenInputError, Place, input_file
@@ -80,7 +80,7 @@ class _Questions:
     def _read_question(self, item: object, record_id: str) -> Iterator[Draft | Failure]:
         try:
             question: dict[str, Any] = checked(item, dict, "a question")
-            record_id = _recipe_id(question)
+            record_id = identifier(question, "recipe_id")
             if record_id in self.done:
                 return
             recipe = _recipe(record_id, required(question, "context", list))
@@ -100,16 +100,6 @@ class _Questions:
             return Split.TEST
         place = place_of(recipe_id, seed=self.source.seed)
         return Split.VAL if place < self.source.val_share else Split.TRAIN
-
-
-def _recipe_id(question: Mapping[str, Any]) -> str:
-    value = question.get("recipe_id")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    recipe_id = required(question, "recipe_id", str).strip()
-    if not recipe_id:
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'recipe_id', found it empty")
-    return recipe_id
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 from pipelines.documents.draft import Draft
-from pipelines.sources.fields import FieldError, checked, required, split_named
+from pipelines.sources.fields import FieldError, checked, identifier, required, split_named
 from pipelines.sources.json_streams import read_items
-from pipelines.sources.news_articles import NewsArticle, article_to_draft, record_id_of, text_of
+from pipelines.sources.news_articles import NewsArticle, article_to_draft, text_of
 from pipelines.sources.openings import BrokenInputError, InputFile, Place, input_file
 from schemas.documents import Role
 from schemas.errors import ConfigError
@@ -52,7 +52,7 @@ def _read(item: object, place: str, articles: _Articles) -> Iterator[Draft | Fai
     record_id = place
     try:
         record = checked(item, dict, "a record")
-        record_id = record_id_of(record)
+        record_id = identifier(record)
         image = _inside(required(record, "image_path", str))
         body = _Body(text_of(record, "article_path"), articles)
         publisher = text_of(record, "source")
