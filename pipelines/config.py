@@ -149,7 +149,8 @@ class DiySource:
     Attributes:
         kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
             REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
-        dump: path of an `RS_*` file, .zst, .xz, .bz2, .gz or plain; several are separated by commas.
+        dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
+            several are separated by commas.
         subreddit: compared without case.
         min_score: a submission below it is left out.
         listing: which listing of the API.
