@@ -11,35 +11,37 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak
+from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsConfig
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
-from pipelines.documents.transforms import FilterDrafts, ResolveImages, image_refs
+from pipelines.documents.transforms import FilterDrafts, ResolveImages
 from pipelines.features.transforms import ExtractImages, ExtractSentences
+from pipelines.http.downloads import CapturedFile
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
-from pipelines.shards.leaks import is_weaker_end
+from pipelines.shards.leaks import is_heeded, is_weaker_end
 from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
 from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, WriteShards
 from pipelines.shards.writing import Dimensions
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
-from pipelines.sources.transforms import ReadSource
+from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
 from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
+from schemas.retrievals import RETRIEVAL_SCHEMA, retrieval_row
 
 _MODULUS = 1 << 256
 
@@ -52,6 +54,7 @@ class BuildPlan:
         dimensions: of the extractors' vectors.
         extractors: (name, fingerprint) of each extractor: part of the version.
         threads: of feature extraction in one worker process.
+        captured: files of the source that were fetched for it.
         result: name of the file in `stages/` that the manifest's draft is written to.
     """
 
@@ -62,6 +65,7 @@ class BuildPlan:
     extractors: tuple[tuple[str, str], ...]
     threads: int
     progress: Progress
+    captured: tuple[CapturedFile, ...]
     result: str
 
     @property
@@ -95,11 +99,12 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
 
     assigned = unique.kept | "splits" >> AssignSplits(config.splits)
     leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, read.images, unique.duplicates)
-    split, leak_failures = drop_leaks(assigned, leaks, config.splits.on_leak)
+    split, leak_failures = drop_leaks(assigned, leaks, config.splits)
     with_sentences = split | "sentence features" >> ExtractSentences(
         config.features.sentences, plan.threads, plan.progress
     )
-    with_vectors = needed_images(split, read.images) | "image features" >> ExtractImages(
+    images = needed_images(split, read.images)
+    with_vectors = images | "image features" >> ExtractImages(
         config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
     )
     shards = with_sentences | "shards" >> WriteShards(
@@ -112,6 +117,10 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
         leaks | "leaks" >> write("leaks", LEAK_SCHEMA, leak_row),
     ) | "tables" >> beam.Flatten()
+    retrievals = split | "retrievals" >> ListRetrievals(images, plan.captured, plan.lake.raw)
+    _ = retrievals | "write retrievals" >> WriteRetrievals(
+        "", RETRIEVAL_SCHEMA, retrieval_row, plan.lake, config.dataset, version
+    )
     counts = (
         read.counts,
         count_stage(Stage.DEDUPE, unique.kept, unique.failures),
@@ -142,10 +151,13 @@ class Reading(NamedTuple):
 def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
     """Add the stages that touch the outside world: records, their drafts, the images, and documents of them."""
     config = plan.config
-    sources = root | "sources" >> ReadSource(config.source, config.http, plan.lake.raw, plan.credentials, plan.progress)
-    drafts = sources.results | "documents" >> FilterDrafts(config.documents, Takedowns(config.takedowns))
+    takedowns = Takedowns(config.takedowns)
+    sources = root | "sources" >> ReadSource(
+        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, plan.progress
+    )
+    drafts = sources.results | "documents" >> FilterDrafts(config.documents, takedowns)
     outcomes = drafts.results | "images" >> ObtainImages(
-        plan.places, config.images, config.dedupe.fingerprint, Takedowns(config.takedowns), plan.progress
+        plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress
     )
     resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
     images = outcomes | "unique images" >> UniqueImages()
@@ -192,10 +204,10 @@ def find_duplicates(plan: BuildPlan, documents: beam.PCollection, images: beam.P
 
 
 def drop_leaks(
-    documents: beam.PCollection, leaks: beam.PCollection, on_leak: OnLeak
+    documents: beam.PCollection, leaks: beam.PCollection, config: SplitsConfig
 ) -> tuple[beam.PCollection, beam.PCollection]:
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
-    wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, on_leak))
+    wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
     stays = documents | "keep unleaked" >> beam.Filter(
         _is_kept, dropped=beam.pvalue.AsDict(weaker | "key weaker" >> _key_by_self())
@@ -203,8 +215,8 @@ def drop_leaks(
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
 
 
-def _is_to_drop(on_leak: OnLeak, leak: Leak) -> bool:
-    return on_leak is OnLeak.DROP and is_weaker_end(leak)
+def _is_to_drop(config: SplitsConfig, leak: Leak) -> bool:
+    return config.on_leak is OnLeak.DROP and is_heeded(leak, config) and is_weaker_end(leak)
 
 
 def _document_of(leak: Leak) -> str:
@@ -218,12 +230,8 @@ def _leak_failure(document_id: str) -> Failure:
 
 def needed_images(documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
     """Return (content hash, Image) of the images that kept documents refer to, once each."""
-    wanted = documents | "refs" >> beam.FlatMap(image_refs) | "refs once" >> beam.Distinct()
-    return (
-        (wanted | "key refs" >> _key_by_self(), images)
-        | "meet kept" >> beam.CoGroupByKey()
-        | "only needed" >> beam.FlatMap(_needed)
-    )
+    wanted = documents | "refs" >> beam.FlatMap(_licensed_refs) | "refs once" >> beam.Distinct()
+    return (wanted, images) | "meet kept" >> beam.CoGroupByKey() | "only needed" >> beam.FlatMap(_needed)
 
 
 def count_stage(stage: Stage, passed: beam.PCollection, failures: beam.PCollection | None) -> beam.PCollection:
@@ -311,11 +319,18 @@ def _duplicate_failure(document_id: str) -> Failure:
     return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
-def _needed(group: tuple[str, tuple[Iterable[None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
-    content_hash, (wanted, images) = group
-    if list(wanted):
+def _licensed_refs(document: Document) -> Iterable[tuple[str, str | None]]:
+    for image in document.images:
+        yield image.hash, image.licence
+
+
+def _needed(group: tuple[str, tuple[Iterable[str | None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
+    """Yield an image that a document refers to, under the first of the licences stated for it."""
+    content_hash, (licences, images) = group
+    if wanted := list(licences):
+        stated = min((licence for licence in wanted if licence), default=None)
         for image in images:
-            yield content_hash, image
+            yield content_hash, replace(image, licence=image.licence or stated)
 
 
 def _is_image(outcome: tuple[str, Image | Failure]) -> bool:

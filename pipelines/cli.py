@@ -78,15 +78,22 @@ def list_datasets(lake: LakeOption, is_json: JsonOption = False) -> None:
 
 @datasets_app.command("show")
 def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
-    """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors."""
+    """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors, when it was fetched.
+
+    A card (README.md, croissant.json) that the version lacks is written; one that is there is left alone.
+    """
     import dataclasses
 
-    from pipelines.show import describe
+    from pipelines.shards.card import complete_cards
+    from pipelines.show import describe, retrieval_lines
     from schemas.manifest import read_manifest
 
-    manifest, folder = read_manifest(Lake.at(lake), reference)
+    place = Lake.at(lake)
+    manifest, folder = read_manifest(place, reference)
+    manifest = complete_cards(folder, manifest)
     values = dataclasses.asdict(manifest) | {"path": folder.uri}
-    Console(is_json=is_json).summarise(describe(manifest, folder.uri), values)
+    times = retrieval_lines(place.retrievals(manifest.dataset, manifest.version))
+    Console(is_json=is_json).summarise([*describe(manifest, folder.uri), *times], values)
 
 
 @datasets_app.command("verify")

@@ -78,6 +78,8 @@ class HttpConfig:
         total_timeout_s: for one response, redirects included.
         max_redirects: hops followed.
         max_bytes: of one response body.
+        max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
+        file_timeout_s: for such a file.
         obey_robots: whether robots.txt is asked first.
         listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
         retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what
@@ -100,6 +102,8 @@ class HttpConfig:
     total_timeout_s: float = 60.0
     max_redirects: int = 5
     max_bytes: int = 20_000_000
+    max_file_bytes: int = 500_000_000_000
+    file_timeout_s: float = 172_800.0
     obey_robots: bool = True
     listing_max_age_s: float = 86_400.0
     retry_failures_after_s: float = 3_600.0
@@ -111,10 +115,11 @@ class HttpConfig:
         return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
 
     def __post_init__(self) -> None:
-        for name in ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s"):
+        positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")
+        for name in (*positive, "file_timeout_s"):
             value = getattr(self, name)
             require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
-        for name in ("connections_per_host", "connections", "attempts", "max_bytes"):
+        for name in ("connections_per_host", "connections", "attempts", "max_bytes", "max_file_bytes"):
             value = getattr(self, name)
             require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
         for entry in self.allow_hosts:
@@ -146,7 +151,8 @@ class DiySource:
     Attributes:
         kind: a dump file, or the Reddit API through PRAW (credentials come from the environment:
             REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET).
-        dump: path of an `RS_*` file, .zst, .xz, .bz2, .gz or plain; several are separated by commas.
+        dump: path or URL of an `RS_*` file, .zst, .xz, .bz2, .gz or plain, or of a folder or an archive of such;
+            several are separated by commas.
         subreddit: compared without case.
         min_score: a submission below it is left out.
         listing: which listing of the API.
@@ -176,10 +182,13 @@ class DocumentsSource:
     """A user's own documents: JSON Lines beside image files or URLs.
 
     Attributes:
-        documents: path of the JSON Lines file; image paths in it are relative to its folder.
+        documents: path of the JSON Lines file.
+        images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
+            itself is in.
     """
 
     documents: str = ""
+    images: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +308,14 @@ class OnLeak(StrEnum):
     FAIL = "fail"
 
 
+class SharedThing(StrEnum):
+    """What two splits can share."""
+
+    EXACT_IMAGES = "images-exact"
+    NEAR_IMAGES = "images-near"
+    TEXTS = "texts"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitsConfig:
     """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
@@ -307,15 +324,22 @@ class SplitsConfig:
         val: share of documents for validation.
         test: share of documents for test.
         seed: of the assignment.
-        on_leak: what becomes of images and texts that splits share.
+        on_leak: what becomes of images and texts that splits share. The report always lists all of them.
+        leak_kinds: those that `drop` and `fail` heed.
+        leak_min_tokens: words that a shared text must have for `drop` and `fail` to heed it: "Preheat the oven to 180
+            degrees." is in many recipes that have nothing else in common.
     """
 
     val: float = 0.1
     test: float = 0.1
     seed: int = 0
     on_leak: OnLeak = OnLeak.REPORT
+    leak_kinds: tuple[SharedThing, ...] = tuple(SharedThing)
+    leak_min_tokens: int = 10
 
     def __post_init__(self) -> None:
+        tokens = self.leak_min_tokens
+        require(tokens >= 1, field="splits.leak_min_tokens", value=tokens, rule="must be at least 1")
         require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
         require(0 <= self.test < 1, field="splits.test", value=self.test, rule="must be in [0, 1)")
         total = self.val + self.test

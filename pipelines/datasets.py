@@ -20,7 +20,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,9 @@ from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSo
 from pipelines.documents.takedown import read_takedowns
 from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.features.given import GivenVectors
+from pipelines.http.client import process_client
+from pipelines.http.downloads import CapturedFile
+from pipelines.http.errors import FetchFailed
 from pipelines.launch import Assemble, Runner, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.shards.card import write_cards
@@ -40,7 +43,8 @@ from pipelines.shards.writing import Dimensions
 from pipelines.show import describe
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
-from pipelines.sources.readers import input_paths
+from pipelines.sources.inputs import find_inputs, named_inputs
+from pipelines.sources.openings import INSIDE, input_file, open_uri
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import MANIFEST, Lake
@@ -91,11 +95,11 @@ def build_dataset(
 
     Raises:
         UsageError: a source file is not named or not there.
-        BuildError: no document is left, a stage is over its failure budget, or the run failed.
+        BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
+            run failed.
     """
-    config = with_takedowns(config)
-    inputs = check_inputs(config)
-    request = request_key(config, inputs)
+    config, captured = with_inputs(with_takedowns(config), lake, say=say)
+    request = request_key(config)
     earlier = answered(lake, config.dataset, request)
     if earlier is not None:
         why = "the same inputs and settings gave this version before"
@@ -103,12 +107,12 @@ def build_dataset(
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
     if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
         say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-    plan = plan_build(config, lake=lake, credentials=credentials, workers=workers)
+    plan = plan_build(config, lake=lake, credentials=credentials, workers=workers, captured=captured)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
     if config.splits.on_leak is OnLeak.FAIL:
-        refuse_leaks(LeakCount(**count) for count in manifest.notes["leaks"])
+        refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     folder = lake.dataset(manifest.dataset, manifest.version)
     was_there = folder.exists(MANIFEST)
     manifest = write_cards(folder, manifest)
@@ -129,7 +133,33 @@ def with_takedowns(config: BuildConfig) -> BuildConfig:
     return dataclasses.replace(config, takedowns=listed.entries)
 
 
-def plan_build(config: BuildConfig, *, lake: Lake, credentials: Credentials, workers: int) -> BuildPlan:
+def with_inputs(
+    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
+) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
+    """Return a configuration whose source names files that are there, and the files that were captured for it.
+
+    Raises:
+        UsageError: a source's file is not named or not there.
+        BuildError: it cannot be fetched.
+    """
+    captured: dict[str, CapturedFile] = {}
+
+    def capture(url: str) -> Path:
+        if url not in captured:
+            say(f"input: {url}")
+            try:
+                captured[url] = process_client(config.http, lake.raw).file(url)
+            except FetchFailed as problem:
+                raise BuildError(f"{url}: {problem}") from problem
+        return captured[url].path
+
+    source = find_inputs(config.source, capture)
+    return dataclasses.replace(config, source=source), tuple(captured.values())
+
+
+def plan_build(
+    config: BuildConfig, *, lake: Lake, credentials: Credentials, workers: int, captured: tuple[CapturedFile, ...] = ()
+) -> BuildPlan:
     """Return everything that is decided before a pipeline starts."""
     dimensions, extractors = survey_extractors(config)
     return BuildPlan(
@@ -140,6 +170,7 @@ def plan_build(config: BuildConfig, *, lake: Lake, credentials: Credentials, wor
         extractors=extractors,
         threads=max(1, (os.cpu_count() or 1) // workers),
         progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
+        captured=captured,
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
     )
 
@@ -154,25 +185,6 @@ def run_plan(plan: BuildPlan, run: Callable[[Assemble], None], *, say: Callable[
         plan.lake.stages.delete(plan.result)
         if plan.progress.directory is not None:
             shutil.rmtree(plan.progress.directory, ignore_errors=True)
-
-
-def check_inputs(config: BuildConfig) -> list[Path]:
-    """Return the input files and folders of a build, each of which exists.
-
-    Raises:
-        UsageError: a source's file is not named or not there.
-    """
-    source = config.source
-    if not isinstance(source, DiySource):
-        return [path for paths in input_paths(source).values() for path in paths]
-    if source.kind is not DumpOrApi.DUMP:
-        return []
-    if not source.dump:
-        raise UsageError("source.dump: expected the path of a Reddit dump; --set source.dump=RS_2018-01.zst")
-    for path in source.dump:
-        if not Path(path).is_file():
-            raise UsageError(f"source.dump = {path!r}: no such file")
-    return [Path(path) for path in source.dump]
 
 
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
@@ -191,7 +203,7 @@ def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 
 
-def request_key(config: BuildConfig, inputs: Iterable[Path]) -> str | None:
+def request_key(config: BuildConfig) -> str | None:
     """Return a key of settings and input files, or None where what is read may change behind them.
 
     That is so for an API, and for image files, which no one lists by content.
@@ -205,16 +217,17 @@ def request_key(config: BuildConfig, inputs: Iterable[Path]) -> str | None:
     return fingerprint(
         {
             "config": content_config(config),
-            "inputs": [_digest(path) for path in inputs],
+            "inputs": [_digest(place) for place in named_inputs(source)],
             "schemas": SCHEMA_VERSIONS,
             "code": code_version(),
         }
     )
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return digest_stream(stream)
+def _digest(place: str) -> str:
+    file = input_file(place)
+    with open_uri(file.uri) as stream:
+        return f"{digest_stream(stream)}{INSIDE}{file.member}"
 
 
 def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:

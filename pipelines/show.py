@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import pyarrow.parquet as pq
+
 from schemas.documents import Split
+from schemas.lake import Folder
 from schemas.manifest import Manifest
+
+_MOMENT = "%Y-%m-%d %H:%M:%SZ"
 
 
 def describe(manifest: Manifest, path: str) -> list[str]:
@@ -21,6 +28,29 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         "",
         *(f"image vectors    {name} ({size})" for name, size in manifest.image_extractors.items()),
         *(f"sentence vectors {name} ({size})" for name, size in manifest.sentence_extractors.items()),
+    ]
+
+
+def retrieval_lines(folder: Folder) -> list[str]:
+    """Return when what a version was made of was fetched: a line a kind, none where nothing was.
+
+    Args:
+        folder: `Lake.retrievals` of the version.
+    """
+    counts: dict[str, int] = {}
+    first: dict[str, datetime] = {}
+    last: dict[str, datetime] = {}
+    for name in folder.files():
+        with folder.open(name) as stream:
+            rows = pq.read_table(stream, columns=["kind", "retrieved"]).to_pylist()
+        for row in rows:
+            kind, moment = row["kind"], row["retrieved"]
+            counts[kind] = counts.get(kind, 0) + 1
+            first[kind] = min(first.get(kind, moment), moment)
+            last[kind] = max(last.get(kind, moment), moment)
+    return [
+        f"fetched: {kind:9}{counts[kind]:>9}  {first[kind]:{_MOMENT}} to {last[kind]:{_MOMENT}}"
+        for kind in sorted(counts)
     ]
 
 

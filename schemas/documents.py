@@ -7,7 +7,7 @@ links stay apart everywhere: `None` (unknown), `()` (known: there is none), and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -43,10 +43,15 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """An image of a document: the SHA-256 of its original bytes, and where it came from."""
+    """An image of a document: the SHA-256 of its original bytes, and where it came from.
+
+    Attributes:
+        licence: where the source states one. It is kept in the images part, not with the document.
+    """
 
     hash: str
     source: str | None = None
+    licence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,12 +65,18 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a document came from. Times live in `raw/`: they would make equal builds differ."""
+    """Where a document came from.
+
+    Attributes:
+        retrieved: when its page was fetched, ISO 8601 in UTC. It is no part of what the document is: neither compared,
+            nor digested, nor in a row; it goes into the lake's `retrievals/` (`schemas.retrievals`).
+    """
 
     source: str
     record_id: str
     url: str | None = None
     licence: str | None = None
+    retrieved: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

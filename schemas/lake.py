@@ -4,6 +4,7 @@
     <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest              a pointer: the text of a version, swapped atomically
+    <lake>/retrievals/<name>/<version>/        when what it was made of was fetched, in this lake
 
 `Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
 atomic: a file has its old content, or its new one, or does not exist.
@@ -172,6 +173,10 @@ class Lake:
 
     def dataset(self, name: str, version: str) -> Folder:
         return self.root.child("datasets", name, version)
+
+    def retrievals(self, name: str, version: str) -> Folder:
+        """Return where it is said when what a version was made of was fetched (`schemas.retrievals`)."""
+        return self.root.child("retrievals", name, version)
 
     def dataset_names(self) -> list[str]:
         return [name for name in self.root.child("datasets").names() if self.versions(name)]

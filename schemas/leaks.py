@@ -16,7 +16,7 @@ import pyarrow as pa
 from schemas.documents import Split
 from schemas.tables import column, table_schema
 
-LEAK_VERSION = 1
+LEAK_VERSION = 2  # 1 had no `tokens`; a version with it is had by building again
 
 
 class LeakKind(StrEnum):
@@ -42,6 +42,7 @@ class Leak:
             closest image.
         other_key: content hash of the other document's image, or the same text.
         distance: Hamming distance between the two images' fingerprints; 0 for what is equal.
+        tokens: words of a shared text; 0 of an image.
     """
 
     kind: LeakKind
@@ -52,6 +53,7 @@ class Leak:
     other_document: str
     other_key: str
     distance: int = 0
+    tokens: int = 0
 
 
 LEAK_SCHEMA = table_schema(
@@ -68,6 +70,7 @@ LEAK_SCHEMA = table_schema(
         column("other_document", pa.string(), "first document of the other split that shares it"),
         column("other_key", pa.string(), "content hash of the other document's image, or the same text"),
         column("distance", pa.int32(), "Hamming distance of the images' fingerprints", unit="bits"),
+        column("tokens", pa.int32(), "words of a shared text; 0 of an image", unit="words"),
     ],
 )
 

@@ -6,9 +6,16 @@ turns addresses into content hashes; `pipelines.documents.resolve` then makes a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.documents import UNDETERMINED, Link, Provenance, Sentence, Split
+
+
+def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
+    """Return the licences of a draft's images, as `Draft.image_licences` has them."""
+    known = tuple(licences)
+    return known if any(known) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +25,7 @@ class Draft:
     Attributes:
         links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
         split: where the source itself says; None leaves it to the shards stage.
+        image_licences: of each image, where the source states it; empty: of none.
     """
 
     id: str
@@ -28,3 +36,8 @@ class Draft:
     provenance: Provenance
     language: str = UNDETERMINED
     split: Split | None = None
+    image_licences: tuple[str | None, ...] = ()
+
+    def licence_of(self, image: int) -> str | None:
+        """Return the licence of an image by its position, None where the source states none."""
+        return self.image_licences[image] if self.image_licences else None

@@ -37,7 +37,7 @@ def resolve(draft: Draft, outcomes: Mapping[str, Image | Failure]) -> Resolved:
             failures.append(dataclasses.replace(outcome, record_id=f"{draft.id}#{position}", stage=Stage.IMAGES))
         else:
             renumbered[position] = len(images)
-            images.append(ImageRef(outcome.hash, uri))
+            images.append(ImageRef(outcome.hash, uri, draft.licence_of(position)))
     links = draft.links
     if links is not None:
         links = tuple(

@@ -90,9 +90,12 @@ class Takedowns:
 
     def matches_draft(self, draft: Draft) -> str | None:
         """Return the entry that takes out a whole document: its id, its record's id, or its page's URL."""
-        keys = [f"{TakedownKind.ID}:{draft.id}", f"{TakedownKind.ID}:{draft.provenance.record_id}"]
-        if draft.provenance.url is not None:
-            keys.append(_url_key(draft.provenance.url))
+        urls = [] if draft.provenance.url is None else [draft.provenance.url]
+        return self.matches_record([draft.id, draft.provenance.record_id], urls)
+
+    def matches_record(self, ids: Iterable[str], urls: Iterable[str]) -> str | None:
+        """Return the entry that takes out what has these ids and pages: for a look before anything is fetched."""
+        keys = [*(f"{TakedownKind.ID}:{value}" for value in ids), *map(_url_key, urls)]
         return next((key for key in keys if key in self._exact), None)
 
     def matches_address(self, uri: str) -> str | None:

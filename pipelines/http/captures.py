@@ -35,6 +35,7 @@ class Kind(StrEnum):
     PAGE = "page"
     IMAGE = "image"  # a redirect to `/removed.png` and a page in HTML are failures
     API = "api"  # under an agreement with its host: robots.txt is not asked
+    FILE = "file"  # a file of a source, kept as one (`downloads.py`)
     ROBOTS = "robots"  # the client's own
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from pipelines.config import HttpConfig
 from pipelines.http.captures import Capture, CaptureStore, Kind, Refusal, Request, age_s
+from pipelines.http.downloads import FILES, CapturedFile, capture_file
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fetcher import Fetcher
 from pipelines.http.retries import utc_text
@@ -43,6 +44,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._config = config
+        self._raw = raw
         self._clock = clock
         self._store = CaptureStore(raw)
         self._fetcher = Fetcher(config, raw, read_robots=self._read_robots, clock=clock, sleep=sleep)
@@ -83,6 +85,17 @@ class Client:
             IntegrityError: the stored bytes are not the ones that were received.
         """
         return self._store.body(capture)
+
+    def file(self, url: str) -> CapturedFile:
+        """Return a file of any size, captured on disk, going out only for what of it is not there.
+
+        Raises:
+            BuildError: the raw store is on no file system.
+            FetchFailed: it cannot be had, now; what came of it is kept, and the next call goes on from there.
+        """
+        request = Request(FILES, Kind.FILE, parse_target(url).url)
+        with self._store.alone(request):
+            return capture_file(request, self._raw, self._fetcher, config=self._config, clock=self._clock)
 
     def close(self) -> None:
         """Close every idle connection; the client stays usable."""

@@ -10,6 +10,7 @@ import http.client
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
@@ -20,6 +21,7 @@ from pipelines.http.errors import FetchFailed
 from pipelines.http.targets import Target
 from schemas.failures import Reason
 
+PARTIAL = 206
 SUCCESSES = frozenset({200, 203})
 _PIECE_BYTES = 65_536
 _GZIP_WINDOW = 31  # zlib: the largest window, with a gzip header
@@ -34,10 +36,32 @@ class Answer:
     body: bytes = b""
 
 
+class Sink(Protocol):
+    """Where a body goes that is too large for memory."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers that ask for what is still missing."""
+        ...
+
+    def accepts(self, target: Target, status: int, fields: Mapping[str, str]) -> bool:
+        """Return whether the body of an answer is wanted; it is then written in pieces."""
+        ...
+
+    def write(self, piece: bytes) -> None:
+        """Take the next piece of the body."""
+        ...
+
+
 def ask(
-    pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig, budget_s: float
+    pools: PoolManager,
+    target: Target,
+    *,
+    headers: Mapping[str, str],
+    config: HttpConfig,
+    budget_s: float,
+    sink: Sink | None = None,
 ) -> Answer:
-    """Return the answer to one GET, whatever its status.
+    """Return the answer to one GET, whatever its status; a body that `sink` accepts goes there and not into it.
 
     Raises:
         FetchFailed: there is none: CONNECTION_FAILED, TIMED_OUT, TRUNCATED, TOO_LARGE or ADDRESS_REFUSED.
@@ -45,7 +69,7 @@ def ask(
     limit = Deadline(budget_s)
     try:
         with limit.running():
-            answer = _ask(pools, target, headers=headers, config=config)
+            answer = _ask(pools, target, headers=headers, config=config, sink=sink)
     except (HTTPError, http.client.HTTPException, OSError) as error:
         raise _failed(error, target, limit) from error
     if limit.passed:  # a body without an announced length looks complete when its connection is shut down
@@ -53,7 +77,9 @@ def ask(
     return answer
 
 
-def _ask(pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig) -> Answer:
+def _ask(
+    pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig, sink: Sink | None
+) -> Answer:
     response = pools.urlopen(
         "GET",
         target.url,
@@ -66,6 +92,10 @@ def _ask(pools: PoolManager, target: Target, *, headers: Mapping[str, str], conf
     )
     try:
         fields = {name.lower(): value for name, value in response.headers.items()}
+        if sink is not None and sink.accepts(target, response.status, fields):
+            while piece := response.read1(_PIECE_BYTES, decode_content=False):
+                sink.write(piece)
+            return Answer(response.status, fields)
         if response.status not in SUCCESSES:
             return Answer(response.status, fields)
         packed = _read(response, fields, target, max_bytes=config.max_bytes)

@@ -18,7 +18,7 @@ from pipelines.http.addresses import AddressBook
 from pipelines.http.captures import Kind, Request
 from pipelines.http.connections import CheckedPools
 from pipelines.http.errors import FetchFailed
-from pipelines.http.exchange import SUCCESSES, Answer, ask
+from pipelines.http.exchange import PARTIAL, SUCCESSES, Answer, Sink, ask
 from pipelines.http.pace import Pace
 from pipelines.http.redirects import follow
 from pipelines.http.retries import RETRIED_STATUSES, backoff_s, may_help, reason_of_status, retry_after_s
@@ -40,12 +40,14 @@ class _Attempt:
         budget_s: time left for its exchanges, redirects included.
         retry_after_s: what the last answer asked for.
         is_refused: robots.txt said no, or had its own attempts already: another one is no use.
+        sink: takes the body of the answer, where it is too large for memory.
     """
 
     request: Request
     budget_s: float
     retry_after_s: float | None = None
     is_refused: bool = False
+    sink: Sink | None = None
 
 
 class Fetcher:
@@ -75,15 +77,18 @@ class Fetcher:
         self._slots = Slots(raw, in_all=config.connections, per_host=config.connections_per_host)
         self._robots = Robots(read_robots, user_agent=config.user_agent, longest_delay_s=config.max_backoff_s)
 
-    def fetch(self, request: Request, headers: Mapping[str, str]) -> tuple[Target, Answer]:
+    def fetch(self, request: Request, headers: Mapping[str, str], sink: Sink | None = None) -> tuple[Target, Answer]:
         """Return where a request ended and its usable answer, after as many attempts as it takes and is allowed.
+
+        With a `sink`, the body goes there, and an attempt asks for what the ones before it did not bring.
 
         Raises:
             FetchFailed: the last attempt's failure.
         """
         number = 1
         while True:
-            attempt = _Attempt(request, self._config.total_timeout_s)
+            budget_s = self._config.total_timeout_s if sink is None else self._config.file_timeout_s
+            attempt = _Attempt(request, budget_s, sink=sink)
             try:
                 return self._try(attempt, headers)
             except FetchFailed as problem:
@@ -113,7 +118,7 @@ class Fetcher:
             max_redirects=self._config.max_redirects,
             hop=partial(self._hop, attempt=attempt),
         )
-        if answer.status not in SUCCESSES:
+        if answer.status not in SUCCESSES and not (attempt.sink is not None and answer.status == PARTIAL):
             message = f"{final.url}: status {answer.status}"
             raise FetchFailed(reason_of_status(answer.status), message, status=answer.status)
         if attempt.request.kind is Kind.IMAGE and _is_page(answer):
@@ -124,14 +129,17 @@ class Fetcher:
         kind = attempt.request.kind
         if kind is Kind.IMAGE and urlsplit(target.url).path.endswith(_REMOVED):
             raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} stands in for a deleted image")
-        if kind in (Kind.PAGE, Kind.IMAGE):
+        if kind in (Kind.PAGE, Kind.IMAGE, Kind.FILE):
             self._ask_leave(target, attempt)
         # Waiting for a slot is our wish, and outside the time limit.
         with self._pace.slot(target.host), self._slots.holding(target.host):
             started = time.monotonic()
             try:
-                sent = _headers(self._config, kind) | dict(headers)
-                answer = ask(self._pools, target, headers=sent, config=self._config, budget_s=attempt.budget_s)
+                sink = attempt.sink
+                sent = _headers(self._config, kind) | dict(headers) | dict(sink.headers() if sink else {})
+                answer = ask(
+                    self._pools, target, headers=sent, config=self._config, budget_s=attempt.budget_s, sink=sink
+                )
             finally:
                 attempt.budget_s -= time.monotonic() - started
         self._heed(target, answer, attempt)
@@ -168,5 +176,5 @@ def _headers(config: HttpConfig, kind: Kind) -> dict[str, str]:
     return {
         "User-Agent": config.identity,
         "Accept": "image/*,*/*;q=0.5" if is_image else "*/*",
-        "Accept-Encoding": "identity" if is_image else "gzip",
+        "Accept-Encoding": "identity" if kind in (Kind.IMAGE, Kind.FILE) else "gzip",
     }

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pipelines.shards.croissant import croissant
 from pipelines.show import split_lines, stage_lines
 from schemas.documents import Split
-from schemas.lake import Folder
+from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.versions import canonical_json
 
@@ -45,18 +45,31 @@ _ABOUT = {
 }
 
 
-def write_cards(folder: Folder, manifest: Manifest) -> Manifest:
-    """Write README.md and croissant.json into a version's folder, and return its manifest with both listed.
+def write_cards(folder: Folder, manifest: Manifest, names: Collection[str] = (README, CROISSANT)) -> Manifest:
+    """Write README.md and croissant.json into a version's folder, and return its manifest with them listed.
 
     Both depend on the shards alone, so that writing them again changes nothing.
     """
-    texts = {README: dataset_card(manifest), CROISSANT: croissant(manifest)}
+    makers = {README: dataset_card, CROISSANT: croissant}
+    texts = {name: makers[name](manifest) for name in names}
     entries = [entry for entry in manifest.files if entry.path not in texts]
     for name, text in texts.items():
         data = text.encode()
         folder.write(name, data)
         entries.append(FileEntry(path=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=0))
     return dataclasses.replace(manifest, files=tuple(sorted(entries)))
+
+
+def complete_cards(folder: Folder, manifest: Manifest) -> Manifest:
+    """Write the cards that a version lacks, and return its manifest, in which they are listed then.
+
+    A card that is there stays as it is, whatever this code would write; the `latest` pointer is not moved.
+    """
+    missing = [name for name in (README, CROISSANT) if not folder.exists(name)]
+    if missing:
+        manifest = write_cards(folder, manifest, missing)
+        folder.write(MANIFEST, manifest.to_json().encode())
+    return manifest
 
 
 def dataset_card(manifest: Manifest) -> str:
@@ -187,7 +200,8 @@ def _licence() -> Iterator[str]:
     yield (
         "Texts and images belong to those who made them; this folder gives no right to them. The source and licence "
         "of each, where known, are in its row: `provenance.url` and `provenance.licence` of a document, `source` and "
-        "`licence` of an image. A null licence means that it is not known, not that there is none."
+        "`licence` of an image. A null licence means that it is not known, not that there is none. When each was "
+        "fetched is no part of the version: the lake it was built in says so, in `retrievals/` beside `datasets/`."
     )
 
 

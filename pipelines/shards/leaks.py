@@ -19,12 +19,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.config import SharedThing, SplitsConfig
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
 from pipelines.shards.traces import MIN_TOKENS, Clue, Trace, clues_of
 from schemas.documents import Split
 from schemas.errors import BuildError
 from schemas.leaks import Leak, LeakKind
 
+_THINGS = {
+    LeakKind.EXACT_IMAGE: SharedThing.EXACT_IMAGES,
+    LeakKind.NEAR_IMAGE: SharedThing.NEAR_IMAGES,
+    LeakKind.SENTENCE: SharedThing.TEXTS,
+    LeakKind.DOCUMENT_TEXT: SharedThing.TEXTS,
+}
 _STRENGTH = {Split.TRAIN: 0, Split.VAL: 1, Split.TEST: 2}
 
 
@@ -62,7 +69,8 @@ def leaks_of_group(clues: Collection[Clue]) -> Iterator[Leak]:
     for clue in clues:
         for other, document in sorted(first.items()):
             if other is not clue.split:
-                yield Leak(clue.kind, clue.split, other, clue.key, clue.document, document, clue.key)
+                ends = (clue.split, other, clue.key, clue.document, document, clue.key)
+                yield Leak(clue.kind, *ends, tokens=clue.tokens)
 
 
 def find_leaks(traces: Collection[Trace], *, radius: int, min_tokens: int = MIN_TOKENS) -> list[Leak]:
@@ -114,12 +122,18 @@ def count_leaks(leaks: Iterable[Leak]) -> list[LeakCount]:
     return sorted(LeakCount(*place, len(keys[place]), len(documents[place])) for place in keys)
 
 
-def documents_to_drop(leaks: Iterable[Leak]) -> frozenset[str]:
-    """Return the ids of the weaker ends (`is_weaker_end`).
+def documents_to_drop(leaks: Iterable[Leak], config: SplitsConfig) -> frozenset[str]:
+    """Return the ids of the weaker ends (`is_weaker_end`) of leaks that count (`is_heeded`).
 
     The test split stays whole. A training document goes even where the validation document it leaks with goes too.
     """
-    return frozenset(leak.document for leak in leaks if is_weaker_end(leak))
+    return frozenset(leak.document for leak in leaks if is_heeded(leak, config) and is_weaker_end(leak))
+
+
+def is_heeded(leak: Leak, config: SplitsConfig) -> bool:
+    """Return whether a leak is one to drop documents for, or to fail a build: by its kind, and a text by its length."""
+    thing = _THINGS[leak.kind]
+    return thing in config.leak_kinds and (thing is not SharedThing.TEXTS or leak.tokens >= config.leak_min_tokens)
 
 
 def is_weaker_end(leak: Leak) -> bool:
@@ -140,7 +154,7 @@ def refuse_leaks(counts: Iterable[LeakCount]) -> None:
     """Raise a `BuildError` that tells what leaks, where anything does."""
     lines = count_lines(counts)
     if lines:
-        remedy = "drop them with --set splits.on_leak=drop, or keep them with splits.on_leak=report"
+        remedy = "drop them (--set splits.on_leak=drop), keep them (report), or heed less (splits.leak_kinds)"
         raise BuildError(f"splits share content: {'; '.join(lines)}; {remedy}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pipelines.config import BuildConfig
 from pipelines.documents.takedown import Takedowns
-from pipelines.shards.leaks import count_leaks
+from pipelines.shards.leaks import count_leaks, is_heeded
 from pipelines.shards.statistics import summarise
 from pipelines.shards.writing import Dimensions, ShardSummary
 from pipelines.sources.readers import path_settings
@@ -80,6 +80,7 @@ def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int
 
 def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:
     """Return the manifest of a finished build."""
+    heeded = [leak for leak in facts.leaks if is_heeded(leak, config.splits)]
     files = [*facts.tables, *(entry for shard in facts.shards for entry in shard.entries)]
     return Manifest(
         dataset=config.dataset,
@@ -94,7 +95,10 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         inputs={"records": f"{facts.digest:064x}", **{f"extractors.{name}": value for name, value in facts.extractors}},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
-        notes={"leaks": [dataclasses.asdict(count) for count in count_leaks(facts.leaks)]},
+        notes={
+            "leaks": [dataclasses.asdict(count) for count in count_leaks(facts.leaks)],
+            "heeded_leaks": [dataclasses.asdict(count) for count in count_leaks(heeded)],
+        },
     )
 
 

@@ -40,13 +40,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Clue:
-    """One thing a document shows; clues of equal (kind, digest) are the same thing."""
+    """One thing a document shows; clues of equal (kind, digest) are the same thing. An image has no tokens."""
 
     kind: LeakKind
     digest: bytes
     document: str
     split: Split
     key: str
+    tokens: int = 0
 
 
 def trace_of(document: Document, images: Mapping[str, Image]) -> Trace:
@@ -93,11 +94,11 @@ def clues_of(trace: Trace, *, min_tokens: int = MIN_TOKENS) -> Iterator[Clue]:
         yield Clue(LeakKind.EXACT_IMAGE, _digest(image), document, split, image)
     texts = [normalise(text) for text in trace.texts]
     for text in sorted(set(texts)):
-        if len(text.split()) >= min_tokens:
-            yield Clue(LeakKind.SENTENCE, _digest(text), document, split, _shown(text))
-    if sum(len(text.split()) for text in texts) >= min_tokens:
+        if (tokens := len(text.split())) >= min_tokens:
+            yield Clue(LeakKind.SENTENCE, _digest(text), document, split, _shown(text), tokens)
+    if (tokens := sum(len(text.split()) for text in texts)) >= min_tokens:
         whole = "\n".join(sorted(filter(None, texts)))
-        yield Clue(LeakKind.DOCUMENT_TEXT, _digest(whole), document, split, _shown(whole))
+        yield Clue(LeakKind.DOCUMENT_TEXT, _digest(whole), document, split, _shown(whole), tokens)
 
 
 def _digest(text: str) -> bytes:

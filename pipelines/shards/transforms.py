@@ -31,7 +31,7 @@ from pipelines.shards.writing import (
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate
 from schemas.images import Image
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from schemas.leaks import Leak
 from schemas.tables import to_table
 
@@ -182,8 +182,11 @@ class WriteRows(beam.PTransform):
     def _write(self, group: tuple[int, Iterable[Any]], parts: int, version: str) -> Any:
         index, elements = group
         rows = to_table(map(self.to_row, sorted(elements, key=repr)), self.schema)
-        folder = self.lake.dataset(self.dataset, version)
-        return write_table(folder, f"{self.table}/{part_name(index, parts)}", rows)
+        return write_table(self.folder(version), f"{self.table}/{part_name(index, parts)}".lstrip("/"), rows)
+
+    def folder(self, version: str) -> Folder:
+        """Return the folder of a version's rows, in which the table has its own."""
+        return self.lake.dataset(self.dataset, version)
 
 
 def _parts_of(elements: int) -> int:

@@ -116,14 +116,26 @@ class NewsSource:
         format: of the file.
         articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
             VisualNews' `data.json`, whose articles lie beside it.
-        images: path of the folder or tar that image addresses are relative to.
+        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`); empty:
+            the records say, or nobody does.
+        urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
+        images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
         language: of records that do not say theirs; GoodNews and VisualNews are English.
     """
 
     format: NewsFormat = NewsFormat.JSONL
     articles: str = ""
+    splits: str = ""
+    urls: str = ""
     images: str = ""
     language: str = UNDETERMINED
+
+    @property
+    def published_name(self) -> str:
+        """Return the name that the file of articles has where it is published."""
+        return {NewsFormat.GOODNEWS: "captioning_dataset.json", NewsFormat.VISUALNEWS: "data.json"}.get(
+            self.format, "*.jsonl"
+        )
 
     def __post_init__(self) -> None:
         _require_language(self.language)

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pipelines.documents.draft import Draft
 from pipelines.shards.splits import place_of
-from pipelines.sources.coherence import UNKNOWN, Format, Pair, read_pairs, text_of
+from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
 from pipelines.sources.csv_rows import Row, read_table
-from pipelines.sources.fields import FieldError
+from pipelines.sources.fields import FieldError, split_named
 from pipelines.sources.labelled_settings import CiteSource, Delimiter
+from pipelines.sources.openings import Place, input_file
 from pipelines.sources.recipeqa import name_problem
 from schemas.configs import require
 from schemas.documents import Split
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure
 
 DATASET = "cite"
 
@@ -43,14 +44,6 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
         start=2,
     )
 }
-_SPLITS: Mapping[str, Split] = {
-    "train": Split.TRAIN,
-    "val": Split.VAL,
-    "valid": Split.VAL,
-    "validation": Split.VAL,
-    "dev": Split.VAL,
-    "test": Split.TEST,
-}
 
 
 def read_cite(source: CiteSource) -> Iterator[Draft | Failure]:
@@ -67,10 +60,12 @@ def read_cite(source: CiteSource) -> Iterator[Draft | Failure]:
     delimiter = None if source.delimiter is Delimiter.AUTO else str(source.delimiter)
     files = [("test", source.test), ("train", source.train)] if source.test else [("all", source.train)]
     for part, path in files:
-        table = read_table(Path(path), delimiter=delimiter)
-        has_val = source.split_column in table.columns and _names_val(Path(path), delimiter, source.split_column)
+        table = read_table(path, delimiter=delimiter)
+        has_val = source.split_column in table.columns and _names_val(path, delimiter, source.split_column)
         form = Format(DATASET, part, ("qimg", "stim_txt"), RELATIONS)
-        yield from read_pairs(Path(path), table, form, partial(_pair, part=part, source=source, draws_val=not has_val))
+        yield from read_pairs(
+            input_file(path), table, form, partial(_pair, part=part, source=source, draws_val=not has_val)
+        )
 
 
 def _pair(row: Row, *, part: str, source: CiteSource, draws_val: bool) -> Pair:
@@ -93,14 +88,16 @@ def _pair(row: Row, *, part: str, source: CiteSource, draws_val: bool) -> Pair:
 
 def _named_split(row: Row, part: str, column: str) -> Split | None:
     """Return the split that a row's column or else its file names; None where neither does."""
-    named = row.cells.get(column, "").lower()
-    if named in UNKNOWN:
-        return {"train": Split.TRAIN, "test": Split.TEST}.get(part)
-    if named not in _SPLITS:
-        raise FieldError(Reason.BROKEN_RECORD, f"{column}: expected one of {', '.join(_SPLITS)}, found {named!r}")
-    return _SPLITS[named]
+    return split_named(row.cells.get(column), column) or {"train": Split.TRAIN, "test": Split.TEST}.get(part)
 
 
-def _names_val(path: Path, delimiter: str | None, column: str) -> bool:
-    rows = read_table(path, delimiter=delimiter).rows
-    return any(isinstance(row, Row) and _SPLITS.get(row.cells[column].lower()) is Split.VAL for row in rows)
+def _names_val(place: Place, delimiter: str | None, column: str) -> bool:
+    rows = read_table(place, delimiter=delimiter).rows
+    return any(isinstance(row, Row) and _says_val(row.cells[column]) for row in rows)
+
+
+def _says_val(cell: str) -> bool:
+    try:
+        return split_named(cell, "split") is Split.VAL
+    except FieldError:  # told when the row is read
+        return False

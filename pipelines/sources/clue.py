@@ -4,25 +4,25 @@
     img2idxmap.json                   {url: number}; the authors' copy of an image is `<number>.jpg`
 
 Labels are 0 or 1. The published split is kept although 610 of the 1,512 test rows share their image with training
-rows: `shared_images` counts such leaks and `on_leak` can drop them.
+rows: the build reports such leaks, and with `splits.on_leak=drop splits.leak_kinds=images-exact` drops those training
+rows (`pipelines.shards.leaks`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from pipelines.documents.draft import Draft
 from pipelines.shards.splits import place_of
 from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
 from pipelines.sources.csv_rows import Row, read_table
 from pipelines.sources.fields import FieldError
-from pipelines.sources.labelled_settings import ClueSource, OnLeak
+from pipelines.sources.json_streams import is_index, read_mapping
+from pipelines.sources.labelled_settings import ClueSource
+from pipelines.sources.openings import input_file
 from schemas.configs import require
 from schemas.documents import Split
-from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
 DATASET = "clue"
@@ -34,8 +34,7 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 def read_clue(source: ClueSource) -> Iterator[Draft | Failure]:
     """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
 
-    An id is `train-<row number>` or `test-<row number>`. With `on_leak = drop` a training row whose image is one of
-    the test rows' is a failure (DUPLICATE_IMAGE), so that the published test rows stay comparable.
+    An id is `train-<row number>` or `test-<row number>`.
 
     Raises:
         BuildError: a file has no header, or one without the columns needed; `numbers` is not JSON of its form.
@@ -43,31 +42,20 @@ def read_clue(source: ClueSource) -> Iterator[Draft | Failure]:
         FileNotFoundError: there is no such file.
     """
     require(bool(source.train), field="source.train", value=source.train, rule="expected the path of a CLUE file")
-    numbers = _numbers(Path(source.numbers)) if source.numbers else {}
-    test_urls: set[str] = set()
+    numbers = _numbers(source.numbers) if source.numbers else {}
     files = [("test", source.test), ("train", source.train)] if source.test else [("train", source.train)]
     for part, path in files:
         form = Format(DATASET, part, ("caption", "url"), RELATIONS)
-        read_row = partial(_pair, part=part, source=source, numbers=numbers, test_urls=test_urls)
-        for outcome in read_pairs(Path(path), read_table(Path(path)), form, read_row):
-            if part == "test" and isinstance(outcome, Draft) and outcome.provenance.url:
-                test_urls.add(outcome.provenance.url)
-            yield outcome
+        read_row = partial(_pair, part=part, source=source, numbers=numbers)
+        yield from read_pairs(input_file(path), read_table(path), form, read_row)
 
 
-def shared_images(train: Iterable[str], test: Iterable[str]) -> tuple[str, ...]:
-    """Return the image addresses that are in both, sorted: the leaks of a published split."""
-    return tuple(sorted(set(train) & set(test)))
-
-
-def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int], test_urls: set[str]) -> Pair:
+def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]) -> Pair:
     url = row.cells["url"]
     if not url:
         raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
     if not url.startswith(("http://", "https://")):
         raise FieldError(Reason.BROKEN_RECORD, f"expected an http or https URL, found {url[:80]!r}")
-    if part == "train" and source.on_leak is OnLeak.DROP and url in test_urls:
-        raise FieldError(Reason.DUPLICATE_IMAGE, f"expected an image of one split, found it among the test rows: {url}")
     uri = source.image_pattern.replace("{number}", str(numbers[url])) if url in numbers else url
     split = Split.TEST
     if part == "train":
@@ -75,14 +63,5 @@ def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]
     return Pair(text_of(row.cells["caption"]), uri, split, row.cells.get("index", ""), url)
 
 
-def _numbers(path: Path) -> dict[str, int]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BuildError(f"{path}: expected JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise BuildError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    for url, number in content.items():
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise BuildError(f"{path}: expected a number for {url!r}, found {number!r}")
-    return content
+def _numbers(place: str) -> Mapping[str, int]:
+    return read_mapping(place, is_index, expected="a number")

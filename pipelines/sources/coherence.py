@@ -10,11 +10,11 @@ import html
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.csv_rows import Row, Table
-from pipelines.sources.fields import FieldError
+from pipelines.sources.fields import UNKNOWN, FieldError
+from pipelines.sources.openings import InputFile
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
@@ -22,7 +22,6 @@ from schemas.failures import Failure, Reason
 LANGUAGE = "en"
 _TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0"})
 _FALSE = frozenset({"false", "f", "no", "n", "0", "0.0"})
-UNKNOWN = frozenset({"", "nan", "none", "null"})
 _SPELLED_SPACE = re.compile(r"\\(?:[tnr]|xa0|u00[01][0-9a-f]|u00a0)")
 _ROW_NUMBERS = ("", "Unnamed: 0")  # what pandas names the column it writes its row numbers to
 
@@ -48,7 +47,9 @@ class Pair:
     url: str | None = None
 
 
-def read_pairs(path: Path, table: Table, form: Format, read_row: Callable[[Row], Pair]) -> Iterator[Draft | Failure]:
+def read_pairs(
+    file: InputFile, table: Table, form: Format, read_row: Callable[[Row], Pair]
+) -> Iterator[Draft | Failure]:
     """Yield the document of each row of a file, or why there is none.
 
     Its id is `<part>-<row number>`, the number being pandas' where the file has it, else `line` and the line's.
@@ -56,7 +57,7 @@ def read_pairs(path: Path, table: Table, form: Format, read_row: Callable[[Row],
     Raises:
         BuildError: the text's column, the image's, or those of all relations are missing.
     """
-    columns = _relation_columns(path, table, form)
+    columns = _relation_columns(file, table, form)
     seen: set[str] = set()
     for row in table.rows:
         if isinstance(row, Failure):
@@ -66,7 +67,7 @@ def read_pairs(path: Path, table: Table, form: Format, read_row: Callable[[Row],
         document_id = f"{form.part}-{row_number}"
         try:
             if document_id in seen:
-                message = f"expected one row of this number, found another at {path.name}:{row.line}"
+                message = f"expected one row of this number, found another at {file.name}:{row.line}"
                 raise FieldError(Reason.DUPLICATE_RECORD, message)
             draft = _draft(document_id, read_row(row), _labels(row, columns), form.dataset)
         except FieldError as problem:
@@ -76,7 +77,7 @@ def read_pairs(path: Path, table: Table, form: Format, read_row: Callable[[Row],
         yield draft
 
 
-def _relation_columns(path: Path, table: Table, form: Format) -> dict[str, str | None]:
+def _relation_columns(file: InputFile, table: Table, form: Format) -> dict[str, str | None]:
     """Return the column of each relation, None where the file has none.
 
     Raises:
@@ -91,7 +92,7 @@ def _relation_columns(path: Path, table: Table, form: Format) -> dict[str, str |
         missing += [names[-1] for names in form.relations.values()]
     if missing:
         given = ", ".join(table.columns)[:200]
-        raise BuildError(f"{path}: expected the columns {', '.join(missing)}; found {given}")
+        raise BuildError(f"{file}: expected the columns {', '.join(missing)}; found {given}")
     return found
 
 

@@ -109,6 +109,11 @@ class VistSource:
         require(self.distractors >= 0, field="source.distractors", value=self.distractors, rule="must be at least 0")
 
     @property
+    def annotations(self) -> str:
+        """Return what VIST's files are named after, `<split>.<annotations>.json`."""
+        return "story-in-sequence" if self.kind is StoryKind.SIS else "description-in-isolation"
+
+    @property
     def dataset(self) -> str:
         """Name of the data set (SPEC 2)."""
         return str(self.kind) if self.kind is StoryKind.DII_STRESS else f"story-{self.kind}"

@@ -10,9 +10,9 @@ import csv
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from pipelines.sources.lines import MAX_LINE_BYTES, BrokenStreamError, read_lines
+from pipelines.sources.lines import MAX_LINE_BYTES, read_lines
+from pipelines.sources.openings import BrokenInputError, InputFile, Place, input_file
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
@@ -35,7 +35,7 @@ class Table:
     rows: Iterator[Row | Failure]
 
 
-def read_table(path: Path, *, delimiter: str | None = None) -> Table:
+def read_table(place: Place, *, delimiter: str | None = None) -> Table:
     """Return the columns and rows of a file with a header; without a delimiter, pipe or comma, as the header has more.
 
     A failure is filed under `<file name>:<line>`.
@@ -44,18 +44,19 @@ def read_table(path: Path, *, delimiter: str | None = None) -> Table:
         BuildError: there is no header.
         FileNotFoundError: there is no such file.
     """
+    file = input_file(place)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process: there is no other
-    lines = _Lines(path)
+    lines = _Lines(file)
     first = lines.take()
     if first is None:
         found = str(lines.problem) if lines.problem else "an empty file"
-        raise BuildError(f"{path}: expected a header, found {found}") from lines.problem
+        raise BuildError(f"{file}: expected a header, found {found}") from lines.problem
     lines.give_back([(first[0], first[1].removeprefix("\ufeff"))])
     header = first[1]
     delimiter = delimiter or ("|" if header.count("|") > header.count(",") else ",")
     record = _next_record(lines, delimiter=delimiter, width=None)
     names = record[1] if record else []
-    return Table(tuple(names), _rows(lines, names, path, delimiter))
+    return Table(tuple(names), _rows(lines, names, file.name, delimiter))
 
 
 class _Lines:
@@ -65,9 +66,9 @@ class _Lines:
         problem: why the lines ended before the file did, once they have.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.problem: BrokenStreamError | None = None
-        self._lines = read_lines(path)
+    def __init__(self, file: InputFile) -> None:
+        self.problem: BrokenInputError | None = None
+        self._lines = read_lines(file)
         self._back: deque[tuple[int, str]] = deque()
 
     def take(self) -> tuple[int, str] | None:
@@ -75,7 +76,7 @@ class _Lines:
             return self._back.popleft()
         try:
             line = next(self._lines, None)
-        except BrokenStreamError as problem:
+        except BrokenInputError as problem:
             self.problem = problem
             return None
         return None if line is None else (line[0], line[1].decode("utf-8", errors="replace"))
@@ -84,18 +85,16 @@ class _Lines:
         self._back.extendleft(reversed(lines))
 
 
-def _rows(lines: _Lines, names: list[str], path: Path, delimiter: str) -> Iterator[Row | Failure]:
+def _rows(lines: _Lines, names: list[str], file_name: str, delimiter: str) -> Iterator[Row | Failure]:
     while (record := _next_record(lines, delimiter=delimiter, width=len(names))) is not None:
         line, cells = record
         if len(cells) == len(names):
             yield Row(line, dict(zip(names, cells, strict=True)))
         else:
             message = f"expected {len(names)} columns, found {len(cells)}"
-            yield Failure(Stage.SOURCES, f"{path.name}:{line}", Reason.BROKEN_RECORD, message)
+            yield Failure(Stage.SOURCES, f"{file_name}:{line}", Reason.BROKEN_RECORD, message)
     if lines.problem:
-        place = f"{path.name}:{lines.problem.line}"
-        cause = type(lines.problem.__cause__ or lines.problem).__name__
-        yield Failure(Stage.SOURCES, place, Reason.BROKEN_RECORD, str(lines.problem), cause)
+        yield lines.problem.failure()
 
 
 def _next_record(lines: _Lines, *, delimiter: str, width: int | None) -> tuple[int, list[str]] | None:

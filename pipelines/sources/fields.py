@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
+from schemas.documents import Split
 from schemas.failures import Failure, Reason, Stage
 
 T = TypeVar("T")
+UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -49,6 +51,21 @@ def optional(record: Mapping[str, Any], name: str, default: T) -> T:
     return default if value is None else checked(value, type(default), name)
 
 
+def identifier(record: Mapping[str, Any], name: str = "id") -> str:
+    """Return an id that is text or a whole number, as text without space around it.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent, null or blank; BROKEN_RECORD: it is something else.
+    """
+    value = record.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = required(record, name, str).strip()
+    if not text:
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found it empty")
+    return text
+
+
 def checked(value: object, kind: type[T], name: str) -> T:
     """Return a value that must be of one type (true and false are no numbers).
 
@@ -65,11 +82,33 @@ def checked(value: object, kind: type[T], name: str) -> T:
     return cast(T, clean(value)) if isinstance(value, str) else value
 
 
+def split_named(value: object, name: str) -> Split | None:
+    """Return the split that a record names, under whatever of its usual names; None where it names none.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is no name of a split.
+    """
+    text = "" if value is None else checked(value, str, name).strip().lower()
+    if text in UNKNOWN:
+        return None
+    if text not in _SPLITS:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(_SPLITS)}, found {text[:40]!r}")
+    return _SPLITS[text]
+
+
 def clean(text: str) -> str:
     """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
+_SPLITS: Mapping[str, Split] = {
+    "train": Split.TRAIN,
+    "val": Split.VAL,
+    "valid": Split.VAL,
+    "validation": Split.VAL,
+    "dev": Split.VAL,
+    "test": Split.TEST,
+}
 _NAMES: Mapping[type, str] = {
     str: "text",
     int: "a whole number",

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.entities import html5
-from pathlib import Path
 
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.documents.sentences import split_sentences
 from pipelines.sources.article_settings import ImageclefSource
 from pipelines.sources.fields import FieldError
-from pipelines.sources.trees import BrokenTreeError, read_tree
+from pipelines.sources.openings import BrokenInputError
+from pipelines.sources.trees import read_tree
 from pipelines.sources.wikitext import WikitextError, strip_markup
 from schemas.documents import Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
@@ -50,11 +51,13 @@ class ImageRecord:
     Attributes:
         file: path of the image in the collection.
         articles: paths of the articles it illustrates, without `.xml`, in all languages, each once.
+        licence: as written there; None where it is blank.
     """
 
     id: str
     file: str
     articles: tuple[str, ...]
+    licence: str | None = None
 
 
 def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[Draft | Failure]:
@@ -73,7 +76,7 @@ def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[
     images = _Images()
     yield from _collect_images(source, images)
     seen: set[str] = set()
-    for file in _files(Path(source.texts), _ARTICLE_PATH):
+    for file in _files(source.texts, _ARTICLE_PATH):
         if isinstance(file, Failure):
             yield file
         elif file.match.group(2) == source.language:
@@ -96,7 +99,9 @@ def parse_metadata(data: bytes) -> ImageRecord:
         missing = "file" if record_id else "id"
         raise FieldError(Reason.MISSING_FIELD, f"expected the attribute {missing!r} of 'image', found none")
     named = (caption.get("article", "").strip().removesuffix(".xml") for caption in root.iter("caption"))
-    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)))
+    element = root.find("license")
+    licence = "" if element is None else " ".join("".join(element.itertext()).split())
+    return ImageRecord(record_id, file, tuple(dict.fromkeys(name for name in named if name)), licence or None)
 
 
 def article_wikitext(data: bytes) -> str:
@@ -129,15 +134,19 @@ class _Images:
 
     Attributes:
         by_article: (image id, file) of each, by article path.
+        licences: by file, where one is stated.
     """
 
     by_article: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    licences: dict[str, str] = field(default_factory=dict)
 
     def add(self, record: ImageRecord, language: str) -> None:
         for key in record.articles:
             found = _ARTICLE_KEY.fullmatch(key)
             if found is not None and found.group(1) == language:
                 self.by_article.setdefault(key, []).append((record.id, record.file))
+                if record.licence:
+                    self.licences[record.file] = sys.intern(record.licence)
 
     def of(self, key: str) -> tuple[str, ...]:
         """Return the files of an article's images in the order of their ids, each once."""
@@ -153,7 +162,7 @@ class _File:
 
 def _collect_images(source: ImageclefSource, images: _Images) -> Iterator[Failure]:
     seen: set[str] = set()
-    for file in _files(Path(source.metadata or source.texts), _METADATA_PATH):
+    for file in _files(source.metadata or source.texts, _METADATA_PATH):
         if isinstance(file, Failure):
             yield file
             continue
@@ -201,19 +210,19 @@ def _article(
         links=None,
         provenance=Provenance(SOURCE, key),
         language=source.language,
+        image_licences=stated(map(images.licences.get, uris)),
     )
 
 
-def _files(root: Path, pattern: re.Pattern[str]) -> Iterator[_File | Failure]:
+def _files(root: str, pattern: re.Pattern[str]) -> Iterator[_File | Failure]:
     """Yield the files of a tree whose path matches, then why the rest cannot be read, if so."""
     try:
         for path, data in read_tree(root, wanted=lambda path: pattern.fullmatch(path) is not None):
             match = pattern.fullmatch(path)
             if match is not None:
                 yield _File(match, data)
-    except BrokenTreeError as problem:
-        cause = type(problem.__cause__ or problem).__name__
-        yield Failure(Stage.SOURCES, root.name, Reason.BROKEN_RECORD, str(problem), cause)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _text(data: bytes) -> str:

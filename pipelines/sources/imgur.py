@@ -13,18 +13,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import checked, optional, required
-from pipelines.sources.reddit import Submission
+from pipelines.sources.reddit import Submission, submission_url
 from schemas.documents import Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "diy"
 LANGUAGE = "en"
 ANIMATED_EXTENSIONS = (".gifv", ".mp4", ".webm")  # a .gif may stand still: its frames are counted later
-_REDDIT = "https://www.reddit.com"
 _SPACE = re.compile(r"\s+")
 
 
@@ -116,7 +115,7 @@ def album_to_draft(submission: Submission, album: Album) -> tuple[Draft, tuple[F
         sentences=tuple(sentences),
         image_uris=tuple(images),
         links=tuple(links),
-        provenance=Provenance("reddit", submission.id, urljoin(_REDDIT, submission.permalink)),
+        provenance=Provenance("reddit", submission.id, submission_url(submission)),
         language=LANGUAGE,
     )
     return draft, tuple(failures)

@@ -5,9 +5,9 @@
      "images": [{"path": "cats/1.jpg"}, {"url": "https://example.org/2.jpg"}],
      "links": [[0, 0], [1, 1]]}
 
-`language`, `split` and `links` are optional, other fields are passed over; absent or null links are unknown, `[]` says
-that there are none. An image path is relative to the file's folder and stays as written, so that a data set does not
-depend on where the folder lies.
+`language`, `split` and `links` are optional, and so are `url` and `licence` of a document and `licence` of an image.
+Other fields are passed over; absent or null links are unknown, `[]` says that there are none. An image path is relative
+to the file's folder (or `source.images`) and stays as written, so that a data set does not depend on where that lies.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pipelines.config import DocumentsSource
-from pipelines.documents.draft import Draft
-from pipelines.sources.fields import FieldError, checked, optional, required
-from pipelines.sources.lines import BrokenStreamError, read_lines
+from pipelines.documents.draft import Draft, stated
+from pipelines.sources.fields import FieldError, checked, identifier, optional, required
+from pipelines.sources.lines import read_lines
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
@@ -31,10 +31,10 @@ DATASET = "documents"
 
 def read_source(source: DocumentsSource) -> Iterator[Draft | Failure]:
     """Yield the drafts and failures of a user's file."""
-    yield from read_documents(Path(source.documents))
+    yield from read_documents(source.documents)
 
 
-def read_documents(path: Path) -> Iterator[Draft | Failure]:
+def read_documents(place: Place) -> Iterator[Draft | Failure]:
     """Yield the documents of a file in order, and a failure for each record, sentence or link that cannot be used.
 
     A document is kept without the sentences that are blank (EMPTY_SENTENCE) and the links that lead nowhere
@@ -43,20 +43,20 @@ def read_documents(path: Path) -> Iterator[Draft | Failure]:
     Raises:
         FileNotFoundError: there is no such file.
     """
+    file = input_file(place)
     seen: set[bytes] = set()
     try:
-        for number, line in read_lines(path):
-            for outcome in _read_line(line, f"{path.name}:{number}"):
+        for number, line in read_lines(file):
+            for outcome in _read_line(line, f"{file.name}:{number}"):
                 if isinstance(outcome, Draft):
                     digest = hashlib.blake2b(outcome.id.encode(), digest_size=16).digest()
                     if digest in seen:
-                        yield _duplicate(outcome.id, f"{path.name}:{number}")
+                        yield _duplicate(outcome.id, f"{file.name}:{number}")
                         break
                     seen.add(digest)
                 yield outcome
-    except BrokenStreamError as problem:
-        cause = type(problem.__cause__ or problem).__name__
-        yield Failure(Stage.SOURCES, f"{path.name}:{problem.line}", Reason.BROKEN_RECORD, str(problem), cause)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
@@ -69,7 +69,7 @@ def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
     record_id = place
     try:
         record = checked(record, dict, "a line")
-        record_id = _identifier(record)
+        record_id = identifier(record)
         draft = _draft(record, record_id)
     except FieldError as problem:
         yield problem.failure(record_id)
@@ -83,26 +83,21 @@ def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
     yield from failures
 
 
-def _identifier(record: Mapping[str, Any]) -> str:
-    value = record.get("id")
-    identifier = str(value) if isinstance(value, int) and not isinstance(value, bool) else required(record, "id", str)
-    if not identifier.strip():
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'id', found it empty")
-    return identifier
-
-
 def _draft(record: Mapping[str, Any], record_id: str) -> Draft:
     split = record.get("split")
     links = record.get("links")
+    images = required(record, "images", list)
+    uris = tuple(_image_uri(item) for item in images)
     return Draft(
         id=record_id,
         dataset=DATASET,
         sentences=tuple(_sentence(item) for item in required(record, "sentences", list)),
-        image_uris=tuple(_image_uri(item) for item in required(record, "images", list)),
+        image_uris=uris,
         links=None if links is None else tuple(_link(item) for item in checked(links, list, "links")),
-        provenance=Provenance(DATASET, record_id),
+        provenance=Provenance(DATASET, record_id, optional(record, "url", "") or None, _licence(record)),
         language=optional(record, "language", UNDETERMINED),
         split=None if split is None else _member(Split, split, "split"),
+        image_licences=stated(_licence(item) for item in images),
     )
 
 
@@ -111,6 +106,10 @@ def _sentence(item: object) -> Sentence:
         return Sentence(checked(item, str, "a sentence"))
     fields: dict[str, Any] = item
     return Sentence(required(fields, "text", str), _member(Role, fields.get("role", Role.SENTENCE), "role"))
+
+
+def _licence(fields: Mapping[str, Any]) -> str | None:
+    return optional(fields, "licence", "").strip() or None
 
 
 def _image_uri(item: object) -> str:

@@ -20,13 +20,6 @@ class Delimiter(StrEnum):
     COMMA = ","
 
 
-class OnLeak(StrEnum):
-    """What becomes of a training row whose image is an image of the test rows too."""
-
-    REPORT = "report"
-    DROP = "drop"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeqaSource:
     """RecipeQA's questions, of which only the recipes are read.
@@ -99,7 +92,6 @@ class ClueSource:
         image_pattern: where an image lies below `images`.
         val_share: of the training rows, for validation (A: 10%).
         seed: of that choice.
-        on_leak: whether training rows that share an image with a test row are kept or dropped.
     """
 
     train: str = ""
@@ -109,7 +101,6 @@ class ClueSource:
     image_pattern: str = "{number}.jpg"
     val_share: float = 0.1
     seed: int = 0
-    on_leak: OnLeak = OnLeak.REPORT
 
     def __post_init__(self) -> None:
         _require_placeholder(self.image_pattern, "{number}")

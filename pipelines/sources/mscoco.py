@@ -1,6 +1,7 @@
 """MSCOCO captions as documents of ten images and ten captions, five of which belong together (Hessel 2019, suppl. 1).
 
-    {"images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", ...}],
+    {"licenses": [{"id": 3, "name": "...", "url": "http://creativecommons.org/licenses/by-nc-nd/2.0/"}, ...],
+     "images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", "license": 3, ...}],
      "annotations": [{"id": 661611, "image_id": 9, "caption": "..."}]}
 
 Which images make a document is in `pipelines.documents.versions`, which captions distract in
@@ -13,16 +14,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipelines.documents.distractors import CaptionPool, PackedTexts, place, shuffled_order
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.documents.versions import ImageGroup, count_versions, group_images, split_groups
 from pipelines.sources.captions import caption_text, file_name, number
 from pipelines.sources.crowd_settings import MscocoSource
-from pipelines.sources.fields import FieldError, checked
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources.fields import FieldError, checked, clean
+from pipelines.sources.json_streams import is_index, read_lists
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -46,7 +47,7 @@ def read_mscoco(source: MscocoSource) -> Iterator[Draft | Failure]:
     require(bool(source.captions), field="source.captions", value=source.captions, rule="expected captions files")
     tables = _Tables()
     for file_number, path in enumerate(source.captions):
-        yield from tables.read(Path(path), source.folder(file_number))
+        yield from tables.read(path, source.folder(file_number))
     captions = yield from tables.captions_of_images()
     groups, left_over = group_images(
         captions.keys(), true=source.true_images, fake=source.fake_images, seed=source.seed
@@ -63,35 +64,43 @@ class _Tables:
     """Images and captions of all files; caption `row` has id `ids[row]` and is about image `images[row]`."""
 
     uris: dict[int, str] = field(default_factory=dict)
+    licences: dict[int, str] = field(default_factory=dict)
     texts: PackedTexts = field(default_factory=PackedTexts)
     ids: array[int] = field(default_factory=lambda: array("q"))
     images: array[int] = field(default_factory=lambda: array("q"))
 
-    def read(self, path: Path, folder: str) -> Iterator[Failure]:
+    def read(self, place: Place, folder: str) -> Iterator[Failure]:
         """Add a file's images and captions; yield what cannot be used, and captions that came before."""
+        file = input_file(place)
         known = set(self.ids)
         uris: dict[int, str] = {}
+        licences = _Licences()
         counts = {"images": 0, "annotations": 0}
         try:
-            for name, item in read_lists(path):
+            for name, item in read_lists(file):
+                if name == "licenses":
+                    licences.add(item)
                 if name not in counts:
                     continue
                 counts[name] += 1
+                if name == "images":
+                    licences.note(item)
                 try:
                     record: dict[str, Any] = checked(item, dict, name)
                     problem = self._caption(record, known) if name == "annotations" else _image(record, folder, uris)
                 except FieldError as error:
-                    problem = error.failure(_record_id(item, name, f"{path.name}#{counts[name]}"))
+                    problem = error.failure(_record_id(item, name, f"{file.name}#{counts[name]}"))
                 if problem:
                     yield problem
-        except BrokenJsonError as error:
-            yield Failure(Stage.SOURCES, path.name, Reason.BROKEN_RECORD, str(error), type(error).__name__)
+        except BrokenInputError as problem:
+            yield problem.failure()
         else:
             if not all(counts.values()):
-                raise BuildError(f"{path}: expected the lists 'images' and 'annotations', found {counts}")
+                raise BuildError(f"{file}: expected the lists 'images' and 'annotations', found {counts}")
         for image in sorted(uris.keys() & self.uris.keys()):
             yield _duplicate("image", image)
         self.uris = uris | self.uris
+        self.licences = licences.by_image() | self.licences
 
     def _caption(self, record: Mapping[str, Any], known: set[int]) -> Failure | None:
         """Add a caption unless an earlier file has it; repeats within one file are settled when all are known."""
@@ -128,6 +137,30 @@ class _Tables:
 
     def _sort_key(self, row: int) -> tuple[int, int, str]:
         return self.ids[row], self.images[row], self.texts[row]
+
+
+@dataclass(slots=True)
+class _Licences:
+    """The licences a file lists, and which one an image is under; the list may come after the images."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    of_images: dict[int, int] = field(default_factory=dict)
+
+    def add(self, item: object) -> None:
+        """Note a listed licence by its URL, or else its name."""
+        record = item if isinstance(item, dict) else {}
+        name = record.get("url") or record.get("name")
+        if is_index(record.get("id")) and isinstance(name, str) and name.strip():
+            self.names[record["id"]] = clean(name.strip())
+
+    def note(self, item: object) -> None:
+        """Note which licence an image is under, if its record says so."""
+        record = item if isinstance(item, dict) else {}
+        if is_index(record.get("id")) and is_index(record.get("license")):
+            self.of_images.setdefault(record["id"], record["license"])
+
+    def by_image(self) -> dict[int, str]:
+        return {image: self.names[licence] for image, licence in self.of_images.items() if licence in self.names}
 
 
 def _image(record: Mapping[str, Any], folder: str, uris: dict[int, str]) -> Failure | None:
@@ -190,6 +223,7 @@ class _Documents:
             provenance=Provenance(DATASET, group.id),
             language=LANGUAGE,
             split=self.split,
+            image_licences=stated(self.tables.licences.get(group.images[index]) for index in images),
         )
 
     def _caption(self, image: int, version: int) -> str:

@@ -9,18 +9,17 @@ The links of a document are the union of what both of its sides say. The feature
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipelines.config import MultiRetrievalSource
 from pipelines.documents.draft import Draft
 from pipelines.sources.fields import FieldError, checked, clean
+from pipelines.sources.json_streams import is_index, read_lists, read_mapping
+from pipelines.sources.openings import BrokenInputError, Place
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
 SOURCE = "multi-retrieval"
@@ -30,10 +29,10 @@ _ID_KEYS = ("id", "doc_id", "document_id")
 
 def read_source(source: MultiRetrievalSource) -> Iterator[Draft | Failure]:
     """Yield the drafts and failures of the released files."""
-    yield from read_released(Path(source.documents), Path(source.id2row))
+    yield from read_released(source.documents, source.id2row)
 
 
-def read_released(documents: Path, id2row: Path) -> Iterator[Draft | Failure]:
+def read_released(documents: Place, id2row: Place) -> Iterator[Draft | Failure]:
     """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
 
     A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
@@ -43,14 +42,28 @@ def read_released(documents: Path, id2row: Path) -> Iterator[Draft | Failure]:
         BuildError: a file is not JSON of the published form.
         FileNotFoundError: there is no such file.
     """
-    rows = _rows(id2row)
-    corpus = _corpus(documents)
-    uses = Counter(own_id for records in corpus.values() for record in records if (own_id := _own_id(record)))
-    for split in map(Split, corpus):
-        for index, record in enumerate(corpus[split]):
-            own_id = _own_id(record)
-            record_id = own_id if own_id is not None and uses[own_id] == 1 else f"{split}-{index}"
-            yield from _read(record, record_id, split, rows)
+    rows = read_mapping(id2row, is_index, expected="a row number")
+    uses = Counter(own_id for _, record in _records(documents) if (own_id := _own_id(record)))
+    counts: Counter[Split] = Counter()
+    for split, record in _records(documents):
+        if isinstance(record, BrokenInputError):
+            yield record.failure(after=f"{counts.total()} documents")
+            return
+        own_id = _own_id(record)
+        record_id = own_id if own_id is not None and uses[own_id] == 1 else f"{split}-{counts[split]}"
+        counts[split] += 1
+        yield from _read(record, record_id, split, rows)
+
+
+def _records(documents: Place) -> Iterator[tuple[Split, object]]:
+    """Yield the split and the record of each document; last, where the file is damaged, why it ends there."""
+    split = Split.TRAIN
+    try:
+        for name, record in read_lists(documents, only=tuple(Split)):
+            split = Split(name)
+            yield split, record
+    except BrokenInputError as problem:
+        yield split, problem
 
 
 @dataclass(slots=True)
@@ -149,33 +162,3 @@ def _own_id(record: object) -> str | None:
     if isinstance(meta, int) and not isinstance(meta, bool):
         return str(meta)
     return clean(meta) if isinstance(meta, str) and meta.strip() else None
-
-
-def _rows(path: Path) -> dict[str, int]:
-    rows = _object(path)
-    for image_id, row in rows.items():
-        if not isinstance(row, int) or isinstance(row, bool) or row < 0:
-            raise BuildError(f"{path}: expected a row number for image {image_id!r}, found {row!r}")
-    return rows
-
-
-def _corpus(path: Path) -> dict[str, list[Any]]:
-    corpus = _object(path)
-    unknown = sorted(set(corpus) - set(Split))
-    if unknown:
-        raise BuildError(f"{path}: expected the splits train, val, test; found also {', '.join(unknown)}")
-    for split, records in corpus.items():
-        if not isinstance(records, list):
-            raise BuildError(f"{path}: expected a list of documents in {split!r}, found {type(records).__name__}")
-    return corpus
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BuildError(f"{path}: expected JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise BuildError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.documents.draft import Draft
-from pipelines.sources.fields import FieldError, optional, required
-from schemas.documents import Link, Provenance, Role, Sentence
+from pipelines.documents.draft import Draft, stated
+from pipelines.sources.fields import optional
+from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "news"
@@ -33,6 +33,8 @@ class NewsArticle:
         image: path under the images' folder, or a URL.
         source: name of the data set it came from.
         url: address a person can open.
+        licence: of its texts and its image, where the source states one.
+        split: where the source itself says.
     """
 
     id: str
@@ -41,6 +43,8 @@ class NewsArticle:
     source: str
     language: str
     url: str | None = None
+    licence: str | None = None
+    split: Split | None = None
 
 
 def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
@@ -63,8 +67,10 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
             sentences=sentences,
             image_uris=(article.image.strip(),),
             links=tuple(Link(index, 0) for index in range(len(sentences))),
-            provenance=Provenance(article.source, article.id, article.url),
+            provenance=Provenance(article.source, article.id, article.url, article.licence),
             language=article.language,
+            split=article.split,
+            image_licences=stated([article.licence]),
         )
     for role, text in texts.items():
         if not text:
@@ -74,20 +80,6 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
 def tidy_text(text: str) -> str:
     """Return a text in one line, HTML's entities decoded (once: `&amp;lt;` is the text `&lt;`)."""
     return " ".join(html.unescape(text).split())
-
-
-def record_id_of(record: Mapping[str, Any]) -> str:
-    """Return the `id` of a record, which may be text or a whole number.
-
-    Raises:
-        FieldError: it is absent or blank (MISSING_FIELD), or something else (BROKEN_RECORD).
-    """
-    value = record.get("id")
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    record_id = str(value) if is_number else required(record, "id", str).strip()
-    if not record_id:
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'id', found it empty")
-    return record_id
 
 
 def text_of(record: Mapping[str, Any], name: str) -> str | None:

@@ -12,16 +12,16 @@ training ones by a hash of their id. That a recipe has two images and two steps 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipelines.documents.draft import Draft
 from pipelines.shards.splits import place_of
-from pipelines.sources.fields import FieldError, checked, optional, required
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources.fields import FieldError, checked, identifier, optional, required
+from pipelines.sources.json_streams import read_lists
 from pipelines.sources.labelled_settings import RecipeqaSource
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -45,8 +45,8 @@ def read_recipeqa(source: RecipeqaSource) -> Iterator[Draft | Failure]:
     require(bool(source.train), field="source.train", value=source.train, rule="expected the path of train.json")
     test = _Questions("val", source)
     if source.val:
-        yield from test.read(Path(source.val))
-    yield from _Questions("train", source, test_ids=test.done).read(Path(source.train))
+        yield from test.read(source.val)
+    yield from _Questions("train", source, test_ids=test.done).read(source.train)
 
 
 @dataclass(slots=True)
@@ -63,24 +63,24 @@ class _Questions:
     test_ids: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
 
-    def read(self, path: Path) -> Iterator[Draft | Failure]:
+    def read(self, place: Place) -> Iterator[Draft | Failure]:
+        file = input_file(place)
         number = 0
         try:
-            for name, item in read_lists(path):
+            for name, item in read_lists(file):
                 if name == "data":
                     number += 1
-                    yield from self._read_question(item, f"{path.name}#{number}")
-        except BrokenJsonError as problem:
-            message = f"after {number} questions: {problem}"
-            yield Failure(Stage.SOURCES, path.name, Reason.BROKEN_RECORD, message, type(problem).__name__)
+                    yield from self._read_question(item, f"{file.name}#{number}")
+        except BrokenInputError as problem:
+            yield problem.failure(after=f"{number} questions")
             return
         if number == 0:
-            raise BuildError(f"{path}: expected questions in a list 'data', found none")
+            raise BuildError(f"{file}: expected questions in a list 'data', found none")
 
     def _read_question(self, item: object, record_id: str) -> Iterator[Draft | Failure]:
         try:
             question: dict[str, Any] = checked(item, dict, "a question")
-            record_id = _recipe_id(question)
+            record_id = identifier(question, "recipe_id")
             if record_id in self.done:
                 return
             recipe = _recipe(record_id, required(question, "context", list))
@@ -100,16 +100,6 @@ class _Questions:
             return Split.TEST
         place = place_of(recipe_id, seed=self.source.seed)
         return Split.VAL if place < self.source.val_share else Split.TRAIN
-
-
-def _recipe_id(question: Mapping[str, Any]) -> str:
-    value = question.get("recipe_id")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    recipe_id = required(question, "recipe_id", str).strip()
-    if not recipe_id:
-        raise FieldError(Reason.MISSING_FIELD, "expected the field 'recipe_id', found it empty")
-    return recipe_id
 
 
 @dataclass(slots=True)

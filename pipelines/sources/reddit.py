@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
+from pipelines.documents.takedown import Takedowns
 from pipelines.sources.fields import FieldError, checked, clean, optional, required
 from schemas.failures import Failure, Reason, Stage
 
+_REDDIT = "https://www.reddit.com"
+_ALBUM_PAGES = "https://imgur.com/a"
 _ALBUM_HOSTS = frozenset({"imgur.com", "www.imgur.com", "m.imgur.com"})
 _ALBUM_PATH = re.compile(r"/a/(?:[^/]*-)?([A-Za-z0-9]+)(?:/.*)?")  # newer links spell the title before the id
 _DELETED_AUTHOR = "[deleted]"
@@ -79,6 +82,20 @@ def select_album(submission: Submission, *, min_score: int) -> str | Failure:
     if album_id is None:
         return _left_out(submission, Reason.NOT_AN_ALBUM, f"expected imgur.com/a/ID, found {submission.url}")
     return album_id
+
+
+def find_takedown(submission: Submission, album_id: str, takedowns: Takedowns) -> Failure | None:
+    """Return a failure (TAKEN_DOWN) where a list names a submission or its album, by id or by URL; else None."""
+    pages = (submission_url(submission), submission.url, f"{_ALBUM_PAGES}/{album_id}")
+    entry = takedowns.matches_record((submission.id, album_id), pages)
+    if entry is None:
+        return None
+    return _left_out(submission, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
+
+
+def submission_url(submission: Submission) -> str:
+    """Return the address of a submission's page on Reddit."""
+    return urljoin(_REDDIT, submission.permalink)
 
 
 def find_album_id(url: str) -> str | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
-from pipelines.sources.lines import BrokenStreamError, read_lines
+from pipelines.sources.lines import read_lines
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from pipelines.sources.reddit import Submission, parse_submission
 from schemas.failures import Failure, Reason, Stage
 
 
-def read_submissions(path: Path, *, subreddit: str) -> Iterator[Submission | Failure]:
+def read_submissions(place: Place, *, subreddit: str) -> Iterator[Submission | Failure]:
     """Yield a subreddit's submissions in file order, and a failure for each record that cannot be used.
 
     A damaged or truncated line is a failure filed under `<file name>:<line>`, and so is a compressed stream that ends
@@ -25,14 +25,14 @@ def read_submissions(path: Path, *, subreddit: str) -> Iterator[Submission | Fai
         FileNotFoundError: there is no such file.
     """
     wanted = subreddit.casefold()
+    file = input_file(place)
     needle = f'"{subreddit.lower()}"'.encode()
     try:
-        for number, line in read_lines(path):
+        for number, line in read_lines(file):
             if needle in line.lower() or not line.rstrip().endswith(b"}"):
-                yield from _read_line(line, f"{path.name}:{number}", wanted)
-    except BrokenStreamError as problem:
-        cause = type(problem.__cause__ or problem).__name__
-        yield Failure(Stage.SOURCES, f"{path.name}:{problem.line}", Reason.BROKEN_RECORD, str(problem), cause)
+                yield from _read_line(line, f"{file.name}:{number}", wanted)
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _read_line(line: bytes, record_id: str, wanted: str) -> Iterator[Submission | Failure]:

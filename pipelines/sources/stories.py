@@ -7,17 +7,34 @@ that cannot be assigned to any story (no order, no story id) has its own row, an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipelines.sources.captions import caption_text, file_name, number
 from pipelines.sources.crowd_settings import StoryKind, StoryText, VistSource
 from pipelines.sources.fields import FieldError, checked
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources.json_streams import read_lists
+from pipelines.sources.openings import BrokenInputError, Place, input_file
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
+
+# Flickr's numbers of licences (flickr.photos.licenses.getInfo), which VIST's images carry.
+FLICKR_LICENCES: Mapping[str, str] = {
+    "0": "All Rights Reserved",
+    "1": "CC-BY-NC-SA-2.0",
+    "2": "CC-BY-NC-2.0",
+    "3": "CC-BY-NC-ND-2.0",
+    "4": "CC-BY-2.0",
+    "5": "CC-BY-SA-2.0",
+    "6": "CC-BY-ND-2.0",
+    "7": "No known copyright restrictions",
+    "8": "United States Government Work",
+    "9": "CC0-1.0",
+    "10": "Public Domain Mark",
+}
+
+_Licences = Mapping[str, str | None]  # of the photos that a file lists, by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +43,14 @@ class Story:
 
     Attributes:
         record_id: the story's own id (SIS), or that of its document.
+        licences: of the photos, where the file states them.
     """
 
     id: str
     record_id: str
     photos: tuple[str, ...]
     texts: tuple[str, ...]
+    licences: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +67,36 @@ class _Annotation:
         return self.problem is None and self == other
 
 
-def read_stories(path: Path, source: VistSource) -> Iterator[Story | Failure]:
+def read_stories(place: Place, source: VistSource) -> Iterator[Story | Failure]:
     """Yield the stories of a file, and a failure for each story and annotation that cannot be used.
 
     Raises:
         BuildError: the file has no images or no annotations.
         FileNotFoundError: there is no such file.
     """
-    photos: set[str] = set()
+    file = input_file(place)
+    photos: dict[str, str | None] = {}
     annotations: list[_Annotation] = []
     seen: set[str] = set()
     seen_annotations = 0
     try:
-        for name, item in read_lists(path):
+        for name, item in read_lists(file):
             seen.add(name)
-            place_in_file = f"{path.name}#{seen_annotations + 1}"
+            place_in_file = f"{file.name}#{seen_annotations + 1}"
             try:
                 if name == "images":
-                    photos.add(file_name(checked(item, dict, "an image"), "id"))
+                    image: dict[str, Any] = checked(item, dict, "an image")
+                    photos[file_name(image, "id")] = FLICKR_LICENCES.get(str(image.get("license")))
                 elif name == "annotations":
                     seen_annotations += 1
                     annotations.append(_annotation(item, source))
             except FieldError as problem:
-                yield problem.failure(f"{place_in_file} ({name})" if name == "annotations" else f"{path.name} (image)")
-    except BrokenJsonError as error:
-        yield Failure(Stage.SOURCES, path.name, Reason.BROKEN_RECORD, str(error), type(error).__name__)
+                yield problem.failure(f"{place_in_file} ({name})" if name == "annotations" else f"{file.name} (image)")
+    except BrokenInputError as problem:
+        yield problem.failure()
     else:
         if not {"images", "annotations"} <= seen:
-            raise BuildError(f"{path}: expected the lists 'images' and 'annotations', found {', '.join(sorted(seen))}")
+            raise BuildError(f"{file}: expected the lists 'images' and 'annotations', found {', '.join(sorted(seen))}")
     assemble = _by_story_id if source.kind is StoryKind.SIS else _by_order
     for members in assemble(annotations):
         yield from _story(members, photos, source)
@@ -125,7 +146,7 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
         yield run
 
 
-def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource) -> Iterator[Story | Failure]:
+def _story(members: Sequence[_Annotation], photos: _Licences, source: VistSource) -> Iterator[Story | Failure]:
     """Yield a story, or why there is none; before it a failure for each annotation that only repeats another."""
     kept = [member for index, member in enumerate(members) if not (index and member.is_repeat_of(members[index - 1]))]
     story = Story(
@@ -133,6 +154,7 @@ def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource)
         record_id=kept[0].story_id or document_id,
         photos=tuple(member.photo for member in kept),
         texts=tuple(member.text for member in kept),
+        licences=tuple(photos.get(member.photo) for member in kept),
     )
     for _ in range(len(members) - len(kept)):
         message = "expected an annotation once, found it repeated"
@@ -141,7 +163,7 @@ def _story(members: Sequence[_Annotation], photos: set[str], source: VistSource)
     yield story if reason is None else Failure(Stage.SOURCES, story.id, reason, message)
 
 
-def _problem(members: Sequence[_Annotation], photos: set[str], *, wanted: int) -> tuple[Reason, str] | None:
+def _problem(members: Sequence[_Annotation], photos: _Licences, *, wanted: int) -> tuple[Reason, str] | None:
     """Return what keeps annotations from being a story."""
     broken = next((member.problem for member in members if member.problem), None)
     if broken:
@@ -152,7 +174,7 @@ def _problem(members: Sequence[_Annotation], photos: set[str], *, wanted: int) -
     orders = [member.order for member in members]
     if orders != list(range(wanted)):
         return Reason.BROKEN_RECORD, f"expected the photo orders 0 to {wanted - 1}, found {orders}"
-    absent = sorted({member.photo for member in members} - photos)
+    absent = sorted({member.photo for member in members} - photos.keys())
     if absent:
         return Reason.NOT_FOUND, f"expected the photos among 'images', found none of id {', '.join(absent)}"
     if len({member.photo for member in members}) < wanted:

@@ -7,9 +7,8 @@ many workers there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,11 +16,15 @@ import apache_beam as beam
 
 from pipelines.config import DiySource, DumpOrApi, HttpConfig, PageOrApi, Source
 from pipelines.documents.draft import Draft
+from pipelines.documents.takedown import Takedowns
 from pipelines.http.captures import Kind
 from pipelines.http.client import Client, process_client
+from pipelines.http.downloads import CapturedFile
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fan_out import map_concurrently
 from pipelines.progress import Progress
+from pipelines.shards.transforms import WriteRows
+from pipelines.sources import retrievals
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.imgur import (
@@ -34,13 +37,15 @@ from pipelines.sources.imgur import (
 )
 from pipelines.sources.imgur_pages import parse_album_page
 from pipelines.sources.readers import read_source
-from pipelines.sources.reddit import Submission, select_album
+from pipelines.sources.reddit import Submission, find_takedown, select_album
 from pipelines.sources.reddit_api import read_listing
 from pipelines.sources.reddit_dump import read_submissions
 from pipelines.sources.wikipedia import fetch_article, list_titles
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Reason, Stage
+from schemas.images import Image
 from schemas.lake import Folder
+from schemas.retrievals import Retrieval
 
 AlbumRequest = tuple[str, Submission]  # album id, the submission that links it
 IMGUR = "imgur"
@@ -54,13 +59,16 @@ class ReadSource(beam.PTransform):
     http: HttpConfig
     raw: Folder
     credentials: Credentials
+    takedowns: Takedowns
     progress: Progress
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         start = root | "start" >> beam.Create([None])
         outcome: Outcome
         if isinstance(self.source, DiySource):
-            outcome = start | "diy" >> ReadDiy(self.source, self.http, self.raw, self.credentials, self.progress)
+            outcome = start | "diy" >> ReadDiy(
+                self.source, self.http, self.raw, self.credentials, self.takedowns, self.progress
+            )
         elif isinstance(self.source, WikipediaSource):
             outcome = start | "wikipedia" >> ReadWikipedia(self.source, self.http, self.raw, self.progress)
         else:
@@ -80,6 +88,7 @@ class ReadDiy(beam.PTransform):
     http: HttpConfig
     raw: Folder
     credentials: Credentials
+    takedowns: Takedowns
     progress: Progress
 
     def expand(self, start: beam.PCollection) -> Outcome:
@@ -102,11 +111,14 @@ class ReadDiy(beam.PTransform):
         if self.source.kind is DumpOrApi.API:
             yield from read_listing(self.source, self.credentials, http=self.http, raw=self.raw)
         for dump in self.source.dump if self.source.kind is DumpOrApi.DUMP else ():
-            yield from read_submissions(Path(dump), subreddit=self.source.subreddit)
+            yield from read_submissions(dump, subreddit=self.source.subreddit)
 
     def _select(self, submission: Submission) -> Iterator[AlbumRequest | Failure]:
         selected = select_album(submission, min_score=self.source.min_score)
-        yield selected if isinstance(selected, Failure) else (selected, submission)
+        if isinstance(selected, Failure):
+            yield selected
+        else:
+            yield find_takedown(submission, selected, self.takedowns) or (selected, submission)
 
     def _host(self) -> str:
         base = self.source.imgur_url if self.source.albums is PageOrApi.PAGE else self.source.imgur_api_url
@@ -176,21 +188,24 @@ def fetch_album(
     """Return the draft of a submission's album and failure rows of entries that are no image; or why there is none."""
     album_id, submission = request
     try:
-        draft, failures = album_to_draft(submission, _album(album_id, client, source, credentials))
+        album, retrieved = _album(album_id, client, source, credentials)
+        draft, failures = album_to_draft(submission, album)
     except FetchFailed as problem:
         return (problem.failure(submission.id, stage=Stage.SOURCES),)
     except AlbumError as problem:
         return (Failure(Stage.SOURCES, submission.id, problem.reason, str(problem), type(problem).__name__),)
-    return (draft, *failures)
+    return (replace(draft, provenance=replace(draft.provenance, retrieved=retrieved)), *failures)
 
 
-def _album(album_id: str, client: Client, source: DiySource, credentials: Credentials) -> Album:
+def _album(album_id: str, client: Client, source: DiySource, credentials: Credentials) -> tuple[Album, str]:
+    """Return an album, and when it was fetched."""
     if source.albums is PageOrApi.PAGE:
         page = client.get(album_page_url(source.imgur_url, album_id), source=IMGUR, kind=Kind.PAGE)
-        return parse_album_page(client.body(page), base_url=page.final_url)
+        return parse_album_page(client.body(page), base_url=page.final_url), page.fetched_at
     headers = {"Authorization": f"Client-ID {credentials.imgur_client_id}"}
     url = album_api_url(source.imgur_api_url, album_id)
-    return parse_album_api(client.body(client.get(url, source=IMGUR, kind=Kind.API, headers=headers)))
+    answer = client.get(url, source=IMGUR, kind=Kind.API, headers=headers)
+    return parse_album_api(client.body(answer)), answer.fetched_at
 
 
 @dataclass(eq=False)
@@ -221,6 +236,38 @@ class ReadWikipedia(beam.PTransform):
     def _titles(self, _: None) -> Iterator[str | Failure]:
         client = process_client(self.http, self.raw)
         yield from list_titles(self.source, client, max_age_s=self.http.listing_max_age_s)
+
+
+@dataclass(eq=False)
+class ListRetrievals(beam.PTransform):
+    """When everything that was fetched for kept documents was: PCollection[Document] to PCollection[Retrieval].
+
+    Attributes:
+        images: PCollection[(content hash, Image)] that the documents refer to.
+        inputs: files of the source that were captured.
+    """
+
+    images: beam.PCollection
+    inputs: tuple[CapturedFile, ...]
+    raw: Folder
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        of_inputs = documents.pipeline | "inputs" >> beam.Create(retrievals.of_inputs(self.inputs))
+        of_documents = documents | "of documents" >> beam.FlatMap(retrievals.of_document)
+        of_images = self.images | "of images" >> beam.FlatMap(self._of_image)
+        return (of_inputs, of_documents, of_images) | beam.Flatten()
+
+    def _of_image(self, named: tuple[str, Image]) -> Iterator[Retrieval]:
+        _, image = named
+        yield from retrievals.of_image(image, self.raw)
+
+
+@dataclass(eq=False)
+class WriteRetrievals(WriteRows):
+    """Writes retrievals beside the versions, and not into one."""
+
+    def folder(self, version: str) -> Folder:
+        return self.lake.retrievals(self.dataset, version)
 
 
 def fetch_page(title: str, *, client: Client, source: WikipediaSource) -> tuple[Draft | Failure, ...]:

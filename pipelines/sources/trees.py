@@ -5,65 +5,61 @@ One file is in memory at a time; a tar is read from front to back, once, so it m
 
 from __future__ import annotations
 
-import lzma
 import os
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pipelines.sources.openings import InputFile, open_archive, open_uri
+
 MAX_FILE_BYTES = 64 * 2**20
-_DAMAGE = (EOFError, OSError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 
-class BrokenTreeError(ValueError):
-    """An archive ends early, or is not what its name says."""
-
-
-def read_tree(root: Path, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Yield the path, relative to the root and with slashes, and the bytes of each wanted file.
 
     A folder's and a zip's files come in the order of their paths, a tar's in its own. Links are not followed, and
     files above `MAX_FILE_BYTES` come cut off there: no article is that long.
 
     Raises:
-        BrokenTreeError: the rest of an archive cannot be read; files yielded before stay good.
+        BrokenInputError: the rest of an archive cannot be read; files yielded before stay good.
         FileNotFoundError: there is no such folder or archive.
     """
-    files = _folder_files if root.is_dir() else _zip_files if zipfile.is_zipfile(root) else _tar_files
-    try:
-        yield from files(root, wanted)
-    except (FileNotFoundError, PermissionError):  # the caller's mistake, not the archive's
-        raise
-    except _DAMAGE as error:
-        raise BrokenTreeError(f"{root.name}: cannot be read on: {error}") from error
+    if Path(root).is_dir():
+        yield from _folder_files(Path(root), wanted)
+        return
+    with InputFile(root).reading():
+        yield from _archive_files(root, wanted)
+
+
+def file_names(root: str) -> Iterator[str]:
+    """Yield the path of every file of a folder or an archive, relative to it; see `read_tree`."""
+    if Path(root).is_dir():
+        yield from _folder_names(Path(root))
+        return
+    with InputFile(root).reading(), open_uri(root) as stream, open_archive(stream, root) as archive:
+        for name, _ in archive.files():
+            yield name
 
 
 def _folder_files(root: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    for relative in _folder_names(root):
+        if wanted(relative):
+            with (root / relative).open("rb") as stream:
+                yield relative, stream.read(MAX_FILE_BYTES)
+
+
+def _folder_names(root: Path) -> Iterator[str]:
     for folder, subfolders, names in os.walk(root):
         subfolders.sort()
         for name in sorted(names):
             path = Path(folder) / name
-            relative = path.relative_to(root).as_posix()
-            if wanted(relative) and path.is_file() and not path.is_symlink():
-                with path.open("rb") as stream:
-                    yield relative, stream.read(MAX_FILE_BYTES)
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(root).as_posix()
 
 
-def _tar_files(root: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(root, "r|*") as archive:
-        for member in archive:
-            relative = member.name.removeprefix("./")
-            content = archive.extractfile(member) if member.isfile() and wanted(relative) else None
-            if content is not None:
-                yield relative, content.read(MAX_FILE_BYTES)
-            archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
-
-
-def _zip_files(root: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(root) as archive:
-        for name in sorted(archive.namelist()):
-            if wanted(name) and not name.endswith("/"):
-                with archive.open(name) as stream:
-                    yield name, stream.read(MAX_FILE_BYTES)
+def _archive_files(root: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    with open_uri(root) as stream, open_archive(stream, root) as archive:
+        for name, entry in archive.files():
+            if wanted(name):
+                with archive.open_entry(entry) as content:
+                    yield name, content.read(MAX_FILE_BYTES)

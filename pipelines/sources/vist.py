@@ -11,10 +11,9 @@ document is here; how annotations become stories is in `stories.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from pipelines.documents.distractors import CaptionPool, shuffled_order
-from pipelines.documents.draft import Draft
+from pipelines.documents.draft import Draft, stated
 from pipelines.sources.crowd_settings import StoryKind, VistSource
 from pipelines.sources.stories import Story, read_stories
 from schemas.configs import require
@@ -36,7 +35,7 @@ def read_vist(source: VistSource) -> Iterator[Draft | Failure]:
         FileNotFoundError: there is no such file.
     """
     paths = {Split.TRAIN: source.train, Split.VAL: source.val, Split.TEST: source.test}
-    named = {split: Path(path) for split, path in paths.items() if path}
+    named = {split: path for split, path in paths.items() if path}
     require(bool(named), field="source.train", value=source.train, rule="expected a file of at least one split")
     seen: set[str] = set()
     for split, path in named.items():
@@ -95,4 +94,5 @@ def _draft(story: Story, texts: Sequence[str], order: Sequence[int], split: Spli
         provenance=Provenance("vist", story.record_id),
         language=LANGUAGE,
         split=split,
+        image_licences=stated(story.licences),
     )

@@ -15,7 +15,6 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,7 +25,8 @@ from pipelines.http.client import Client
 from pipelines.http.errors import FetchFailed
 from pipelines.sources.article_settings import ArticleApi, WikipediaSource
 from pipelines.sources.fields import FieldError, checked, optional, required
-from pipelines.sources.lines import BrokenStreamError, read_lines
+from pipelines.sources.lines import read_lines
+from pipelines.sources.openings import BrokenInputError, input_file
 from pipelines.sources.wikipedia_pages import PageError, parse_article
 from schemas.documents import Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
@@ -92,7 +92,7 @@ def fetch_article(title: str, *, client: Client, source: WikipediaSource) -> Dra
         sentences=tuple(map(Sentence, sentences)),
         image_uris=page.image_urls,
         links=None,
-        provenance=Provenance(SOURCE, own_title, page.url, source.licence or None),
+        provenance=Provenance(SOURCE, own_title, page.url, source.licence or None, answer.fetched_at),
         language=source.language,
     )
 
@@ -125,16 +125,16 @@ def category_url(source: WikipediaSource, category: str, resume: str | None = No
 def _file_titles(source: WikipediaSource) -> Iterator[str | Failure]:
     if not source.titles:
         return
-    path = Path(source.titles)
+    file = input_file(source.titles)
     try:
-        for number, line in read_lines(path):
+        for number, line in read_lines(file):
             title = " ".join(line.decode("utf-8-sig", errors="replace").replace("_", " ").split())
             if len(title.encode()) > _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title) or "\ufffd" in title:
-                yield _failure(f"{path.name}:{number}", Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
+                yield _failure(f"{file.name}:{number}", Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
             elif title:
                 yield title
-    except BrokenStreamError as problem:
-        yield _failure(f"{path.name}:{problem.line}", Reason.BROKEN_RECORD, str(problem))
+    except BrokenInputError as problem:
+        yield problem.failure()
 
 
 def _category_titles(source: WikipediaSource, client: Client, max_age_s: float | None) -> Iterator[str | Failure]:

@@ -17,6 +17,7 @@ from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.images import image_schema
 from schemas.leaks import LEAK_SCHEMA
 from schemas.links import link_schema
+from schemas.retrievals import RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
 
 FOLDER = Path(__file__).parent
@@ -44,6 +45,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-links.txt": lambda: schema_text(link_schema()),
+    "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),
 }
 GOLDEN |= {f"build-{name}.json": lambda make=make: recipe_text(make()) for name, make in build_recipes.RECIPES.items()}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.config import SharedThing, SplitsConfig
 from pipelines.shards.leaks import (
     LeakCount,
     count_leaks,
@@ -99,8 +100,8 @@ def test_a_sentence_of_five_words_leaks_and_one_of_four_does_not() -> None:
         trace("b", VAL, texts=("Let it dry overnight.", "sand the board, WITH care")),
     ]
     assert find_leaks(traces, radius=3) == [
-        Leak(LeakKind.SENTENCE, TRAIN, VAL, "sand the board with care", "a", "b", "sand the board with care"),
-        Leak(LeakKind.SENTENCE, VAL, TRAIN, "sand the board with care", "b", "a", "sand the board with care"),
+        Leak(LeakKind.SENTENCE, TRAIN, VAL, "sand the board with care", "a", "b", "sand the board with care", tokens=5),
+        Leak(LeakKind.SENTENCE, VAL, TRAIN, "sand the board with care", "b", "a", "sand the board with care", tokens=5),
     ]
 
 
@@ -113,8 +114,8 @@ def test_a_document_of_the_same_sentences_leaks_whatever_their_order() -> None:
     ]
     whole = "cut it sand and paint it"
     assert find_leaks(traces, radius=3) == [
-        Leak(LeakKind.DOCUMENT_TEXT, TEST, TRAIN, whole, "b", "a", whole),
-        Leak(LeakKind.DOCUMENT_TEXT, TRAIN, TEST, whole, "a", "b", whole),
+        Leak(LeakKind.DOCUMENT_TEXT, TEST, TRAIN, whole, "b", "a", whole, tokens=6),
+        Leak(LeakKind.DOCUMENT_TEXT, TRAIN, TEST, whole, "a", "b", whole, tokens=6),
     ]
 
 
@@ -143,12 +144,12 @@ def test_the_weaker_split_loses() -> None:
         trace("train-test", TRAIN, "y"), trace("test", TEST, "y", "z"),
         trace("val-test", VAL, "z"), trace("clean", TRAIN, "w"),
     ]  # fmt: skip
-    assert documents_to_drop(find_leaks(traces, radius=0)) == {"train-val", "train-test", "val-test"}
+    assert documents_to_drop(find_leaks(traces, radius=0), SplitsConfig()) == {"train-val", "train-test", "val-test"}
 
 
 def test_refusing_names_what_leaks() -> None:
     refuse_leaks([])
-    with pytest.raises(BuildError, match=r"exact-image: 2 of test \(1 documents\) are in train; drop them with --set"):
+    with pytest.raises(BuildError, match=r"exact-image: 2 of test \(1 documents\) are in train; drop them"):
         refuse_leaks([LeakCount(EXACT, TEST, TRAIN, 2, 1), LeakCount(EXACT, TRAIN, TEST, 2, 2)])
 
 
@@ -165,7 +166,7 @@ def test_leaks_are_rows_of_their_table() -> None:
     leak = Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x", 3)
     assert to_table([leak_row(leak)], LEAK_SCHEMA).to_pylist() == [
         {"kind": "near-image", "split": "test", "other_split": "train", "key": "y", "document": "b",
-         "other_document": "a", "other_key": "x", "distance": 3}
+         "other_document": "a", "other_key": "x", "distance": 3, "tokens": 0}
     ]  # fmt: skip
 
 
@@ -199,3 +200,22 @@ def test_all_pairs_compared_give_the_same_ends(
     }
     shuffler.shuffle(traces)
     assert find_leaks(traces, radius=radius) == found
+
+
+def test_what_is_heeded_is_a_setting() -> None:
+    short, long = "Sand the board with care.", "Sand the board with care, then oil it twice and wait."
+    traces = [
+        trace("exact", TRAIN, "x"),
+        trace("near", TRAIN, "y", y=ONE_BIT),
+        trace("short", TRAIN, texts=(short,)),
+        trace("long", TRAIN, texts=(long,)),
+        trace("t", TEST, "x", "z", texts=(short, long), z=ZERO),
+    ]
+    leaks = find_leaks(traces, radius=1)
+    assert {leak.document for leak in leaks} == {"exact", "near", "short", "long", "t"}
+    assert documents_to_drop(leaks, SplitsConfig()) == {"exact", "near", "long"}
+    assert documents_to_drop(leaks, SplitsConfig(leak_min_tokens=5)) == {"exact", "near", "short", "long"}
+    assert documents_to_drop(leaks, SplitsConfig(leak_min_tokens=12)) == {"exact", "near"}
+    for kind, document in zip(SharedThing, ("exact", "near", "long"), strict=True):
+        assert documents_to_drop(leaks, SplitsConfig(leak_kinds=(kind,))) == {document}
+    assert documents_to_drop(leaks, SplitsConfig(leak_kinds=())) == frozenset()

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
+from pipelines.config import SplitsConfig
 from pipelines.documents.draft import Draft
+from pipelines.documents.resolve import resolve
+from pipelines.shards.leaks import documents_to_drop, find_leaks
+from pipelines.shards.traces import trace_of
 from pipelines.sources.cite import read_cite
-from pipelines.sources.clue import read_clue, shared_images
-from pipelines.sources.labelled_settings import CiteSource, ClueSource, Delimiter, OnLeak
+from pipelines.sources.clue import read_clue
+from pipelines.sources.labelled_settings import CiteSource, ClueSource, Delimiter
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
+from schemas.images import Image
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 HEADER = "|Index|q2_resp|qimg|stim_id|stim_txt\n"
@@ -294,15 +299,17 @@ def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
     assert found["train-1"].provenance.url == "http://images.example.org/b.jpg"
 
 
-def test_leaks_are_counted_and_can_be_dropped() -> None:
-    found = drafts(clue()).values()
-    train = [str(draft.provenance.url) for draft in found if draft.split is not Split.TEST]
-    test = [str(draft.provenance.url) for draft in found if draft.split is Split.TEST]
-    assert shared_images(train, test) == ("http://images.example.org/b.jpg",)
-    outcomes = clue(on_leak=OnLeak.DROP)
-    message = "expected an image of one split, found it among the test rows: http://images.example.org/b.jpg"
-    assert Failure(Stage.SOURCES, "train-1", Reason.DUPLICATE_IMAGE, message) in outcomes
-    assert list(drafts(outcomes)) == ["test-0", "test-2", "train-0", "train-2", "train-7"]
+def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> None:
+    """test-0 and train-1 are of one URL; test-2 and the training rows are not."""
+    drafts_found = drafts(clue()).values()
+    images = {uri: Image(uri, uri) for draft in drafts_found for uri in draft.image_uris}  # equal URLs, equal bytes
+    documents = [resolve(draft, images).document for draft in drafts_found]
+    leaks = find_leaks([trace_of(document, images) for document in documents], radius=3)
+    assert [(str(leak.kind), leak.document, leak.other_document) for leak in leaks] == [
+        ("exact-image", "test-0", "train-1"),
+        ("exact-image", "train-1", "test-0"),
+    ]
+    assert documents_to_drop(leaks, SplitsConfig()) == {"train-1"}
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"http://x.example": "1"}', '{"http://x.example": true}'])

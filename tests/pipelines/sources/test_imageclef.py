@@ -57,6 +57,7 @@ def test_the_collection() -> None:
         links=None,
         provenance=Provenance("imageclef-wikipedia", "text/en/1/302887"),
         language="en",
+        image_licences=(None, "GFDL", None),
     )
     texts = {name: [sentence.text for sentence in draft.sentences] for name, draft in drafts.items()}
     del texts["302887"]
@@ -153,7 +154,7 @@ def test_an_absent_folder_is_the_callers_mistake(tmp_path: Path) -> None:
 def test_metadata() -> None:
     data = (FOLDER / "metadata/9/82531.xml").read_bytes()
     articles = ("text/en/1/302887", "text/en/2/4410", "text/de/1/77")
-    assert parse_metadata(data) == ImageRecord("82531", "images/9/82531.jpg", articles)
+    assert parse_metadata(data) == ImageRecord("82531", "images/9/82531.jpg", articles, "GFDL")
     with pytest.raises(FieldError, match="'image', found 'html'"):
         parse_metadata(b"<html/>")
 

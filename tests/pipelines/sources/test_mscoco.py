@@ -243,3 +243,18 @@ def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         MscocoSource(**settings)
+
+
+@pytest.mark.parametrize("are_last", [True, False])
+def test_images_have_the_licences_their_file_lists(tmp_path: Path, are_last: bool) -> None:
+    listed = {"licenses": [{"id": 3, "name": "by", "url": "http://h/by/2.0/"}, {"id": 4, "name": "own"}, {"id": 5}, 7]}
+    numbers = [3, 4, 5, "3"]
+    images = [{"id": n, "file_name": f"{n}.jpg", "license": number} for n, number in enumerate(numbers)]
+    captions = [{"id": n, "image_id": n, "caption": f"Number {n}."} for n in range(4)]
+    content = {"images": images, "annotations": captions}
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(content | listed if are_last else listed | content))
+    source = MscocoSource(captions=(str(path),), true_images=2, fake_images=2, distractors=0, val=0, test=0)
+    drafts, _ = read(source)
+    (licences,) = {tuple(sorted(zip(draft.image_uris, draft.image_licences, strict=True))) for draft in drafts}
+    assert licences == (("0.jpg", "http://h/by/2.0/"), ("1.jpg", "own"), ("2.jpg", None), ("3.jpg", None))

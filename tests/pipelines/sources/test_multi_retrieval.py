@@ -97,10 +97,10 @@ def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
     [
         ([], ROWS, "docs.json: expected a JSON object"),
         ({"dev": []}, ROWS, "found also dev"),
-        ({"train": {}}, ROWS, "a list of documents in 'train'"),
+        ({"train": {}}, ROWS, "a list in 'train'"),
         ({"train": []}, [], "id2row.json: expected a JSON object"),
-        ({"train": []}, {"i0": "1"}, "a row number for image 'i0'"),
-        ({"train": []}, {"i0": -1}, "a row number for image 'i0'"),
+        ({"train": []}, {"i0": "1"}, "a row number for 'i0'"),
+        ({"train": []}, {"i0": -1}, "a row number for 'i0'"),
     ],
 )
 def test_files_of_another_form_end_the_build(tmp_path: Path, corpus: Any, rows: Any, message: str) -> None:

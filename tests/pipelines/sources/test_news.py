@@ -8,11 +8,12 @@ import pytest
 
 from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import NewsFormat, NewsSource
-from pipelines.sources.json_streams import BrokenStreamError, read_items, read_members
+from pipelines.sources.json_streams import read_items, read_members
 from pipelines.sources.news import read_news
-from schemas.documents import Link, Provenance, Role, Sentence
-from schemas.errors import ConfigError
-from schemas.failures import Failure
+from pipelines.sources.openings import BrokenInputError
+from schemas.documents import Link, Provenance, Role, Sentence, Split
+from schemas.errors import BuildError, ConfigError
+from schemas.failures import Failure, Reason, Stage
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "news"
 HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY
@@ -111,6 +112,43 @@ def test_goodnews() -> None:
     ]
 
 
+def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
+    splits = {"4fd1c_0": "train", "4fd1c_2": "val", "4fd1d_0": "test", "4fd21_1": "train", "elsewhere_0": "test"}
+    (tmp_path / "img_splits.json").write_text(json.dumps(splits))
+    urls = {"4fd1c": {"0": "https://h/a.jpg", "2": None}, "4fd1d": {}}
+    (tmp_path / "img_urls.json").write_text(json.dumps(urls))
+    source = NewsSource(
+        format=NewsFormat.GOODNEWS,
+        articles=str(FOLDER / "captioning_dataset.json"),
+        splits=str(tmp_path / "img_splits.json"),
+        urls=str(tmp_path / "img_urls.json"),
+    )
+    found = list(read_news(source))
+    assert {item.id: (str(item.split), item.image_uris[0]) for item in found if isinstance(item, Draft)} == {
+        "4fd1c_0": ("train", "https://h/a.jpg"),
+        "4fd1c_2": ("val", "4fd1c_2.jpg"),
+        "4fd1d_0": ("test", "4fd1d_0.jpg"),
+        "4fd21_1": ("train", "4fd21_1.jpg"),
+    }
+    message = "expected the split of this article in img_splits.json, found none"
+    assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in found
+    for text, problem in (('{"a": "x"}', "a split: expected one of train"), ('{"a": 1}', "expected a split for 'a'")):
+        (tmp_path / "img_splits.json").write_text(text)
+        with pytest.raises(BuildError, match=problem):
+            list(read_news(source))
+
+
+def test_own_articles_may_say_their_split_and_licence(tmp_path: Path) -> None:
+    record = {"id": 1, "image": "1.jpg", "caption": "A cat.", "split": "dev", "licence": "CC0-1.0"}
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(json.dumps(record | {"id": n, "split": s}) for n, s in ((1, "dev"), (2, 7)))
+    )
+    drafts, failures = outcomes(NewsFormat.JSONL, tmp_path / "a.jsonl")
+    (article,) = drafts
+    assert (article.split, article.image_licences, article.provenance.licence) == (Split.VAL, ("CC0-1.0",), "CC0-1.0")
+    assert failures == ["2 broken-record"]
+
+
 def test_visualnews() -> None:
     drafts, failures = outcomes(NewsFormat.VISUALNEWS, FOLDER / "visualnews" / "data.json")
     assert drafts == [
@@ -178,7 +216,7 @@ def test_large_json_streams_through_pieces_of_any_length(tmp_path: Path) -> None
     path.write_bytes(gzip.compress(json.dumps(members).encode()))
     assert dict(read_members(path)) == members
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(BrokenStreamError, match=r"large.json.gz"):
+    with pytest.raises(BrokenInputError, match=r"large.json.gz"):
         list(read_members(path))
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.reddit import Submission, find_album_id, parse_submission, select_album
-from schemas.failures import Failure
+from pipelines.documents.takedown import parse_takedowns
+from pipelines.sources.reddit import Submission, find_album_id, find_takedown, parse_submission, select_album
+from schemas.failures import Failure, Reason, Stage
 
 RECORD: dict[str, Any] = {
     "id": "1abc",
@@ -120,3 +121,22 @@ def test_album_ids(url: str, album_id: str | None) -> None:
 def test_selection(changes: dict[str, Any], expected: str) -> None:
     selected = select_album(submission(**changes), min_score=25)
     assert (selected.reason if isinstance(selected, Failure) else selected) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "by"),
+    [
+        ("id:1abc", "id"),
+        ("id:bbKvv", "id"),
+        ("url:https://www.reddit.com/r/DIY/comments/1abc", "url"),
+        ("url:https://imgur.com/a/bbKvv", "url"),
+        ("url:https://m.imgur.com/a/bbKvv/layout/grid", "url"),
+        ("id:1ab", None),
+        ("url:https://imgur.com/a/bbKvw", None),
+    ],
+)
+def test_a_takedown_is_known_before_the_album_is_asked_for(entry: str, by: str | None) -> None:
+    listed = parse_takedowns([entry.encode()], name="list")
+    found = find_takedown(submission(url="http://m.imgur.com/a/bbKvv/layout/grid"), "bbKvv", listed)
+    expected = Failure(Stage.SOURCES, "1abc", Reason.TAKEN_DOWN, f"on the takedown list by its {by}")
+    assert found == (expected if by else None)

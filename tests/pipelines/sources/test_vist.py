@@ -242,3 +242,17 @@ def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
         read(VistSource(train=str(tmp_path / "none.json")))
     with pytest.raises(ConfigError, match=r"source\.train"):
         read(VistSource())
+
+
+def test_photos_have_the_licence_flickr_numbers(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "s.json", farm_stories(1)))
+    content = json.loads(path.read_text())
+    for image, number in zip(content["images"], ("4", 1, None, "99", "0"), strict=False):
+        image["license"] = number
+    path.write_text(json.dumps(content))
+    drafts, _ = read(VistSource(train=str(path)))
+    licences = dict(zip(drafts[0].image_uris, drafts[0].image_licences, strict=True))
+    known = {f"train/{image['id']}.jpg": image.get("license") for image in content["images"][:5]}
+    names = {"4": "CC-BY-2.0", 1: "CC-BY-NC-SA-2.0", "0": "All Rights Reserved"}
+    assert licences == {uri: names.get(known.get(uri)) for uri in drafts[0].image_uris}
+    assert any(licences.values())

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources import json_lists
-from pipelines.sources.json_lists import BrokenJsonError, read_lists
+from pipelines.sources import json_streams
+from pipelines.sources.json_streams import read_lists
+from pipelines.sources.openings import BrokenInputError
 from schemas.errors import BuildError
 
 CONTENT: dict[str, Any] = {
@@ -27,7 +28,7 @@ EXPECTED = [(key, item) for key in ("images", "annotations") for item in CONTENT
 def test_items_in_file_order_wherever_pieces_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, indent: int | None
 ) -> None:
-    monkeypatch.setattr(json_lists, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(json_streams, "_PIECE_BYTES", piece_bytes)
     path = tmp_path / "c.json"
     path.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(CONTENT, ensure_ascii=False, indent=indent).encode() + b"\n")
     assert list(read_lists(path)) == EXPECTED
@@ -39,7 +40,7 @@ def test_gzip(tmp_path: Path) -> None:
     path.write_bytes(packed)
     assert list(read_lists(path)) == EXPECTED
     path.write_bytes(packed[:-12])
-    with pytest.raises(BrokenJsonError, match=r"c\.json\.gz: cannot be read on"):
+    with pytest.raises(BrokenInputError, match=r"c\.json\.gz: cannot be read on"):
         list(read_lists(path))
 
 
@@ -49,7 +50,7 @@ def test_every_cut_gives_the_items_before_it(tmp_path: Path) -> None:
     for end in range(1, len(text)):
         path.write_text(text[:end])
         found = []
-        with pytest.raises(BrokenJsonError):
+        with pytest.raises(BrokenInputError):
             for entry in read_lists(path):
                 found.append(entry)
         assert found == EXPECTED[: len(found)]
@@ -74,7 +75,7 @@ def test_damage(tmp_path: Path, text: bytes, items: list[object], message: str |
     lists = read_lists(path)
     assert [next(lists) for _ in items] == [("a", item) for item in items]
     if message:
-        with pytest.raises(BrokenJsonError, match=message):
+        with pytest.raises(BrokenInputError, match=message):
             next(lists)
     else:
         assert next(lists, None) is None
@@ -91,9 +92,9 @@ def test_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
 def test_a_value_without_end_is_not_read_to_the_end_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_lists, "MAX_ITEM_CHARS", 100)
-    monkeypatch.setattr(json_lists, "_PIECE_BYTES", 10)
+    monkeypatch.setattr(json_streams, "MAX_ITEM_CHARS", 100)
+    monkeypatch.setattr(json_streams, "_PIECE_BYTES", 10)
     path = tmp_path / "c.json"
     path.write_text('{"a": ["' + "x" * 1000 + '"]}')
-    with pytest.raises(BrokenJsonError, match="more than 100 characters"):
+    with pytest.raises(BrokenInputError, match="more than 100 characters"):
         list(read_lists(path))

@@ -1,0 +1,162 @@
+"""What a setting may name, and what is found there."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.config import DiySource, DocumentsSource, DumpOrApi, MultiRetrievalSource, Source
+from pipelines.documents.draft import Draft
+from pipelines.sources.article_settings import ImageclefSource, NewsFormat, NewsSource
+from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
+from pipelines.sources.inputs import find_inputs, named_inputs
+from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
+from pipelines.sources.readers import READERS, image_root, read_source, web_address
+from schemas.errors import UsageError
+from schemas.failures import Failure
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+PLACES: dict[str, Callable[[str], Source]] = {
+    "mscoco": lambda place: MscocoSource(captions=(place,), images=str(FIXTURES)),
+    "vist": lambda place: VistSource(kind=StoryKind.DII, train=place, test=place),
+    "recipeqa": lambda place: RecipeqaSource(train=place, val=place),
+    "clue": lambda place: ClueSource(train=place, test=place),
+    "news": lambda place: NewsSource(articles=place),
+    "news/visualnews": lambda place: NewsSource(format=NewsFormat.VISUALNEWS, articles=place),
+    "imageclef": lambda place: ImageclefSource(texts=place),
+}
+
+
+def never(url: str) -> Path:
+    raise AssertionError(f"{url} was asked for")
+
+
+def outcomes(source: Source, capture: Callable[[str], Path] = never) -> list[Draft | Failure]:
+    return list(read_source(find_inputs(source, capture)))
+
+
+def zip_of(folder: Path, target: Path) -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, f"published/{path.relative_to(folder)}")
+    return target
+
+
+def tar_of(folder: Path, target: Path) -> Path:
+    with tarfile.open(target, "w:gz") as archive:
+        archive.add(folder, "published")
+    return target
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_folder_and_archives_of_it_give_the_same(name: str, tmp_path: Path) -> None:
+    folder = FIXTURES / name
+    from_folder = outcomes(PLACES[name](str(folder)))
+    assert any(isinstance(item, Draft) for item in from_folder)
+    assert outcomes(PLACES[name](str(zip_of(folder, tmp_path / "all.zip")))) == from_folder
+    if name != "news/visualnews":  # whose articles are looked up by name
+        in_tar = outcomes(PLACES[name](str(tar_of(folder, tmp_path / "all.tar.gz"))))
+        assert sorted(map(repr, in_tar)) == sorted(map(repr, from_folder))
+
+
+def test_what_is_behind_a_url_is_captured_and_searched(tmp_path: Path) -> None:
+    archive = zip_of(FIXTURES / "clue", tmp_path / "all.zip")
+    captured: list[str] = []
+
+    def capture(url: str) -> Path:
+        captured.append(url)
+        return archive
+
+    url = "https://example.org/all.zip"
+    found = outcomes(ClueSource(train=url, test=f"{url}!/published/conceptual_test_dis.csv"), capture)
+    assert found == outcomes(PLACES["clue"](str(FIXTURES / "clue")))
+    assert set(captured) == {url}
+
+
+def test_every_dump_of_a_folder_is_read_and_compressed_names_are_known(tmp_path: Path) -> None:
+    for name in ("RS_2018-02.zst", "RS_2018-01.bz2", "sub/RS_2017-12", "notes.txt", "RC_2018-01.zst"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    source = find_inputs(DiySource(dump=(str(tmp_path),)), never)
+    expected = ["RS_2018-01.bz2", "RS_2018-02.zst", "sub/RS_2017-12"]
+    assert named_inputs(source) == [str(tmp_path / name) for name in expected]
+    shutil.copy(FIXTURES / "mscoco" / "captions_train2014.json", tmp_path / "captions_train2014.json.xz")
+    found = find_inputs(MscocoSource(captions=(str(tmp_path),), images=str(tmp_path)), never)
+    assert named_inputs(found)[0].endswith("captions_train2014.json.xz")
+
+
+def test_the_nearest_of_several_is_meant(tmp_path: Path) -> None:
+    for name in ("old/train.json", "train.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    assert named_inputs(find_inputs(RecipeqaSource(train=str(tmp_path)), never)) == [str(tmp_path / "train.json")]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (RecipeqaSource(), r"source\.train: expected the path of a file"),
+        (RecipeqaSource(train="none.json"), r"source\.train = 'none\.json': no such file"),
+        (RecipeqaSource(train=str(FIXTURES / "clue")), r"expected train\.json in it, found none"),
+        (
+            VistSource(kind=StoryKind.SIS, train=str(FIXTURES / "clue")),
+            r"expected train\.story-in-sequence\.json in it",
+        ),
+        (CiteSource(train=str(FIXTURES / "cite"), images="nowhere"), r"source\.images = 'nowhere': no such file"),
+        (DiySource(), r"source\.dump: expected"),
+        (
+            MultiRetrievalSource(
+                documents=str(FIXTURES / "recipeqa/train.json"),
+                id2row=str(FIXTURES / "recipeqa/train.json"),
+                features=str(FIXTURES),
+            ),
+            "expected a plain file on a file system",
+        ),
+    ],
+)
+def test_what_is_not_there_is_the_users_to_mend(source: Source, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        find_inputs(source, never)
+
+
+def test_a_source_that_reads_no_file_needs_none() -> None:
+    source = DiySource(kind=DumpOrApi.API, dump=("none.zst",))
+    assert find_inputs(source, never) == source
+    assert named_inputs(source) == []
+
+
+@pytest.mark.parametrize(
+    ("root", "address"),
+    [
+        ("https://h/pictures", "https://h/pictures/a%20b/1.jpg"),
+        ("https://h/pictures/", "https://h/pictures/a%20b/1.jpg"),
+        ("https://h/get?f={name}&w=500", "https://h/get?f=a%20b/1.jpg&w=500"),
+    ],
+)
+def test_images_may_be_on_the_web(root: str, address: str) -> None:
+    assert web_address(root, "a b/1.jpg") == address
+    source = find_inputs(CiteSource(train=str(FIXTURES / "cite" / "data.csv"), images=root), never)
+    drafts = [item for item in read_source(source) if isinstance(item, Draft)]
+    assert drafts
+    assert all(uri.startswith("https://h/") for draft in drafts for uri in draft.image_uris)
+    assert image_root(source) == "."
+
+
+def test_pictures_of_documents_behind_a_url_are_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"id": "a", "sentences": ["x"], "images": [{"path": "p/1.png"}]}\n')
+    source = find_inputs(DocumentsSource(documents="https://h/set/d.jsonl"), lambda url: tmp_path / "d.jsonl")
+    (draft,) = read_source(source)
+    assert isinstance(draft, Draft)
+    assert draft.image_uris == ("https://h/set/p/1.png",)
+
+
+def test_every_source_says_what_it_reads() -> None:
+    for kind, reader in READERS.items():
+        names = {field.name for field in dataclasses.fields(kind)}
+        assert {given.name for given in reader.inputs} <= names
