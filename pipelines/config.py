@@ -21,6 +21,7 @@ from schemas.configs import require
 from schemas.features import Storage
 
 _HOST_PORT = re.compile(r"\S+:\d+")
+_COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONNECT_TO = re.compile(r"[^=\s]+=[^=\s]+:\d+")
 
 
@@ -312,6 +313,8 @@ class FeaturesConfig:
         for name in ("images", "sentences"):
             names = getattr(self, name)
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
+            is_plain = all(_COLUMN.fullmatch(item) for item in names)
+            require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
         require(self.threads >= 0, field="features.threads", value=self.threads, rule="must not be negative")
         _ = self.region_limits, self.compute(workers=1)
 
