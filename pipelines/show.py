@@ -26,7 +26,7 @@ def describe(manifest: Manifest, path: str) -> list[str]:
 def feature_lines(manifest: Manifest) -> list[str]:
     """Return the feature columns of images and sentences, with what made each."""
     return [
-        f"{thing:8} {column.column:32} {column.describe()}{f'  {column.fingerprint[:16]}' if column.fingerprint else ''}"
+        f"{thing:8} {column.column:32} {column.describe():24} {column.fingerprint[:16]}".rstrip()
         for table, thing in (("images", "image"), ("documents", "sentence"))
         for column in manifest.columns(table)
     ]

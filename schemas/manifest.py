@@ -15,7 +15,7 @@ from typing import Any
 from schemas.configs import restore
 from schemas.documents import Split
 from schemas.errors import IntegrityError
-from schemas.features import FeatureColumn, feature_list
+from schemas.features import FeatureColumn, FeatureKind, feature_list
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.versions import digest_stream
 
@@ -97,6 +97,19 @@ class Manifest:
         }
         values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
         return cls(**values)
+
+    @property
+    def region_extractors(self) -> dict[str, int]:
+        """Return the size of a region's vector by extractor of regions."""
+        return self._sizes(FeatureKind.REGIONS)
+
+    @property
+    def class_extractors(self) -> dict[str, int]:
+        """Return the extractors of classes, each with 0: they have no vectors."""
+        return self._sizes(FeatureKind.CLASSES)
+
+    def _sizes(self, kind: FeatureKind) -> dict[str, int]:
+        return {column.name: column.dimensions for column in self.columns("images") if column.kind is kind}
 
     def columns(self, table: str) -> tuple[FeatureColumn, ...]:
         """Return the feature columns of a table (`images`, `documents`), sorted by name."""

@@ -1,4 +1,4 @@
-"""The feature columns of a shard, read from the cache (or from the array a source brings) and put into their storage."""
+"""The feature columns of a shard: values from the cache, or from the array a source brings, put into their storage."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the rounding of its arithmetic. `fingerprint` names everything the value does de
 extractor is first used, and kept: a worker makes one extractor, in its set-up. Its module is imported only when it is
 asked for. Vectors a user already has are looked up: `given.py`.
 
-To add an extractor: a module beside this one with a class that satisfies the protocol, and an entry in a registry below.
+To add an extractor: a module beside this one with a class that satisfies the protocol, and an entry in a registry.
 A class is made by `Class(name, compute=..., weights=...)`, one of regions by `Class(name, compute=..., weights=...,
 regions=...)`. A name that is in no registry but has a weight file ending in `.onnx` is a network of the user's own.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pipelines.features.values import Compute, FeatureKind, ImageValue, Matrix, RegionLimits, Rejected
 from pipelines.features.weights import WeightFile
@@ -92,7 +92,18 @@ IMAGE_EXTRACTORS: Mapping[str, Entry] = {
 SENTENCE_EXTRACTORS: Mapping[str, Entry] = {
     "use-multilingual": Entry(place="sentences:UseMultilingual", dimensions=512, licence="Apache-2.0"),
 }
-_OWN_IMAGES, _OWN_SENTENCES = "onnx:image_extractor", "onnx:sentence_extractor"  # of a user's own .onnx file
+
+
+class _Registry(NamedTuple):
+    """Extractors by name, the setting that names them, and `module:function` for a user's own `.onnx` file."""
+
+    entries: Mapping[str, Entry]
+    field: str
+    own: str
+
+
+_IMAGES = _Registry(IMAGE_EXTRACTORS, "features.images", "onnx:image_extractor")
+_SENTENCES = _Registry(SENTENCE_EXTRACTORS, "features.sentences", "onnx:sentence_extractor")
 
 
 def image_extractor(
@@ -113,7 +124,7 @@ def image_extractor(
     Raises:
         ConfigError: the name is unknown, or its weights are not given.
     """
-    made = _make(name, IMAGE_EXTRACTORS, _OWN_IMAGES, "features.images", compute, weights, regions)
+    made = _make(name, _IMAGES, compute, weights, regions)
     return cast(ImageExtractor, made)
 
 
@@ -121,7 +132,7 @@ def sentence_extractor(
     name: str, *, compute: Compute | None = None, weights: Mapping[str, WeightFile] | None = None
 ) -> SentenceExtractor:
     """Return the sentence extractor of this name; see `image_extractor`."""
-    made = _make(name, SENTENCE_EXTRACTORS, _OWN_SENTENCES, "features.sentences", compute, weights, None)
+    made = _make(name, _SENTENCES, compute, weights, None)
     return cast(SentenceExtractor, made)
 
 
@@ -135,9 +146,7 @@ def sentence_extractor_names() -> list[str]:
 
 def _make(
     name: str,
-    registry: Mapping[str, Entry],
-    own: str,
-    field: str,
+    registry: _Registry,
     compute: Compute | None,
     weights: Mapping[str, WeightFile] | None,
     regions: RegionLimits | None,
@@ -145,13 +154,12 @@ def _make(
     """Return the extractor of a registry's entry, or that of the user's own network under this name."""
     files = weights or {}
     settings: dict[str, Any] = {"compute": compute or Compute(), "weights": files}
-    entry = registry.get(name)
+    entry = registry.entries.get(name)
     if entry is None and not (name in files and files[name].uri.endswith(_NETWORK)):
-        known = ", ".join(sorted(registry))
-        raise ConfigError(
-            f"{field} = {name!r}: expected one of {known}, or a network of your own: features.weights={name}=PATH.onnx"
-        )
-    if entry is None or entry.kind is FeatureKind.REGIONS:
+        known = ", ".join(sorted(registry.entries))
+        own = f"a network of your own: features.weights={name}=PATH{_NETWORK}"
+        raise ConfigError(f"{registry.field} = {name!r}: expected one of {known}, or {own}")
+    if registry is _IMAGES and (entry is None or entry.kind is FeatureKind.REGIONS):
         settings["regions"] = regions or RegionLimits()
-    module, _, attribute = (own if entry is None else entry.place).partition(":")
+    module, _, attribute = (registry.own if entry is None else entry.place).partition(":")
     return getattr(importlib.import_module(f"pipelines.features.{module}"), attribute)(name, **settings)

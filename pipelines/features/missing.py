@@ -17,6 +17,7 @@ from pipelines.features.values import Classes, Regions, Rejected
 from pipelines.images.store import ImageStore
 from schemas.documents import Document
 from schemas.errors import IntegrityError
+from schemas.failures import Failure, Reason, Stage
 from schemas.feature_arrays import storable
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import Image
@@ -58,7 +59,7 @@ def fill_images(images: Sequence[Image], work: ImageWork, store: ImageStore) -> 
         computed = list(zip(missing, work.extractor.extract(pictures), strict=True))
         at_once(lambda pair: work.cache.write(pair[0].hash, pair[1]), computed)
         values |= dict(computed)
-    return [_problem(values[image], work.column) for image in images]
+    return [problem_of(values[image], work.column) for image in images]
 
 
 def fill_sentences(document: Document, work: SentenceWork) -> None:
@@ -79,7 +80,12 @@ def fill_sentences(document: Document, work: SentenceWork) -> None:
     work.cache.write(key, vectors)
 
 
-def _problem(value: Kept | None, column: FeatureColumn) -> Rejected | None:
+def feature_failure(record_id: str, message: str) -> Failure:
+    """Return the failure row of an image without a feature."""
+    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, message)
+
+
+def problem_of(value: Kept | None, column: FeatureColumn) -> Rejected | None:
     """Return why a value cannot be stored in its column, or None where it can."""
     if isinstance(value, Rejected):
         return value

@@ -14,12 +14,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.utils import shared
 
-from pipelines.features.missing import ImageWork, SentenceWork, fill_images, fill_sentences
+from pipelines.features.missing import ImageWork, SentenceWork, feature_failure, fill_images, fill_sentences
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
 from schemas.documents import Document
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure
 from schemas.images import Image
 
 # Forward passes of one batch: decoding runs ahead within a batch, so a batch is several passes long.
@@ -79,7 +79,8 @@ class _ExtractImages(_Extracting):
         for work in self.work:
             for image, problem in zip(images, fill_images(images, work, self._store), strict=True):
                 if problem is not None:
-                    problems.setdefault(image.hash, _failure(image, f"{work.column.name}: {problem.message}"))
+                    message = f"{work.column.name}: {problem.message}"
+                    problems.setdefault(image.hash, feature_failure(image.source or image.hash, message))
         for image in images:
             yield image.hash, problems.get(image.hash, image)
         self._progress.advance("features", len(batch))
@@ -117,7 +118,3 @@ def _sentence_work(plan: FeaturePlan) -> list[SentenceWork]:
     return [
         SentenceWork(column, plan.sentence_extractor(column), plan.sentence_cache(column)) for column in plan.sentences
     ]
-
-
-def _failure(image: Image, message: str) -> Failure:
-    return Failure(Stage.FEATURES, image.source or image.hash, Reason.FEATURE_MISSING, message)

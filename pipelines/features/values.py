@@ -108,7 +108,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionLimits:
-    """How many regions of a picture are kept: those of at least `score`, but no fewer than `least`, no more than `most`.
+    """How many regions of a picture are kept: those of at least `score`, but at least `least` and at most `most`.
 
     A picture on which the extractor finds fewer than `least` has what it finds.
     """
