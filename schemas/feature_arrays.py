@@ -81,13 +81,13 @@ def column_to_vectors(column: pa.Array | pa.ChunkedArray) -> Stored:
         IntegrityError: a vector or a value is null, or not finite.
     """
     array = _one_chunk(column)
+    if array.null_count:
+        raise IntegrityError(f"expected vectors without nulls, found {array.null_count} nulls")
     if pa.types.is_struct(array.type):
         scales, integers = array.flatten()  # in the order of `stored_vector_type`
         vectors: Stored = _column(scales)[:, None] * _matrix(integers).astype(np.float32)
     else:
         vectors = arrow_to_vectors(array) if array.type.value_type == pa.float16() else _matrix(array)
-    if array.null_count:
-        raise IntegrityError(f"expected vectors without nulls, found {array.null_count} nulls")
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         raise IntegrityError(f"{len(broken)} vectors are not finite, the first is number {broken[0]}")

@@ -43,6 +43,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class BrokenEntryError(Exception):
+    """Bytes that are not those that were written."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeatureCache:
     """The entries of one extractor, under one fingerprint."""
@@ -53,7 +57,7 @@ class FeatureCache:
         """Return the value of a key, or None where it has none that is whole."""
         try:
             return decode_entry(self.folder.read(_place(key)))
-        except (FileNotFoundError, _BrokenEntryError):
+        except (FileNotFoundError, BrokenEntryError):
             return None
 
     def read(self, key: str) -> Kept:
@@ -117,7 +121,11 @@ def encode_entry(value: Kept) -> bytes:
 
 
 def decode_entry(data: bytes) -> Kept:
-    """Return the value of an entry's bytes; raises an error of this module where they are not what was written."""
+    """Return the value of an entry's bytes.
+
+    Raises:
+        BrokenEntryError: they are not what was written.
+    """
     header, arrays = _open(data)
     if "rejected" in header:
         return Rejected(header["rejected"])
@@ -127,10 +135,6 @@ def decode_entry(data: bytes) -> Kept:
     if "classes" in header:
         return Classes(tuple(header["classes"]), arrays[0])
     return arrays[0]
-
-
-class _BrokenEntryError(Exception):
-    """Bytes that are not those that were written."""
 
 
 def _seal(header: dict[str, Any], arrays: list[Array]) -> bytes:
@@ -143,7 +147,7 @@ def _seal(header: dict[str, Any], arrays: list[Array]) -> bytes:
 def _open(data: bytes) -> tuple[dict[str, Any], list[Array]]:
     rest = memoryview(data)[_DIGEST_BYTES:]
     if hashlib.sha256(rest).digest() != data[:_DIGEST_BYTES]:
-        raise _BrokenEntryError
+        raise BrokenEntryError
     (length,) = _LENGTH.unpack_from(rest)
     header = json.loads(bytes(rest[_LENGTH.size : _LENGTH.size + length]))
     place, arrays = _LENGTH.size + length, []

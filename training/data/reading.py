@@ -164,8 +164,8 @@ def _read_bank(
                 rows[key] = len(rows)
                 fresh.append(place)
         kept.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
-    empty = np.zeros((0, manifest.image_extractors[features]), np.float16)
-    return np.concatenate(kept or [empty]), rows
+    bank: Vectors = np.concatenate(kept) if kept else np.zeros((0, manifest.image_extractors[features]), np.float16)
+    return bank, rows
 
 
 def _document_set(
