@@ -20,7 +20,7 @@ from schemas.feature_arrays import (
     regions_to_column,
     vectors_to_column,
 )
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import Image
 
 
@@ -31,8 +31,9 @@ def image_column(column: FeatureColumn, images: Sequence[Image], plan: FeaturePl
         BuildError: a feature that was put into the cache is gone.
     """
     if plan.given is not None and column.name == plan.given.name:
-        rows = given_vectors(*plan.given).rows([row_of(str(image.source)) for image in images])
-        return vectors_to_column(rows, column.storage)
+        given, rows = given_vectors(*plan.given), [row_of(str(image.source)) for image in images]
+        is_half = column.storage is Storage.FLOAT16
+        return vectors_to_column(given.rows(rows) if is_half else given.exact_rows(rows), column.storage)
     values = plan.image_cache(column).read_all([image.hash for image in images])
     if column.kind is FeatureKind.REGIONS:
         return regions_to_column(region_arrays(cast(Sequence[Regions], values), column.dimensions), column.dimensions)

@@ -232,7 +232,7 @@ def _vectors(column: pa.ChunkedArray, *, where: str) -> Vectors:
     if pa.types.is_list(array.type):
         array = array.flatten()
     try:
-        return column_to_vectors(array)
+        return np.array(column_to_vectors(array))  # a copy that may be written to, and outlives the file
     except IntegrityError as problem:
         raise IntegrityError(f"{where}: {problem}") from problem
 
