@@ -144,6 +144,12 @@ def sentence_extractor_names() -> list[str]:
     return sorted(SENTENCE_EXTRACTORS)
 
 
+def own_networks(weights: Mapping[str, WeightFile]) -> list[str]:
+    """Return the names of the user's own networks among weight files."""
+    known = {*IMAGE_EXTRACTORS, *SENTENCE_EXTRACTORS}
+    return [name for name, file in weights.items() if file.uri.endswith(_NETWORK) and name not in known]
+
+
 def _make(
     name: str,
     registry: _Registry,
@@ -155,7 +161,7 @@ def _make(
     files = weights or {}
     settings: dict[str, Any] = {"compute": compute or Compute(), "weights": files}
     entry = registry.entries.get(name)
-    if entry is None and not (name in files and files[name].uri.endswith(_NETWORK)):
+    if entry is None and name not in own_networks(files):
         known = ", ".join(sorted(registry.entries))
         own = f"a network of your own: features.weights={name}=PATH{_NETWORK}"
         raise ConfigError(f"{registry.field} = {name!r}: expected one of {known}, or {own}")

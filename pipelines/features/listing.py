@@ -15,6 +15,7 @@ from pipelines.features.extractors import (
     Extractor,
     ImageExtractor,
     SentenceExtractor,
+    own_networks,
 )
 from pipelines.features.plan import make_image_extractor, make_sentence_extractor
 from pipelines.features.weights import parse_weights
@@ -62,21 +63,20 @@ def listed_extractors(config: FeaturesConfig) -> list[ListedExtractor]:
     compute = config.compute(workers=1)
     image = partial(make_image_extractor, config=config, compute=compute)
     sentence = partial(make_sentence_extractor, config=config, compute=compute)
-    own = [name for name in parse_weights(config.weights) if name not in {**IMAGE_EXTRACTORS, **SENTENCE_EXTRACTORS}]
     return [
         *_known(IMAGES, IMAGE_EXTRACTORS, image),
         *_known(SENTENCES, SENTENCE_EXTRACTORS, sentence),
-        *(_own(name, image, sentence) for name in own),
+        *(_own(name, image, sentence) for name in own_networks(parse_weights(config.weights))),
     ]
 
 
 def listing(rows: list[ListedExtractor]) -> list[str]:
     """Return the rows as aligned lines."""
-    lines = [f"{'name':24}{'kind':17}{'dimensions':>10}  {'weights':24}state"]
+    lines = [f"{'name':27}{'kind':17}{'dimensions':>10}  {'weights':24}state"]
     return [
         *lines,
         *(
-            f"{row.name:24}{row.kind:17}{row.dimensions or '-':>10}  {row.weights:24}{row.state}"
+            f"{row.name:27}{row.kind:17}{row.dimensions or '-':>10}  {row.weights:24}{row.state}"
             + (f" ({row.licence})" if row.licence else "")
             for row in rows
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -164,8 +164,9 @@ def _read_bank(
                 rows[key] = len(rows)
                 fresh.append(place)
         kept.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
-    bank: Vectors = np.concatenate(kept) if kept else np.zeros((0, manifest.image_extractors[features]), np.float16)
-    return bank, rows
+    if not kept:
+        return np.zeros((0, manifest.image_extractors[features]), np.float16), rows
+    return cast(Vectors, np.concatenate(kept)), rows
 
 
 def _document_set(
@@ -232,7 +233,7 @@ def _vectors(column: pa.ChunkedArray, *, where: str) -> Vectors:
     if pa.types.is_list(array.type):
         array = array.flatten()
     try:
-        return np.array(column_to_vectors(array))  # a copy that may be written to, and outlives the file
+        return column_to_vectors(array).copy()  # may be written to, and outlives the file
     except IntegrityError as problem:
         raise IntegrityError(f"{where}: {problem}") from problem
 
