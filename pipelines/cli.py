@@ -156,3 +156,13 @@ def list_features(settings: SetOption = None, is_json: JsonOption = False) -> No
 
     rows = listed_extractors(override(recipe("documents"), settings or []).features)
     Console(is_json=is_json).summarise(listing(rows), {row.name: row.to_json() for row in rows})
+
+
+@features_app.command("sweep")
+def sweep_features(lake: LakeOption, is_json: JsonOption = False) -> None:
+    """Delete the kept features of extractors and settings that no version uses; no build may be under way."""
+    from pipelines.features.sweeping import sweep_cache
+
+    swept = sweep_cache(Lake.at(lake))
+    lines = [f"deleted: {swept.files} files, {swept.bytes / 1e6:.1f} MB, of {', '.join(swept.folders) or 'none'}"]
+    Console(is_json=is_json).summarise(lines, swept.to_json())

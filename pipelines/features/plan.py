@@ -19,12 +19,12 @@ from pipelines.features.extractors import (
     sentence_extractor,
 )
 from pipelines.features.given import GivenVectors
-from pipelines.features.values import Compute
+from pipelines.features.values import Compute, RegionLimits
 from pipelines.features.weights import parse_weights
 from schemas.configs import resolve
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn, FeatureKind
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 
 
 class Given(NamedTuple):
@@ -68,14 +68,11 @@ class FeaturePlan:
 
     def image_cache(self, column: FeatureColumn) -> FeatureCache:
         """Return where the values of an image column are kept."""
-        depends_on: dict[str, Any] = {"extractor": column.fingerprint, "jpeg_quality": self.jpeg_quality}
-        if column.kind is FeatureKind.REGIONS:
-            depends_on["regions"] = resolve(self.config.region_limits)
-        return FeatureCache(folder_of(self.lake, column.name, depends_on))
+        return FeatureCache(image_folder(self.lake, column, self.jpeg_quality, self.config.region_limits))
 
     def sentence_cache(self, column: FeatureColumn) -> FeatureCache:
         """Return where the vectors of documents' sentences are kept."""
-        return FeatureCache(folder_of(self.lake, column.name, {"extractor": column.fingerprint}))
+        return FeatureCache(sentence_folder(self.lake, column))
 
     def image_extractor(self, column: FeatureColumn) -> ImageExtractor:
         """Return the extractor of a column, made for this process; see `make_image_extractor`."""
@@ -116,6 +113,19 @@ def plan_features(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePl
         lake=lake,
         jpeg_quality=config.images.jpeg_quality,
     )
+
+
+def image_folder(lake: Lake, column: FeatureColumn, jpeg_quality: int, limits: RegionLimits) -> Folder:
+    """Return the folder that an image column's values are kept in: its name follows from all they depend on."""
+    depends_on: dict[str, Any] = {"extractor": column.fingerprint, "jpeg_quality": jpeg_quality}
+    if column.kind is FeatureKind.REGIONS:
+        depends_on["regions"] = resolve(limits)
+    return folder_of(lake, column.name, depends_on)
+
+
+def sentence_folder(lake: Lake, column: FeatureColumn) -> Folder:
+    """Return the folder that the vectors of a documents column are kept in."""
+    return folder_of(lake, column.name, {"extractor": column.fingerprint})
 
 
 def make_image_extractor(name: str, config: FeaturesConfig, compute: Compute) -> ImageExtractor:

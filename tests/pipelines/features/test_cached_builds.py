@@ -14,6 +14,7 @@ from PIL import Image
 
 from pipelines import recipes
 from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.features.sweeping import Swept, sweep_cache
 from pipelines.show import describe
 from pipelines.sources.credentials import Credentials
 from schemas.configs import override
@@ -111,6 +112,7 @@ def test_a_data_set_grows_by_what_is_missing(
     differences = list(diff(first.manifest, manifest))
     assert any(line.startswith("features.images.colours: absent -> ") for line in differences)
     check_banks(read_all(manifest, folder), images)
+    check_sweep(lake, folder)
 
 
 def check_banks(found: DocumentSet, images: dict[str, dict[str, object]]) -> None:
@@ -131,3 +133,19 @@ def check_banks(found: DocumentSet, images: dict[str, dict[str, object]]) -> Non
         np.testing.assert_array_equal(found.image_bank[row], expected)
     lengths = np.array([(len(text), len(text.split())) for text in found.texts])
     np.testing.assert_allclose(found.sentence_vectors, lengths, atol=lengths.max() / 254 + 1e-4)
+
+
+def check_sweep(lake: Lake, folder: Folder) -> None:
+    """Check that a sweep deletes what no version uses, and no more."""
+    before = len(list(lake.features.files()))
+    lake.features.child("hues", "0" * 16).write("ab/one", b"123")
+    (cells,) = lake.features.child("cells").names()
+    lake.features.child("cells", cells).write("ab/.one.0123.tmp", b"12")
+    assert sweep_cache(lake) == Swept(("hues/" + "0" * 16,), 2, 5)
+    assert len(list(lake.features.files())) == before
+    assert sweep_cache(lake) == Swept((), 0, 0)
+
+    folder.delete("manifest.json")  # the other version was made of cells and lengths alone
+    assert {name.split("/")[0] for name in sweep_cache(lake).folders} == {"colours", "hues"}
+    assert lake.features.child("colours").names() == []
+    assert len(list(lake.features.child("cells").files())) == 32
