@@ -158,6 +158,26 @@ def list_features(settings: SetOption = None, is_json: JsonOption = False) -> No
     Console(is_json=is_json).summarise(listing(rows), {row.name: row.to_json() for row in rows})
 
 
+@features_app.command("bench")
+def bench_features(
+    names: Annotated[list[str] | None, typer.Argument(help="Extractors; those of the settings by default.")] = None,
+    images: Annotated[int, typer.Option(help="Made-up pictures, and sentences, to measure with.")] = 32,
+    settings: SetOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Measure extractors on this machine: images or sentences a second, and what each value takes in a data set.
+
+    An extractor that needs weights is given them by `--set features.weights=NAME=FILE`.
+    """
+    from pipelines.features.choosing import measured, measurements
+    from pipelines.recipes import recipe
+    from schemas.configs import override
+
+    config = override(recipe("documents"), settings or []).features
+    rows = [measured(name, config, count=images) for name in names or (*config.images, *config.sentences)]
+    Console(is_json=is_json).summarise(measurements(rows), {row.name: row.to_json() for row in rows})
+
+
 @features_app.command("sweep")
 def sweep_features(lake: LakeOption, is_json: JsonOption = False) -> None:
     """Delete the kept features of extractors and settings that no version uses; no build may be under way."""

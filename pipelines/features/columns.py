@@ -34,7 +34,11 @@ def image_column(column: FeatureColumn, images: Sequence[Image], plan: FeaturePl
         given, rows = given_vectors(*plan.given), [row_of(str(image.source)) for image in images]
         is_half = column.storage is Storage.FLOAT16
         return vectors_to_column(given.rows(rows) if is_half else given.exact_rows(rows), column.storage)
-    values = plan.image_cache(column).read_all([image.hash for image in images])
+    return values_to_column(plan.image_cache(column).read_all([image.hash for image in images]), column)
+
+
+def values_to_column(values: Sequence[Kept], column: FeatureColumn) -> pa.Array:
+    """Return pictures' values as the column's array; none of them is rejected."""
     if column.kind is FeatureKind.REGIONS:
         return regions_to_column(region_arrays(cast(Sequence[Regions], values), column.dimensions), column.dimensions)
     if column.kind is FeatureKind.CLASSES:
