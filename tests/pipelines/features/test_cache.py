@@ -10,7 +10,7 @@ import fsspec
 import numpy as np
 import pyarrow.fs as pafs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.features.cache import (
@@ -88,6 +88,7 @@ def test_a_value_reads_back(folder: Folder, value: Kept) -> None:
     assert list(folder.files()) == [f"ab/{KEY}", f"cd/{OTHER}"]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 7), st.sampled_from(range(len(VALUES))))
 def test_no_damaged_entry_is_read(place: int, bit: int, which: int) -> None:
     data = encode_entry(VALUES[which])
