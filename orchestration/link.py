@@ -5,27 +5,31 @@ Both halves meet here, because extraction is `pipelines`' and models are `traini
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pyarrow.parquet as pq
 import typer
 
 from schemas.console import Console
-from schemas.errors import UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, failure_row
 from schemas.lake import Folder
 from schemas.tables import to_table
 
 if TYPE_CHECKING:
-    from pipelines.plain import VectorDocument
+    from pipelines.plain import Extraction, VectorDocument
+    from schemas.feature_arrays import RegionArrays
+    from training.data.documents import RegionBank
+    from training.data.loading import DatasetIdentity
     from training.linking.links import LinkInput
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 def link(
@@ -33,7 +37,8 @@ def link(
     input_path: Annotated[str, typer.Option("--input", help="Documents as JSON Lines, with image paths or URLs.")],
     output: Annotated[str, typer.Option(help="Parquet file of links to write.")],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*).")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
     ] = None,
     tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
@@ -61,28 +66,17 @@ def link_file(
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
-    from pipelines.features.extractors import (
-        image_extractor,
-        image_extractor_names,
-        sentence_extractor,
-        sentence_extractor_names,
-    )
     from pipelines.plain import read_vectors
     from training.commands import run_link
     from training.registry.loading import load
     from training.tracking import open_tracking
 
     loaded = load(model, open_tracking(tracking))
-    data = loaded.model.card.data
-    _require(data.image_features, image_extractor_names())
-    if data.sentence_features is not None:
-        _require(data.sentence_features, sentence_extractor_names())
+    extraction = _extraction(loaded.model.card.data, settings)
     say(f"linking {source} with {loaded.uri}")
-    images = image_extractor(data.image_features, threads=os.cpu_count() or 1)
-    sentences = sentence_extractor(data.sentence_features) if data.sentence_features else None
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
         failures: list[Failure] = []
-        found = read_vectors(source, settings, Folder(scratch), images, sentences)
+        found = read_vectors(source, settings, Folder(scratch), extraction)
         summary = run_link(loaded=loaded, documents=_inputs(found, failures), output=str(output), say=say)
     failures_path = output.with_suffix(".failures.parquet")
     return summary.to_json() | {
@@ -91,12 +85,31 @@ def link_file(
     }
 
 
-def _require(name: str, known: list[str]) -> None:
-    if name not in known:
-        raise UsageError(
-            f"the model reads '{name}' vectors, which cannot be made from raw documents here; "
-            f"extractors: {', '.join(known)}"
+def _extraction(data: DatasetIdentity, settings: list[str]) -> Extraction:
+    """Return the extractors of the columns a model was trained on, with the weights and limits of the settings."""
+    from pipelines.features.plan import make_image_extractor, make_sentence_extractor
+    from pipelines.plain import Extraction
+    from pipelines.recipes import recipe
+    from schemas.configs import override
+
+    features = override(recipe("documents"), settings).features
+    compute = features.compute(workers=1)
+    image = partial(make_image_extractor, config=features, compute=compute)
+    sentence = partial(make_sentence_extractor, config=features, compute=compute)
+    try:
+        return Extraction(
+            images=_or_none(data.image_features, image),
+            sentences=_or_none(data.sentence_features, sentence),
+            regions=_or_none(data.region_features, image),
         )
+    except ConfigError as problem:
+        raise UsageError(
+            f"the model reads features that cannot be made from raw documents here: {problem}"
+        ) from problem
+
+
+def _or_none(name: str | None, make: Callable[[str], T]) -> T | None:
+    return make(name) if name else None
 
 
 def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[LinkInput]:
@@ -109,8 +122,27 @@ def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) 
             failures.append(item)
             continue
         texts = [sentence.text for sentence in item.document.sentences]
-        document = DocumentInput(texts=texts, sentence_vectors=item.sentence_vectors, image_vectors=item.image_vectors)
+        document = DocumentInput(
+            texts=texts,
+            sentence_vectors=item.sentence_vectors,
+            image_vectors=item.image_vectors,
+            regions=_bank(item.regions),
+        )
         yield LinkInput(item.document.id, document)
+
+
+def _bank(regions: RegionArrays | None) -> RegionBank | None:
+    from training.data.documents import RegionBank
+
+    if regions is None:
+        return None
+    return RegionBank(
+        offsets=regions.offsets,
+        labels=tuple(regions.labels),
+        vectors=regions.vectors,
+        boxes=regions.boxes,
+        scores=regions.scores,
+    )
 
 
 def _write_failures(failures: Sequence[Failure], path: Path) -> dict[str, int]:

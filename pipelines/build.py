@@ -21,7 +21,8 @@ from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsCo
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
-from pipelines.documents.transforms import FilterDrafts, ResolveImages
+from pipelines.documents.transforms import DropRejected, FilterDrafts, ResolveImages
+from pipelines.features.plan import FeaturePlan
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.http.downloads import CapturedFile
 from pipelines.images.obtain import ImagePlaces
@@ -31,7 +32,6 @@ from pipelines.progress import Progress
 from pipelines.shards.leaks import is_heeded, is_weaker_end
 from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
 from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, WriteShards
-from pipelines.shards.writing import Dimensions
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
 from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
@@ -51,9 +51,7 @@ class BuildPlan:
     """A build with everything that was decided before it starts.
 
     Attributes:
-        dimensions: of the extractors' vectors.
-        extractors: (name, fingerprint) of each extractor: part of the version.
-        threads: of feature extraction in one worker process.
+        features: which there are, and what computes them.
         captured: files of the source that were fetched for it.
         result: name of the file in `stages/` that the manifest's draft is written to.
     """
@@ -61,9 +59,7 @@ class BuildPlan:
     config: BuildConfig
     lake: Lake
     credentials: Credentials
-    dimensions: Dimensions
-    extractors: tuple[tuple[str, str], ...]
-    threads: int
+    features: FeaturePlan
     progress: Progress
     captured: tuple[CapturedFile, ...]
     result: str
@@ -94,23 +90,23 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     config = plan.config
     read = read_documents(root, plan)
     digest = digest_inputs(read.documents, read.failures)
-    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.extractors)))
+    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.features.fingerprints)))
     unique = drop_duplicates(plan, read)
 
     assigned = unique.kept | "splits" >> AssignSplits(config.splits)
     leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, read.images, unique.duplicates)
     split, leak_failures = drop_leaks(assigned, leaks, config.splits)
-    with_sentences = split | "sentence features" >> ExtractSentences(
-        config.features.sentences, plan.threads, plan.progress
+    outcomes = needed_images(split, read.images) | "image features" >> ExtractImages(
+        plan.features, plan.store, plan.progress
     )
-    images = needed_images(split, read.images)
-    with_vectors = images | "image features" >> ExtractImages(
-        config.features.images, _given(config), config.features.batch_images, plan.threads, plan.store, plan.progress
+    featured = split | "with features" >> DropRejected(config.documents, outcomes)
+    complete = featured.documents | "sentence features" >> ExtractSentences(plan.features, plan.progress)
+    images = outcomes | "images with features" >> beam.Filter(_is_image)
+    shards = complete | "shards" >> WriteShards(
+        config.shards, plan.lake, config.dataset, plan.store, plan.features, plan.progress, images, version
     )
-    shards = with_sentences | "shards" >> WriteShards(
-        config.shards, plan.lake, config.dataset, plan.store, plan.dimensions, plan.progress, with_vectors, version
-    )
-    failures = (read.failures, unique.failures, leak_failures) | "all failures" >> beam.Flatten()
+    late = (leak_failures, featured.failures) | "late failures" >> beam.Flatten()
+    failures = (read.failures, unique.failures, late) | "all failures" >> beam.Flatten()
     write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
@@ -124,8 +120,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     counts = (
         read.counts,
         count_stage(Stage.DEDUPE, unique.kept, unique.failures),
-        count_stage(Stage.FEATURES, with_vectors, None),
-        count_stage(Stage.SHARDS, with_sentences, leak_failures),
+        count_stage(Stage.FEATURES, images, outcomes | "image failures" >> beam.FlatMap(_failure_of)),
+        count_stage(Stage.SHARDS, complete, late | "of documents lost" >> _only(Stage.SHARDS)),
     ) | "stage counts" >> beam.Flatten()
     facts = {
         "version": beam.pvalue.AsSingleton(version),
@@ -342,13 +338,6 @@ def _failure_of(outcome: tuple[str, Image | Failure]) -> Iterable[Failure]:
         yield outcome[1]
 
 
-def _given(config: BuildConfig) -> tuple[str, str] | None:
-    source = config.source
-    return (source.extractor, source.features) if isinstance(source, MultiRetrievalSource) else None
-
-
 def _write_result(_: None, plan: BuildPlan, version: str, **facts: Any) -> None:
-    manifest = compose_manifest(
-        plan.config, version, BuildFacts(dimensions=plan.dimensions, extractors=plan.extractors, **facts)
-    )
+    manifest = compose_manifest(plan.config, version, BuildFacts(features=plan.features, **facts))
     plan.lake.stages.write(plan.result, manifest.to_json().encode())

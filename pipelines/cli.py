@@ -18,6 +18,7 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
 ]
 
+features_app = typer.Typer(help="Choose an extractor of features.", no_args_is_help=True)
 datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_help=True)
 
 
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
     app.command(context_settings={"allow_extra_args": True})(build)
     app.add_typer(datasets_app, name="datasets")
+    app.add_typer(features_app, name="features")
 
 
 def build(
@@ -147,3 +149,47 @@ def show_duplicates(
     clusters = len(set(rows.column("cluster").to_pylist()))
     values = {"dataset": name, "clusters": clusters, "images": rows.num_rows, "page": str(path)}
     Console(is_json=is_json).summarise([f"{name}: {rows.num_rows} images in {clusters} clusters: {path}"], values)
+
+
+@features_app.command("list")
+def list_features(settings: SetOption = None, is_json: JsonOption = False) -> None:
+    """List the extractors with what they give, where their weights come from, and what is missing to use them.
+
+    With `--set features.weights=NAME=FILE` it tells whether that file will do.
+    """
+    from pipelines.features.listing import listed_extractors, listing
+    from pipelines.recipes import recipe
+    from schemas.configs import override
+
+    rows = listed_extractors(override(recipe("documents"), settings or []).features)
+    Console(is_json=is_json).summarise(listing(rows), {row.name: row.to_json() for row in rows})
+
+
+@features_app.command("bench")
+def bench_features(
+    names: Annotated[list[str] | None, typer.Argument(help="Extractors; those of the settings by default.")] = None,
+    images: Annotated[int, typer.Option(help="Made-up pictures, and sentences, to measure with.")] = 32,
+    settings: SetOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Measure extractors on this machine: images or sentences a second, and what each value takes in a data set.
+
+    An extractor that needs weights is given them by `--set features.weights=NAME=FILE`.
+    """
+    from pipelines.features.choosing import measured, measurements
+    from pipelines.recipes import recipe
+    from schemas.configs import override
+
+    config = override(recipe("documents"), settings or []).features
+    rows = [measured(name, config, count=images) for name in names or (*config.images, *config.sentences)]
+    Console(is_json=is_json).summarise(measurements(rows), {row.name: row.to_json() for row in rows})
+
+
+@features_app.command("sweep")
+def sweep_features(lake: LakeOption, is_json: JsonOption = False) -> None:
+    """Delete the kept features of extractors and settings that no version uses; no build may be under way."""
+    from pipelines.features.sweeping import sweep_cache
+
+    swept = sweep_cache(Lake.at(lake))
+    lines = [f"deleted: {swept.files} files, {swept.bytes / 1e6:.1f} MB, of {', '.join(swept.folders) or 'none'}"]
+    Console(is_json=is_json).summarise(lines, swept.to_json())

@@ -8,16 +8,20 @@ worker counts, the place of the input files) are not.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pipelines.features.values import Compute, Device, Precision, RegionLimits
 from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.configs import require
+from schemas.features import Storage
 
 _HOST_PORT = re.compile(r"\S+:\d+")
+_COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONNECT_TO = re.compile(r"[^=\s]+=[^=\s]+:\d+")
 
 
@@ -284,20 +288,55 @@ class DedupeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesConfig:
-    """Which extractors run; each becomes a column of the shards.
+    """Which extractors run, each giving a column of the shards, and how their values are stored.
+
+    Part of a version are the names, `storage`, the limits of regions, and what the extractors' fingerprints name (among
+    it the weights, and the precision where values depend on it); the rest changes the speed alone.
 
     Attributes:
-        images: extractors of image vectors.
+        images: extractors of images: vectors, regions or classes.
         sentences: extractors of sentence vectors.
-        batch_images: images handed to an extractor at once; a vector never depends on what shares its batch.
+        weights: `NAME=URI[#sha256=HEX]` each: the weights of an extractor that brings none, or a network of the
+            user's own (a file ending in `.onnx`), whose column is then called NAME; http(s) needs the SHA-256.
+        storage: how vectors are stored; a region's vector is float16 whatever this says.
+        max_regions: most regions of an image, 1 to 100.
+        min_regions: least regions of an image that are kept, however unsure (an image may have fewer).
+        min_score: regions beyond the least are kept from this score on.
+        device: where networks run.
+        precision: of their arithmetic.
+        batch_images: images in one forward pass on a GPU; a value never depends on what shares its batch.
+        threads: images under way at once in one worker process; 0: its share of the machine's cores.
     """
 
     images: tuple[str, ...] = ("efficientnet-lite0",)
     sentences: tuple[str, ...] = ("use-multilingual",)
+    weights: tuple[str, ...] = ()
+    storage: Storage = Storage.FLOAT16
+    max_regions: int = 36
+    min_regions: int = 10
+    min_score: float = 0.2
+    device: Device = Device.AUTO
+    precision: Precision = Precision.AUTO
     batch_images: int = 16
+    threads: int = 0
 
     def __post_init__(self) -> None:
-        require(self.batch_images >= 1, field="features.batch_images", value=self.batch_images, rule="at least 1")
+        for name in ("images", "sentences"):
+            names = getattr(self, name)
+            require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
+            is_plain = all(_COLUMN.fullmatch(item) for item in names)
+            require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
+        require(self.threads >= 0, field="features.threads", value=self.threads, rule="must not be negative")
+        _ = self.region_limits, self.compute(workers=1)
+
+    @property
+    def region_limits(self) -> RegionLimits:
+        return RegionLimits(least=self.min_regions, most=self.max_regions, score=self.min_score)
+
+    def compute(self, *, workers: int) -> Compute:
+        """Return what an extractor computes with in one of so many worker processes of this machine."""
+        threads = self.threads or max(1, (os.cpu_count() or 1) // workers)
+        return Compute(threads=threads, device=self.device, precision=self.precision, batch=self.batch_images)
 
 
 class OnLeak(StrEnum):

@@ -26,11 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipelines.build import BuildPlan, chain_stages, given_features
+from pipelines.build import BuildPlan, chain_stages
 from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, OnLeak, PageOrApi
 from pipelines.documents.takedown import read_takedowns
-from pipelines.features.extractors import image_extractor, sentence_extractor
-from pipelines.features.given import GivenVectors
+from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.http.client import process_client
 from pipelines.http.downloads import CapturedFile
 from pipelines.http.errors import FetchFailed
@@ -39,7 +38,6 @@ from pipelines.progress import Progress, Watcher
 from pipelines.shards.card import write_cards
 from pipelines.shards.leaks import LeakCount, refuse_leaks
 from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
-from pipelines.shards.writing import Dimensions
 from pipelines.show import describe
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
@@ -99,7 +97,8 @@ def build_dataset(
             run failed.
     """
     config, captured = with_inputs(with_takedowns(config), lake, say=say)
-    request = request_key(config)
+    features = plan_features(config, lake=lake, workers=workers)
+    request = request_key(config, features)
     earlier = answered(lake, config.dataset, request)
     if earlier is not None:
         why = "the same inputs and settings gave this version before"
@@ -107,7 +106,7 @@ def build_dataset(
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
     if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
         say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-    plan = plan_build(config, lake=lake, credentials=credentials, workers=workers, captured=captured)
+    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
@@ -158,17 +157,19 @@ def with_inputs(
 
 
 def plan_build(
-    config: BuildConfig, *, lake: Lake, credentials: Credentials, workers: int, captured: tuple[CapturedFile, ...] = ()
+    config: BuildConfig,
+    features: FeaturePlan,
+    *,
+    lake: Lake,
+    credentials: Credentials,
+    captured: tuple[CapturedFile, ...] = (),
 ) -> BuildPlan:
     """Return everything that is decided before a pipeline starts."""
-    dimensions, extractors = survey_extractors(config)
     return BuildPlan(
         config=config,
         lake=lake,
         credentials=credentials,
-        dimensions=dimensions,
-        extractors=extractors,
-        threads=max(1, (os.cpu_count() or 1) // workers),
+        features=features,
         progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
         captured=captured,
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
@@ -203,8 +204,8 @@ def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 
 
-def request_key(config: BuildConfig) -> str | None:
-    """Return a key of settings and input files, or None where what is read may change behind them.
+def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
+    """Return a key of settings, extractors and input files, or None where what is read may change behind them.
 
     That is so for an API, and for image files, which no one lists by content.
     """
@@ -217,6 +218,7 @@ def request_key(config: BuildConfig) -> str | None:
     return fingerprint(
         {
             "config": content_config(config),
+            "extractors": dict(features.fingerprints),
             "inputs": [_digest(place) for place in named_inputs(source)],
             "schemas": SCHEMA_VERSIONS,
             "code": code_version(),
@@ -249,21 +251,6 @@ def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     manifest = Manifest.from_json(folder.read(MANIFEST).decode())
     is_whole = all(folder.size(entry.path) == entry.bytes for entry in manifest.files)
     return manifest if is_whole else None
-
-
-def survey_extractors(config: BuildConfig) -> tuple[Dimensions, tuple[tuple[str, str], ...]]:
-    """Return the dimensions and fingerprints of the extractors a build uses."""
-    images = [image_extractor(name) for name in config.features.images]
-    sentences = [sentence_extractor(name) for name in config.features.sentences]
-    image_dimensions = [(extractor.name, extractor.dimensions) for extractor in images]
-    if isinstance(config.source, MultiRetrievalSource):
-        given = GivenVectors(config.source.extractor, str(given_features(config.source)))
-        image_dimensions.append((given.name, given.dimensions))
-    dimensions = Dimensions(
-        tuple(sorted(image_dimensions)),
-        tuple(sorted((extractor.name, extractor.dimensions) for extractor in sentences)),
-    )
-    return dimensions, tuple(sorted((extractor.name, extractor.fingerprint()) for extractor in [*images, *sentences]))
 
 
 def check_budget(manifest: Manifest, max_failure_share: float) -> None:

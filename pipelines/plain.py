@@ -5,20 +5,24 @@ The same plain functions as in the pipeline, so the same bytes give the same vec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.config import BuildConfig
+from pipelines.config import BuildConfig, DocumentsConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.filters import reject_document, reject_draft
-from pipelines.documents.resolve import resolve
+from pipelines.documents.resolve import resolve, without_images
+from pipelines.features.columns import region_arrays
 from pipelines.features.extractors import ImageExtractor, SentenceExtractor
+from pipelines.features.missing import feature_failure, problem_of
+from pipelines.features.values import ImageValue, Regions, Rejected, Vector
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import ImagePlaces, obtain_image
 from pipelines.images.store import ImageStore
@@ -27,10 +31,21 @@ from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Document
 from schemas.failures import Failure
+from schemas.feature_arrays import RegionArrays
+from schemas.features import FeatureColumn
 from schemas.images import Image
 from schemas.lake import Folder
 
 DOCUMENTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """The extractors of what a model reads; None where it reads nothing of the kind."""
+
+    images: ImageExtractor | None
+    sentences: SentenceExtractor | None
+    regions: ImageExtractor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +54,26 @@ class VectorDocument:
 
     Attributes:
         sentence_vectors: n x t, float16, or None where no sentence extractor was given.
-        image_vectors: m x v, float16.
+        image_vectors: m x v, float16; m x 0 where no extractor of image vectors was given.
+        regions: of the m images, or None where no extractor of regions was given.
     """
 
     document: Document
     sentence_vectors: npt.NDArray[np.float16] | None
     image_vectors: npt.NDArray[np.float16]
+    regions: RegionArrays | None = None
 
 
 def read_vectors(
-    path: Path, settings: Sequence[str], scratch: Folder, images: ImageExtractor, sentences: SentenceExtractor | None
+    path: Path, settings: Sequence[str], scratch: Folder, extraction: Extraction
 ) -> Iterator[VectorDocument | Failure]:
-    """Yield the documents of a user's JSON Lines file with their vectors, and a failure row for all that has none.
+    """Yield the documents of a user's JSON Lines file with their features, and a failure row for all that has none.
 
     Args:
+        path: of the file.
         settings: overrides of the `documents` recipe (`http.*`, `images.*`).
         scratch: folder for fetched bytes and small copies.
+        extraction: what is extracted.
     """
     config = override(recipe("documents"), [f"source.documents={path}", *settings])
     places = ImagePlaces(
@@ -68,7 +87,7 @@ def read_vectors(
         yield from (item for item in batch if isinstance(item, Failure))
         documents = [item for item in batch if isinstance(item, Document)]
         if documents:
-            yield from add_vectors(documents, places, images, sentences)
+            yield from add_vectors(documents, config.documents, places.store, extraction)
 
 
 def documents_of(
@@ -104,14 +123,57 @@ def _obtain(uri: str, *, config: BuildConfig, places: ImagePlaces) -> tuple[str,
 
 
 def add_vectors(
-    documents: Sequence[Document], places: ImagePlaces, images: ImageExtractor, sentences: SentenceExtractor | None
-) -> Iterator[VectorDocument]:
-    """Yield documents with their vectors, as the shards would hold them (float16); each picture is looked at once."""
+    documents: Sequence[Document], config: DocumentsConfig, store: ImageStore, extraction: Extraction
+) -> Iterator[VectorDocument | Failure]:
+    """Yield documents with their features, as the shards would hold them (float16); each picture is looked at once.
+
+    A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
+    """
     hashes = sorted({image.hash for document in documents for image in document.images})
-    matrix = images.extract([places.store.read(content_hash) for content_hash in hashes]).astype(np.float16)
-    rows = {content_hash: row for row, content_hash in enumerate(hashes)}
+    pictures = [store.read(content_hash) for content_hash in hashes]
+    vectors = _extracted(extraction.images, hashes, pictures)
+    regions = _extracted(extraction.regions, hashes, pictures)
+    rejected = {
+        key: value for found in (regions, vectors) for key, value in found.items() if isinstance(value, Failure)
+    }
     for document in documents:
-        chosen = matrix[[rows[image.hash] for image in document.images]]
-        texts = [sentence.text for sentence in document.sentences]
-        read = None if sentences is None else sentences.extract(texts).astype(np.float16)
-        yield VectorDocument(document, read, chosen)
+        resolved = without_images(document, rejected)
+        yield from resolved.failures
+        missing = len(resolved.failures)
+        problem = reject_document(resolved.document, config, missing=missing) if missing else None
+        yield problem or _with_features(resolved.document, vectors, regions, extraction)
+
+
+def _extracted(
+    extractor: ImageExtractor | None, hashes: Sequence[str], pictures: Sequence[bytes]
+) -> dict[str, ImageValue | Failure]:
+    """Return the value of each picture that has one float16 can hold, and a failure for each other."""
+    if extractor is None:
+        return {}
+    column = FeatureColumn(name=extractor.name, kind=extractor.kind, dimensions=extractor.dimensions)
+    found: dict[str, ImageValue | Failure] = {}
+    for content_hash, value in zip(hashes, extractor.extract(pictures), strict=True):
+        problem = problem_of(value, column)
+        if problem is None and not isinstance(value, Rejected):
+            found[content_hash] = value
+        elif problem is not None:
+            found[content_hash] = feature_failure(content_hash, f"{extractor.name}: {problem.message}")
+    return found
+
+
+def _with_features(
+    document: Document,
+    vectors: Mapping[str, ImageValue | Failure],
+    regions: Mapping[str, ImageValue | Failure],
+    extraction: Extraction,
+) -> VectorDocument:
+    hashes = [image.hash for image in document.images]
+    size = extraction.images.dimensions if extraction.images else 0
+    rows = [cast(Vector, vectors[key]).astype(np.float16) for key in hashes] if extraction.images else []
+    matrix = np.stack(rows) if rows else np.zeros((len(hashes), size), np.float16)
+    texts = [sentence.text for sentence in document.sentences]
+    read = extraction.sentences.extract(texts).astype(np.float16) if extraction.sentences else None
+    found = None
+    if extraction.regions is not None:
+        found = region_arrays([cast(Regions, regions[key]) for key in hashes], extraction.regions.dimensions)
+    return VectorDocument(document, read, matrix, found)

@@ -26,8 +26,16 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         *(f"{reason:20} {count:>8}" for reason, count in manifest.failures.items()),
         *([] if manifest.failures else ["no failure"]),
         "",
-        *(f"image vectors    {name} ({size})" for name, size in manifest.image_extractors.items()),
-        *(f"sentence vectors {name} ({size})" for name, size in manifest.sentence_extractors.items()),
+        *feature_lines(manifest),
+    ]
+
+
+def feature_lines(manifest: Manifest) -> list[str]:
+    """Return the feature columns of images and sentences, with what made each."""
+    return [
+        f"{thing:8} {column.column:32} {column.describe():24} {column.fingerprint[:16]}".rstrip()
+        for table, thing in (("images", "image"), ("documents", "sentence"))
+        for column in manifest.columns(table)
     ]
 
 

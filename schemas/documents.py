@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.tables import FEATURE_PREFIX, column, table_schema, vector_type
+from schemas.features import Extractors, sentence_fields
+from schemas.tables import column, table_schema
 
 DOCUMENT_VERSION = 1
 UNDETERMINED = "und"
@@ -120,8 +121,8 @@ _PROVENANCE = pa.struct(
 )
 
 
-def document_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
-    """Return the schema of a documents part, with a vector per sentence for each extractor (name -> dimensions)."""
+def document_schema(extractors: Extractors | None = None) -> pa.Schema:
+    """Return the schema of a documents part, with a vector per sentence for each extractor (see `image_schema`)."""
     columns = [
         column("id", pa.string(), "unique in the data set"),
         column("dataset", pa.string(), "name of the data set"),
@@ -132,10 +133,7 @@ def document_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
         column("links", pa.list_(_LINK), "ground truth; null: unknown; empty: known, none", nullable=True),
         column("provenance", _PROVENANCE, "where it came from"),
     ]
-    for name, dimensions in sorted((extractors or {}).items()):
-        meaning = f"one {name} vector per sentence, in order"
-        columns.append(column(FEATURE_PREFIX + name, pa.list_(vector_type(dimensions)), meaning))
-    return table_schema("documents", DOCUMENT_VERSION, columns)
+    return table_schema("documents", DOCUMENT_VERSION, [*columns, *sentence_fields(extractors)])
 
 
 def to_row(document: Document) -> dict[str, Any]:

@@ -6,12 +6,12 @@ made from feature vectors alone (`multi-retrieval`) has no pixels: the picture c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.tables import FEATURE_PREFIX, column, table_schema, vector_type
+from schemas.features import Extractors, image_fields
+from schemas.tables import column, table_schema
 
 IMAGE_VERSION = 1
 SHORTER_SIDE_PX = 256
@@ -32,8 +32,8 @@ class Image:
     licence: str | None = None
 
 
-def image_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
-    """Return the schema of an images part, with one vector column per extractor (name -> dimensions)."""
+def image_schema(extractors: Extractors | None = None) -> pa.Schema:
+    """Return the schema of an images part with its feature columns (a mapping: float16 vectors, name -> dimensions)."""
     columns = [
         column("hash", pa.string(), "SHA-256 (hex) of the original bytes"),
         column("source", pa.string(), "URL or path it came from", nullable=True),
@@ -51,6 +51,4 @@ def image_schema(extractors: Mapping[str, int] | None = None) -> pa.Schema:
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
     ]
-    for name, dimensions in sorted((extractors or {}).items()):
-        columns.append(column(FEATURE_PREFIX + name, vector_type(dimensions), f"{name} vector of the image"))
-    return table_schema("images", IMAGE_VERSION, columns)
+    return table_schema("images", IMAGE_VERSION, [*columns, *image_fields(extractors)])

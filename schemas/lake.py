@@ -2,6 +2,7 @@
 
     <lake>/raw/<source>/                       captured responses and image bytes, content-addressed
     <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
+    <lake>/features/<extractor>/<fingerprint>/ features that were computed once
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest              a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/        when what it was made of was fetched, in this lake
@@ -170,6 +171,10 @@ class Lake:
     @property
     def stages(self) -> Folder:
         return self.root.child("stages")
+
+    @property
+    def features(self) -> Folder:
+        return self.root.child("features")
 
     def dataset(self, name: str, version: str) -> Folder:
         return self.root.child("datasets", name, version)

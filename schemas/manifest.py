@@ -8,12 +8,14 @@ exist. It holds no clock time, so that equal builds have equal manifests.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from schemas.configs import restore
 from schemas.documents import Split
 from schemas.errors import IntegrityError
+from schemas.features import FeatureColumn, FeatureKind, feature_list
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.versions import digest_stream
 
@@ -54,6 +56,15 @@ class SplitStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
+    """What a version is.
+
+    Attributes:
+        image_extractors: dimensions of the vector columns of the images part, by extractor.
+        sentence_extractors: those of the documents part.
+        features: every feature column of `images` and of `documents`; empty in manifests that were written before
+            there were others than float16 vectors (`columns` tells of both).
+    """
+
     dataset: str
     version: str
     files: tuple[FileEntry, ...]
@@ -68,6 +79,7 @@ class Manifest:
     code_version: str
     format: int = MANIFEST_FORMAT
     notes: Mapping[str, Any] = field(default_factory=dict)
+    features: Mapping[str, tuple[FeatureColumn, ...]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the manifest's text: stable key order, one line a value, newline at the end."""
@@ -79,8 +91,30 @@ class Manifest:
         if values.get("format") != MANIFEST_FORMAT:
             raise IntegrityError(f"manifest format is {values.get('format')!r}, this code reads {MANIFEST_FORMAT}")
         values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
+        values["features"] = {
+            table: tuple(restore(FeatureColumn, column) for column in columns)
+            for table, columns in values.get("features", {}).items()
+        }
         values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
         return cls(**values)
+
+    @property
+    def region_extractors(self) -> dict[str, int]:
+        """Return the size of a region's vector by extractor of regions."""
+        return self._sizes(FeatureKind.REGIONS)
+
+    @property
+    def class_extractors(self) -> dict[str, int]:
+        """Return the extractors of classes, each with 0: they have no vectors."""
+        return self._sizes(FeatureKind.CLASSES)
+
+    def _sizes(self, kind: FeatureKind) -> dict[str, int]:
+        return {column.name: column.dimensions for column in self.columns("images") if column.kind is kind}
+
+    def columns(self, table: str) -> tuple[FeatureColumn, ...]:
+        """Return the feature columns of a table (`images`, `documents`), sorted by name."""
+        vectors = self.image_extractors if table == "images" else self.sentence_extractors
+        return tuple(feature_list(self.features.get(table) or vectors))
 
     def parts(self, table: str, split: Split | str) -> list[FileEntry]:
         """Return the part files of a table (`documents`, `images`) in one split, in part order."""
@@ -131,17 +165,21 @@ def diff(old: Manifest, new: Manifest) -> Iterator[str]:
         "config",
         "inputs",
         "schema_versions",
-        "image_extractors",
-        "sentence_extractors",
         "failures",
     ):
         yield from _diff_values(title, getattr(old, title), getattr(new, title))
+    for table in ("images", "documents"):
+        yield from _diff_values(f"features.{table}", _by_name(old.columns(table)), _by_name(new.columns(table)))
     for split in sorted({*old.splits, *new.splits}):
         before, after = old.splits.get(split), new.splits.get(split)
         yield from _diff_values(f"splits.{split}", asdict(before) if before else {}, asdict(after) if after else {})
     before_files = {entry.path: entry.sha256 for entry in old.files}
     after_files = {entry.path: entry.sha256 for entry in new.files}
     yield from _diff_values("files", before_files, after_files)
+
+
+def _by_name(columns: Iterable[FeatureColumn]) -> dict[str, Any]:
+    return {column.name: asdict(column) for column in columns}
 
 
 def _diff_values(title: str, before: Any, after: Any) -> Iterator[str]:

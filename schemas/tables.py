@@ -67,6 +67,6 @@ def feature_columns(schema: pa.Schema) -> dict[str, int]:
         if field.name.startswith(FEATURE_PREFIX):
             kind = field.type
             while not pa.types.is_fixed_size_list(kind):
-                kind = kind.value_type
+                kind = kind.field("values").type if pa.types.is_struct(kind) else kind.value_type
             found[field.name.removeprefix(FEATURE_PREFIX)] = kind.list_size
     return found

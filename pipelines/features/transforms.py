@@ -1,7 +1,7 @@
-"""The features stage in Beam: a vector per image and extractor, and one per sentence.
+"""The features stage in Beam: it fills the cache, and passes on images and documents alone.
 
-One model per worker process, made in `setup`; an extractor's vectors do not depend on what shares a batch, so batches
-may form as elements arrive.
+One model per worker process, made in `setup`; values do not depend on what shares a batch, so batches may form as
+elements arrive. Vectors never travel between workers: the shards' writer reads them from the cache.
 """
 
 from __future__ import annotations
@@ -12,44 +12,35 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.utils import shared
 
-from pipelines.features.extractors import image_extractor, sentence_extractor
-from pipelines.features.given import given_vectors, row_of
+from pipelines.features.missing import ImageWork, SentenceWork, feature_failure, fill_images, fill_sentences
+from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
-from pipelines.shards.writing import DocumentWithVectors, ImageWithVectors, Vectors
-from schemas.codecs import pack_vectors
 from schemas.documents import Document
-from schemas.errors import IntegrityError
+from schemas.failures import Failure
 from schemas.images import Image
 
-Named = tuple[str, np.ndarray]
+# Forward passes of one batch: decoding runs ahead within a batch, so a batch is several passes long.
+PASSES_AT_ONCE = 4
 
 
 @dataclass(eq=False)
 class ExtractImages(beam.PTransform):
-    """Adds vectors to images: PCollection[(hash, Image)] to PCollection[(hash, ImageWithVectors)].
+    """Computes images' missing features: PCollection[(hash, Image)] to PCollection[(hash, Image | Failure)]."""
 
-    Attributes:
-        names: extractors that look at the 256-px copy.
-        given: extractor name and path of a released feature array, or None.
-    """
-
-    names: tuple[str, ...]
-    given: tuple[str, str] | None
-    batch: int
-    threads: int
+    plan: FeaturePlan
     store: ImageStore
     progress: Progress
 
     def expand(self, images: beam.PCollection) -> beam.PCollection:
+        size = PASSES_AT_ONCE * max(self.plan.compute.batch, self.plan.compute.threads)
         return (
             images
             | "spread" >> beam.Reshuffle()
-            | "batch" >> beam.BatchElements(min_batch_size=self.batch, max_batch_size=self.batch)
-            | "extract" >> beam.ParDo(_ExtractImages(self))
+            | "batch" >> beam.BatchElements(min_batch_size=size, max_batch_size=size)
+            | "extract" >> beam.ParDo(_ExtractImages(self.plan, self.store, self.progress))
         )
 
 
@@ -60,10 +51,10 @@ class _Extracting(beam.DoFn):
         self._load = load
         self._tag = tag
         self._shared = shared.Shared()
-        self.extractors: list[Any] = []
+        self.work: list[Any] = []
 
     def setup(self) -> None:
-        self.extractors = self._shared.acquire(self._boxed, tag=self._tag).items
+        self.work = self._shared.acquire(self._boxed, tag=self._tag).items
 
     def _boxed(self) -> _Loaded:
         return _Loaded(self._load())
@@ -77,64 +68,53 @@ class _Loaded:
 
 
 class _ExtractImages(_Extracting):
-    def __init__(self, settings: ExtractImages) -> None:
-        load = partial(_load, image_extractor, settings.names, settings.threads)
-        super().__init__(load, f"images {settings.names}")
-        self._given = settings.given
-        self._store = settings.store
-        self._progress = settings.progress
+    def __init__(self, plan: FeaturePlan, store: ImageStore, progress: Progress) -> None:
+        super().__init__(partial(_image_work, plan), f"images {plan.fingerprints}")
+        self._store = store
+        self._progress = progress
 
-    def process(self, batch: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, ImageWithVectors]]:
+    def process(self, batch: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, Image | Failure]]:
         images = [image for _, image in batch]
-        columns: list[Named] = []
-        if self.extractors:
-            pictures = [self._store.read(image.hash) for image in images]
-            columns = [(extractor.name, extractor.extract(pictures)) for extractor in self.extractors]
-        if self._given is not None:
-            name, path = self._given
-            rows = [row_of(str(image.source)) for image in images]
-            columns.append((name, given_vectors(name, path).rows(rows)))
-        for position, image in enumerate(images):
-            yield image.hash, ImageWithVectors(image, pack(columns, position))
+        problems: dict[str, Failure] = {}
+        for work in self.work:
+            for image, problem in zip(images, fill_images(images, work, self._store), strict=True):
+                if problem is not None:
+                    message = f"{work.column.name}: {problem.message}"
+                    problems.setdefault(image.hash, feature_failure(image.source or image.hash, message))
+        for image in images:
+            yield image.hash, problems.get(image.hash, image)
         self._progress.advance("features", len(batch))
 
 
 @dataclass(eq=False)
 class ExtractSentences(beam.PTransform):
-    """Adds a vector per sentence to documents: gives PCollection[DocumentWithVectors]."""
+    """Computes the missing vectors of documents' sentences: PCollection[Document] to itself."""
 
-    names: tuple[str, ...]
-    threads: int
+    plan: FeaturePlan
     progress: Progress
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        return documents | "spread" >> beam.Reshuffle() | "extract" >> beam.ParDo(_ExtractSentences(self))
+        spread = documents | "spread" >> beam.Reshuffle()
+        return spread | "extract" >> beam.ParDo(_ExtractSentences(self.plan, self.progress))
 
 
 class _ExtractSentences(_Extracting):
-    def __init__(self, settings: ExtractSentences) -> None:
-        load = partial(_load, sentence_extractor, settings.names, settings.threads)
-        super().__init__(load, f"sentences {settings.names}")
-        self._progress = settings.progress
+    def __init__(self, plan: FeaturePlan, progress: Progress) -> None:
+        super().__init__(partial(_sentence_work, plan), f"sentences {plan.fingerprints}")
+        self._progress = progress
 
-    def process(self, document: Document) -> Iterator[DocumentWithVectors]:
-        texts = [sentence.text for sentence in document.sentences]
-        columns = [(extractor.name, extractor.extract(texts)) for extractor in self.extractors]
-        self._progress.advance("sentences", len(texts))
-        yield DocumentWithVectors(document, pack(columns))
-
-
-def _load(make: Callable[..., Any], names: Sequence[str], threads: int) -> list[Any]:
-    return [make(name, threads=threads) for name in names]
+    def process(self, document: Document) -> Iterator[Document]:
+        for work in self.work:
+            fill_sentences(document, work)
+        self._progress.advance("sentences", len(document.sentences))
+        yield document
 
 
-def pack(columns: Sequence[Named], position: int | None = None) -> Vectors:
-    """Return the float16 bytes of each extractor's matrix, or of one row of it, sorted by extractor."""
-    return tuple(sorted((name, _bytes_of(name, matrix, position)) for name, matrix in columns))
+def _image_work(plan: FeaturePlan) -> list[ImageWork]:
+    return [ImageWork(column, plan.image_extractor(column), plan.image_cache(column)) for column in plan.extracted]
 
 
-def _bytes_of(name: str, matrix: np.ndarray, position: int | None) -> bytes:
-    packed, is_valid = pack_vectors(matrix if position is None else matrix[position : position + 1])
-    if not is_valid.all():
-        raise IntegrityError(f"extractor {name}: a vector has values that are not finite, or beyond float16's range")
-    return packed.astype("<f2").tobytes()
+def _sentence_work(plan: FeaturePlan) -> list[SentenceWork]:
+    return [
+        SentenceWork(column, plan.sentence_extractor(column), plan.sentence_cache(column)) for column in plan.sentences
+    ]

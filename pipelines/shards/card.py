@@ -14,6 +14,7 @@ from typing import Any
 from pipelines.shards.croissant import croissant
 from pipelines.show import split_lines, stage_lines
 from schemas.documents import Split
+from schemas.features import FeatureColumn
 from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.versions import canonical_json
@@ -79,7 +80,7 @@ def dataset_card(manifest: Manifest) -> str:
         _statistics(manifest),
         _failures(manifest),
         _leaks(manifest),
-        _vectors(manifest),
+        _features(manifest),
         _licence(),
         _making(manifest),
         _loading(manifest),
@@ -182,16 +183,19 @@ def _leaks(manifest: Manifest) -> Iterator[str]:
         yield f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
-def _vectors(manifest: Manifest) -> Iterator[str]:
-    yield "## Vectors"
+def _features(manifest: Manifest) -> Iterator[str]:
+    yield "## Features"
     yield ""
-    tables = (("images", "image", manifest.image_extractors), ("documents", "sentence", manifest.sentence_extractors))
     found = [
-        f"- `features.{name}` of `{table}`: {size} float16 values per {thing}"
-        for table, thing, extractors in tables
-        for name, size in sorted(extractors.items())
+        f"- `{column.column}` of `{table}`: {column.describe()} per {thing}{_made_by(column)}"
+        for table, thing in (("images", "image"), ("documents", "sentence"))
+        for column in manifest.columns(table)
     ]
     yield from found or ["None."]
+
+
+def _made_by(column: FeatureColumn) -> str:
+    return f" (extractor {column.fingerprint[:16]})" if column.fingerprint else ""
 
 
 def _licence() -> Iterator[str]:

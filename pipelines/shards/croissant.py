@@ -67,8 +67,8 @@ CONTEXT: Node = {
 def croissant(manifest: Manifest) -> str:
     """Return the text of a version's croissant.json."""
     tables = {
-        "documents": document_schema(manifest.sentence_extractors),
-        "images": image_schema(manifest.image_extractors),
+        "documents": document_schema(manifest.columns("documents")),
+        "images": image_schema(manifest.columns("images")),
     }
     present = {
         table: parts
@@ -129,7 +129,8 @@ def _record_set(table: str, schema: pa.Schema) -> Node:
 def _field(table: str, field: pa.Field) -> Node:
     """Return the field of a column; the fields of a struct, or of a list of structs, become its subfields.
 
-    A list inside a list of structs has no place in Croissant 1.0: `relations` of a link is left out.
+    A list inside a list of structs has no place in Croissant 1.0: `relations` of a link, and the box and vector of a
+    region, are left out.
     """
     name = f"{table}/{field.name}"
     node: Node = {"@type": "cr:Field", "@id": name, "name": name, "description": field.metadata[MEANING].decode()}
@@ -139,7 +140,9 @@ def _field(table: str, field: pa.Field) -> Node:
         kind = kind.value_type
     if pa.types.is_struct(kind):
         inner = [kind.field(position) for position in range(kind.num_fields)]
-        subfields = [_subfield(table, field.name, child) for child in inner if not _is_list(child.type)]
+        is_repeated = "repeated" in node
+        fitting = [child for child in inner if not (is_repeated and _is_list(child.type))]
+        subfields = [_subfield(table, field.name, child) for child in fitting]
         return node | {"subField": subfields}
     return node | {"dataType": _data_type(field), "source": _source(table, {"column": field.name})}
 
@@ -147,7 +150,8 @@ def _field(table: str, field: pa.Field) -> Node:
 def _subfield(table: str, column: str, child: pa.Field) -> Node:
     name = f"{table}/{column}/{child.name}"
     source = _source(table, {"column": column}) | {"transform": {"jsonPath": child.name}}
-    return {
+    repeated = {"repeated": True} if _is_list(child.type) else {}
+    return repeated | {
         "@type": "cr:Field",
         "@id": name,
         "name": name,

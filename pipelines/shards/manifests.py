@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 from pipelines.config import BuildConfig
 from pipelines.documents.takedown import Takedowns
+from pipelines.features.plan import FeaturePlan
 from pipelines.shards.leaks import count_leaks, is_heeded
 from pipelines.shards.statistics import summarise
-from pipelines.shards.writing import Dimensions, ShardSummary
+from pipelines.shards.writing import ShardSummary
 from pipelines.sources.readers import path_settings
 from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
+from schemas.features import FeatureColumn, FeatureKind
 from schemas.images import IMAGE_VERSION
 from schemas.leaks import LEAK_VERSION, Leak
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
@@ -28,6 +30,8 @@ SCHEMA_VERSIONS = {
     "duplicates": DUPLICATE_VERSION,
     "leaks": LEAK_VERSION,
 }
+# Settings of features that change the speed, or that the extractors' fingerprints stand for.
+_COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
 
 
 class StageCount(NamedTuple):
@@ -42,8 +46,7 @@ class StageCount(NamedTuple):
 class BuildFacts:
     """Everything a finished build knows of itself."""
 
-    dimensions: Dimensions
-    extractors: tuple[tuple[str, str], ...]
+    features: FeaturePlan
     shards: Sequence[ShardSummary]
     tables: Sequence[FileEntry]
     reasons: Mapping[str, int]
@@ -53,7 +56,10 @@ class BuildFacts:
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
-    """Return the settings that change what is built: all but `http`, budgets, batch sizes and places of files."""
+    """Return the settings that change what is built: all but `http`, budgets, computing and places of files.
+
+    Weights and, where values depend on it, the precision are in the fingerprints of the extractors.
+    """
     values = resolve(config)
     del values["http"], values["max_failure_share"], values["takedown_list"]
     values["takedowns"] = Takedowns(config.takedowns).fingerprint  # not the entries: they would name what must go
@@ -61,7 +67,7 @@ def content_config(config: BuildConfig) -> dict[str, Json]:
     if isinstance(source, dict) and isinstance(features, dict):
         places = path_settings(config.source)  # their content is fingerprinted instead
         values["source"] = {name: value for name, value in source.items() if name not in places}
-        values["features"] = {name: value for name, value in features.items() if name != "batch_images"}
+        values["features"] = {name: value for name, value in features.items() if name not in _COMPUTING}
     return values
 
 
@@ -89,10 +95,11 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         splits={str(split): _statistics(split, facts.shards) for split in Split},
         failures=dict(sorted(facts.reasons.items())),
         stages=_stages(facts.stages),
-        image_extractors=dict(facts.dimensions.images),
-        sentence_extractors=dict(facts.dimensions.sentences),
+        image_extractors=_vector_sizes(facts.features.images),
+        sentence_extractors=_vector_sizes(facts.features.sentences),
+        features={"images": facts.features.images, "documents": facts.features.sentences},
         config=content_config(config),
-        inputs={"records": f"{facts.digest:064x}", **{f"extractors.{name}": value for name, value in facts.extractors}},
+        inputs={"records": f"{facts.digest:064x}", **_extractor_inputs(facts.features)},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
         notes={
@@ -100,6 +107,14 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
             "heeded_leaks": [dataclasses.asdict(count) for count in count_leaks(heeded)],
         },
     )
+
+
+def _vector_sizes(columns: Sequence[FeatureColumn]) -> dict[str, int]:
+    return {column.name: column.dimensions for column in columns if column.kind is FeatureKind.VECTOR}
+
+
+def _extractor_inputs(features: FeaturePlan) -> dict[str, str]:
+    return {f"extractors.{name}": value for name, value in features.fingerprints}
 
 
 def _statistics(split: Split, shards: Sequence[ShardSummary]) -> SplitStatistics:

@@ -15,19 +15,13 @@ import apache_beam as beam
 
 from pipelines.config import ShardsConfig, SplitsConfig
 from pipelines.documents.transforms import image_refs
+from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
 from pipelines.shards.leaks import leaks_of_group, near_image_leaks
 from pipelines.shards.splits import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
 from pipelines.shards.traces import Clue, Trace, clues_of, trace_of
-from pipelines.shards.writing import (
-    Dimensions,
-    DocumentWithVectors,
-    ImageWithVectors,
-    part_name,
-    write_shard,
-    write_table,
-)
+from pipelines.shards.writing import part_name, write_shard, write_table
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate
 from schemas.images import Image
@@ -76,7 +70,8 @@ class WriteShards(beam.PTransform):
     """Writes every shard of a version: gives a `ShardSummary` each.
 
     Attributes:
-        images: PCollection[(content hash, ImageWithVectors)] of every image the documents refer to.
+        features: whose values are in the cache.
+        images: PCollection[(content hash, Image)] of every image the documents refer to.
         version: PCollection of the one version name.
     """
 
@@ -84,7 +79,7 @@ class WriteShards(beam.PTransform):
     lake: Lake
     dataset: str
     store: ImageStore
-    dimensions: Dimensions
+    features: FeaturePlan
     progress: Progress
     images: beam.PCollection
     version: beam.PCollection
@@ -114,31 +109,31 @@ class WriteShards(beam.PTransform):
             split=Split(split),
             index=index,
             count=counts[split],
-            dimensions=self.dimensions,
+            features=self.features,
             store=self.store,
         )
         self.progress.advance("shards")
         return summary
 
 
-def _split_of(item: DocumentWithVectors) -> str:
-    return str(item.document.split)
+def _split_of(document: Document) -> str:
+    return str(document.split)
 
 
-def _shard_key(item: DocumentWithVectors, counts: Mapping[str, int]) -> tuple[ShardKey, DocumentWithVectors]:
-    split = _split_of(item)
-    return (split, shard_of(item.document.id, count=counts[split])), item
+def _shard_key(document: Document, counts: Mapping[str, int]) -> tuple[ShardKey, Document]:
+    split = _split_of(document)
+    return (split, shard_of(document.id, count=counts[split])), document
 
 
-def _wanted_images(keyed: tuple[ShardKey, DocumentWithVectors]) -> Iterator[tuple[str, ShardKey]]:
-    key, item = keyed
-    for content_hash in image_refs(item.document):
+def _wanted_images(keyed: tuple[ShardKey, Document]) -> Iterator[tuple[str, ShardKey]]:
+    key, document = keyed
+    for content_hash in image_refs(document):
         yield content_hash, key
 
 
 def _deliver(
-    group: tuple[str, tuple[Iterable[ShardKey], Iterable[ImageWithVectors]]],
-) -> Iterator[tuple[ShardKey, ImageWithVectors]]:
+    group: tuple[str, tuple[Iterable[ShardKey], Iterable[Image]]],
+) -> Iterator[tuple[ShardKey, Image]]:
     _, (keys, pictures) = group
     keys = list(keys)
     for picture in pictures:

@@ -1,50 +1,31 @@
-"""One shard, or one part of a table, as Parquet bytes: rows sorted, schema fixed, equal input giving equal bytes."""
+"""One shard, or one part of a table, as Parquet bytes: rows sorted, schema fixed, equal input giving equal bytes.
+
+Features are read from their cache a group of rows at a time, so that a shard in the making holds the features of one
+group only, beside its bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.features.columns import image_column, sentence_column
+from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.shards.statistics import DocumentSize, size_of
-from schemas.codecs import ragged_to_arrow, vectors_to_arrow
 from schemas.documents import Document, Split, document_schema, to_row
 from schemas.images import Image, image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
-from schemas.tables import FEATURE_PREFIX, to_table
+from schemas.tables import to_table
 
-Vectors = tuple[tuple[str, bytes], ...]  # extractor, float16 little-endian values; sorted by extractor
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentWithVectors:
-    """A document with its split, and the vectors of its sentences (n x d values per extractor)."""
-
-    document: Document
-    vectors: Vectors
-
-
-@dataclass(frozen=True, slots=True)
-class ImageWithVectors:
-    """An image and its vector per extractor (d values each)."""
-
-    image: Image
-    vectors: Vectors
-
-
-@dataclass(frozen=True, slots=True)
-class Dimensions:
-    """Extractor name -> dimensions, for images and for sentences, as sorted pairs."""
-
-    images: tuple[tuple[str, int], ...]
-    sentences: tuple[tuple[str, int], ...]
+ROWS_PER_GROUP = 256
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,54 +45,66 @@ def part_name(index: int, count: int) -> str:
 
 def write_table(folder: Folder, path: str, table: pa.Table) -> FileEntry:
     """Write a table as one Parquet file, atomically, and return its manifest entry."""
+    return write_tables(folder, path, [table], table.schema)
+
+
+def write_tables(folder: Folder, path: str, tables: Iterable[pa.Table], schema: pa.Schema) -> FileEntry:
+    """Write tables of one schema, one after the other, as one Parquet file, atomically; return its manifest entry."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=256)
+    rows = 0
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+            rows += table.num_rows
     data = sink.getvalue().to_pybytes()
     folder.write(path, data)
-    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)
+    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows)
 
 
 def write_shard(
     folder: Folder,
-    documents: Iterable[DocumentWithVectors],
-    images: Iterable[ImageWithVectors],
+    documents: Iterable[Document],
+    images: Iterable[Image],
     *,
     split: Split,
     index: int,
     count: int,
-    dimensions: Dimensions,
+    features: FeaturePlan,
     store: ImageStore,
 ) -> ShardSummary:
     """Write the pair of same-numbered parts of a shard: its documents, and each image they refer to, once."""
-    documents = sorted(documents, key=lambda d: d.document.id)
-    images = sorted(images, key=lambda i: i.image.hash)
+    documents = sorted(documents, key=_id)
+    images = sorted(images, key=_hash)
     name = part_name(index, count)
     entries = (
-        write_table(folder, f"documents/{split}/{name}", documents_table(documents, dict(dimensions.sentences))),
-        write_table(folder, f"images/{split}/{name}", images_table(images, dict(dimensions.images), store)),
+        write_tables(
+            folder,
+            f"documents/{split}/{name}",
+            (documents_table(group, features) for group in _groups(documents)),
+            document_schema(features.sentences),
+        ),
+        write_tables(
+            folder,
+            f"images/{split}/{name}",
+            (images_table(group, features, store) for group in _groups(images)),
+            image_schema(features.images),
+        ),
     )
-    sizes = tuple(size_of(d.document) for d in documents)
-    return ShardSummary(split, entries, sizes, tuple(i.image.hash for i in images))
+    return ShardSummary(split, entries, tuple(map(size_of, documents)), tuple(map(_hash, images)))
 
 
-def documents_table(documents: Sequence[DocumentWithVectors], dimensions: Mapping[str, int]) -> pa.Table:
-    """Return documents as a table of `document_schema(dimensions)`."""
-    table = to_table((to_row(d.document) for d in documents), document_schema())
-    offsets = np.cumsum([0, *(len(d.document.sentences) for d in documents)], dtype=np.int64)
-    columns = {
-        name: ragged_to_arrow(_matrix([d.vectors for d in documents], name, size), offsets)
-        for name, size in dimensions.items()
-    }
-    return _with_columns(table, columns, document_schema(dimensions))
+def documents_table(documents: Sequence[Document], features: FeaturePlan) -> pa.Table:
+    """Return documents as a table of `document_schema(features.sentences)`."""
+    table = to_table(map(to_row, documents), document_schema())
+    columns = {column.column: sentence_column(column, documents, features) for column in features.sentences}
+    return _with_columns(table, columns, document_schema(features.sentences))
 
 
-def images_table(images: Sequence[ImageWithVectors], dimensions: Mapping[str, int], store: ImageStore) -> pa.Table:
-    """Return images with their 256-px JPEGs as a table of `image_schema(dimensions)`."""
-    table = to_table((_image_row(i.image, store) for i in images), image_schema())
-    columns = {
-        name: vectors_to_arrow(_matrix([i.vectors for i in images], name, size)) for name, size in dimensions.items()
-    }
-    return _with_columns(table, columns, image_schema(dimensions))
+def images_table(images: Sequence[Image], features: FeaturePlan, store: ImageStore) -> pa.Table:
+    """Return images with their 256-px JPEGs as a table of `image_schema(features.images)`."""
+    table = to_table((_image_row(image, store) for image in images), image_schema())
+    columns = {column.column: image_column(column, images, features) for column in features.images}
+    return _with_columns(table, columns, image_schema(features.images))
 
 
 def _image_row(image: Image, store: ImageStore) -> dict[str, Any]:
@@ -119,12 +112,21 @@ def _image_row(image: Image, store: ImageStore) -> dict[str, Any]:
     return asdict(image) | {"jpeg": store.read(image.hash) if has_pixels else None}
 
 
-def _matrix(vectors: Sequence[Vectors], name: str, dimensions: int) -> np.ndarray:
-    data = b"".join(dict(pairs)[name] for pairs in vectors)
-    return np.frombuffer(data, dtype="<f2").reshape(-1, dimensions)
+def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the rows of one row group after the other; of no rows, one group without any."""
+    for start in range(0, len(rows) or 1, ROWS_PER_GROUP):
+        yield rows[start : start + ROWS_PER_GROUP]
 
 
 def _with_columns(table: pa.Table, columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
     for name, array in columns.items():
-        table = table.append_column(FEATURE_PREFIX + name, array)
+        table = table.append_column(name, array)
     return table.select(schema.names).cast(schema)
+
+
+def _id(document: Document) -> str:
+    return document.id
+
+
+def _hash(image: Image) -> str:
+    return image.hash

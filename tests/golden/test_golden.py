@@ -14,6 +14,7 @@ from schemas.configs import resolve
 from schemas.documents import document_schema
 from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
+from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
 from schemas.leaks import LEAK_SCHEMA
 from schemas.links import link_schema
@@ -38,9 +39,17 @@ def recipe_text(config: object) -> str:
     return json.dumps(resolve(config), indent=1, sort_keys=True) + "\n"
 
 
+EVERY_KIND = (
+    FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+    FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    FeatureColumn(name="exact", dimensions=4, storage=Storage.FLOAT32),
+    FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+)
+
 GOLDEN: dict[str, Callable[[], str]] = {
     "schema-documents.txt": lambda: schema_text(document_schema({"sentence-extractor": 4})),
     "schema-images.txt": lambda: schema_text(image_schema({"image-extractor": 4})),
+    "schema-features.txt": lambda: schema_text(image_schema(EVERY_KIND)),
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),

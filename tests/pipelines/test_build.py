@@ -17,7 +17,7 @@ from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore
 from pipelines.launch import Runner
-from pipelines.plain import add_vectors, documents_of
+from pipelines.plain import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
@@ -109,13 +109,15 @@ def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path
     )
     found = list(documents_of(read_documents(ten_documents), config, places))
     documents = [item for item in found if isinstance(item, Document)]
-    vectors = add_vectors(
-        documents, places, image_extractor("efficientnet-lite0"), sentence_extractor("use-multilingual")
+    extraction = Extraction(
+        images=image_extractor("efficientnet-lite0"), sentences=sentence_extractor("use-multilingual")
     )
+    vectors = list(add_vectors(documents, config.documents, places.store, extraction))
     rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}
     images = {row["hash"]: row for row in read_table(summary, "images").to_pylist()}
     assert len(found) - len(documents) == sum(summary.manifest.failures.values())
     for item in vectors:
+        assert isinstance(item, VectorDocument)
         row = rows.pop(item.document.id)
         built = from_row(row)
         assert built.sentences == item.document.sentences

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import IntegrityError
+from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify
 
@@ -62,6 +64,23 @@ def folder(tmp_path: Path) -> Folder:
         folder.write(path, data)
     commit(Lake.at(str(tmp_path)), make_manifest())
     return folder
+
+
+def test_feature_columns_read_back_and_older_manifests_have_float16_vectors() -> None:
+    columns = (
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=2048, fingerprint="ab"),
+        FeatureColumn(name="efficientnet-lite0", dimensions=1280, storage=Storage.INT8, fingerprint="cd"),
+    )
+    manifest = make_manifest(features={"images": columns, "documents": ()})
+    found = Manifest.from_json(manifest.to_json())
+    assert found == manifest
+    assert found.columns("images") == columns
+    assert (found.region_extractors, found.class_extractors) == ({"detector": 2048}, {})
+    values = json.loads(make_manifest().to_json())
+    del values["features"]  # as written before there were other columns
+    older = Manifest.from_json(json.dumps(values))
+    assert older.columns("images") == (FeatureColumn(name="efficientnet-lite0", dimensions=1280),)
+    assert older.columns("documents") == ()
 
 
 def test_a_committed_manifest_reads_back(folder: Folder, tmp_path: Path) -> None:

@@ -15,6 +15,40 @@ import numpy.typing as npt
 
 Int64 = npt.NDArray[np.int64]
 Float16 = npt.NDArray[np.float16]
+Float32 = npt.NDArray[np.float32]
+Vectors = Float16 | Float32  # float16, or float32 where the data set stores vectors as float32 or int8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionBank:
+    """Detected regions of U images: those of image `u` are rows `offsets[u]:offsets[u + 1]`.
+
+    Attributes:
+        offsets: U + 1 offsets, int64.
+        labels: R labels ("traffic light").
+        vectors: R x d, float16.
+        boxes: R x 4, float32: left, top, right, bottom, as shares of the picture's width and height.
+        scores: R, float32: the detector's certainty of the label.
+    """
+
+    offsets: Int64
+    labels: tuple[str, ...]
+    vectors: Float16
+    boxes: Float32
+    scores: Float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBank:
+    """The K most probable classes of U images, the most probable first.
+
+    Attributes:
+        labels: U times K labels ("" beyond an image's last class).
+        probabilities: U x K, float32 (0 beyond an image's last class).
+    """
+
+    labels: tuple[tuple[str, ...], ...]
+    probabilities: Float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,25 +62,29 @@ class DocumentSet:
         ids: D document ids.
         texts: N sentences.
         sentence_offsets: D + 1 offsets, int64.
-        sentence_vectors: N x t, float16, or None where no sentence extractor was asked for.
+        sentence_vectors: N x t, or None where no sentence extractor was asked for.
         image_rows: M rows of the bank, int64.
         image_offsets: D + 1 offsets, int64.
         image_hashes: U content hashes, one a bank row.
-        image_bank: U x v, float16: every different image once.
+        image_bank: U x v: every different image once.
         image_sets: D keys; two documents with equal keys hold the same set of images.
         links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
+        regions: of the U bank images; None: not read.
+        classes: of the U bank images; None: not read.
     """
 
     ids: tuple[str, ...]
     texts: tuple[str, ...]
     sentence_offsets: Int64
-    sentence_vectors: Float16 | None
+    sentence_vectors: Vectors | None
     image_rows: Int64
     image_offsets: Int64
     image_hashes: tuple[str, ...]
-    image_bank: Float16
+    image_bank: Vectors
     image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
+    regions: RegionBank | None = None
+    classes: ClassBank | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -7,6 +7,7 @@ validation split are read for the reported AUC and precision alone.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,9 @@ class DatasetIdentity:
     image_dimensions: int
     sentence_features: str | None
     sentence_dimensions: int | None
+    region_features: str | None = None
+    region_dimensions: int | None = None
+    class_features: str | None = None
 
     @property
     def reference(self) -> str:
@@ -75,6 +79,8 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
     if config.encoder.text is TextEncoder.SENTENCE:
         known = manifest.sentence_extractors
         sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
+    regions = _wanted(manifest.region_extractors, config.data.region_features, field="data.region_features")
+    classes = _wanted(manifest.class_extractors, config.data.class_features, field="data.class_features")
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
@@ -83,7 +89,15 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
         image_dimensions=manifest.image_extractors[images],
         sentence_features=sentences,
         sentence_dimensions=manifest.sentence_extractors[sentences] if sentences else None,
+        region_features=regions,
+        region_dimensions=manifest.region_extractors[regions] if regions else None,
+        class_features=classes,
     )
+
+
+def _wanted(extractors: Mapping[str, int], name: str, *, field: str) -> str | None:
+    """Return the extractor a setting names, or None where the setting is empty."""
+    return choose_extractor(extractors, name, field=field) if name else None
 
 
 def _hold(
@@ -96,6 +110,8 @@ def _hold(
         split,
         image_features=identity.image_features,
         sentence_features=identity.sentence_features,
+        region_features=identity.region_features,
+        class_features=identity.class_features,
         with_links=split is Split.VAL,
         shards=range(rank, len(manifest.parts("documents", split)), world_size),
     )

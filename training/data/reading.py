@@ -6,8 +6,9 @@ like a local one. Which worker reads which part is decided in `loading.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,14 @@ import pyarrow.parquet as pq
 
 from schemas.documents import Split, document_schema
 from schemas.errors import ConfigError, IntegrityError, NotFoundError
+from schemas.feature_arrays import column_to_vectors
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import FEATURE_PREFIX, check_schema
-from training.data.documents import DocumentSet, Float16, Int64, SplitIndex, image_set_key, offsets_of
+from training.data.banks import class_bank, region_bank
+from training.data.documents import DocumentSet, Int64, SplitIndex, Vectors, image_set_key, offsets_of
 
 AUTO = "auto"
 _HASHES = "images.list.element.hash"
@@ -82,6 +86,8 @@ def read_split(
     *,
     image_features: str = AUTO,
     sentence_features: str | None = None,
+    region_features: str | None = None,
+    class_features: str | None = None,
     with_links: bool = False,
     shards: Sequence[int] | None = None,
 ) -> DocumentSet:
@@ -93,6 +99,8 @@ def read_split(
         split: train, val or test.
         image_features: extractor of the image vectors.
         sentence_features: extractor of the sentence vectors; None: none are read.
+        region_features: extractor of the images' regions; None: none are read.
+        class_features: extractor of the images' likeliest classes; None: none are read.
         with_links: whether ground truth is read. Training never asks for it.
         shards: numbers of the shards to read; None: all.
 
@@ -109,7 +117,25 @@ def read_split(
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, with_links)
     bank, hashes = _read_bank(manifest, folder, [part[1] for part in chosen], image_name)
-    return _document_set(documents, bank, hashes, sentence_name, with_links)
+    found = _document_set(documents, bank, hashes, sentence_name, with_links)
+    images = [part[1] for part in chosen]
+    if region_features is not None:
+        name = choose_extractor(manifest.region_extractors, region_features, field="data.region_features")
+        found = replace(found, regions=region_bank(*_column_tables(manifest, folder, images, name)))
+    if class_features is not None:
+        name = choose_extractor(manifest.class_extractors, class_features, field="data.class_features")
+        found = replace(found, classes=class_bank(*_column_tables(manifest, folder, images, name)))
+    return found
+
+
+def _column_tables(
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], name: str
+) -> tuple[Iterator[pa.Table], FeatureColumn]:
+    """Return the hashes with one extractor's column of some images parts, a table a part, and what the column is."""
+    columns = manifest.columns("images")
+    wanted = next(column for column in columns if column.name == name)
+    schema = image_schema(columns)
+    return (_read(folder, entry, ["hash", wanted.column], schema) for entry in entries), wanted
 
 
 def _read_documents(
@@ -118,18 +144,18 @@ def _read_documents(
     columns = ["id", _TEXTS, _HASHES]
     columns += list(_LINKS) if with_links else []
     columns += [FEATURE_PREFIX + features] if features else []
-    schema = document_schema(manifest.sentence_extractors)
+    schema = document_schema(manifest.columns("documents"))
     tables = [_read(folder, entry, columns, schema) for entry in entries]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _read_bank(
     manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str
-) -> tuple[Float16, dict[str, int]]:
+) -> tuple[Vectors, dict[str, int]]:
     """Return the vectors of every different image of the given parts (U x v), and the row of each hash."""
-    name, schema = FEATURE_PREFIX + features, image_schema(manifest.image_extractors)
+    name, schema = FEATURE_PREFIX + features, image_schema(manifest.columns("images"))
     rows: dict[str, int] = {}
-    kept: list[Float16] = [np.zeros((0, manifest.image_extractors[features]), np.float16)]
+    kept: list[Vectors] = []
     for entry in entries:
         table = _read(folder, entry, ["hash", name], schema)
         fresh: list[int] = []
@@ -138,11 +164,13 @@ def _read_bank(
                 rows[key] = len(rows)
                 fresh.append(place)
         kept.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
-    return np.concatenate(kept), rows
+    if not kept:
+        return np.zeros((0, manifest.image_extractors[features]), np.float16), rows
+    return cast(Vectors, np.concatenate(kept)), rows
 
 
 def _document_set(
-    table: pa.Table, bank: Float16, bank_rows: Mapping[str, int], features: str | None, with_links: bool
+    table: pa.Table, bank: Vectors, bank_rows: Mapping[str, int], features: str | None, with_links: bool
 ) -> DocumentSet:
     ids = table.column("id").to_pylist()
     hashes = _hash_lists(table)
@@ -199,17 +227,15 @@ def _lengths(column: pa.ChunkedArray) -> Int64:
     return lengths.astype(np.int64)
 
 
-def _vectors(column: pa.ChunkedArray, *, where: str) -> Float16:
-    """Return a column of vectors, or of lists of vectors, as one array with a row per vector."""
+def _vectors(column: pa.ChunkedArray, *, where: str) -> Vectors:
+    """Return a column of vectors, or of lists of vectors, in any storage, as one array with a row per vector."""
     array = column.combine_chunks()
     if pa.types.is_list(array.type):
         array = array.flatten()
-    values: npt.NDArray[np.float16] = array.flatten().to_numpy(zero_copy_only=False)
-    vectors = values.astype(np.float16).reshape(-1, array.type.list_size)
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(broken):
-        raise IntegrityError(f"{where}: {len(broken)} vectors are not finite, the first is number {broken[0]}")
-    return vectors
+    try:
+        return column_to_vectors(array).copy()  # may be written to, and outlives the file
+    except IntegrityError as problem:
+        raise IntegrityError(f"{where}: {problem}") from problem
 
 
 def _read(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:

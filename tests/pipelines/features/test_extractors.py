@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -12,6 +13,8 @@ from PIL import Image
 
 from pipelines.features.efficientnet_lite0 import preprocess
 from pipelines.features.extractors import (
+    IMAGE_EXTRACTORS,
+    PACKAGED,
     ImageExtractor,
     SentenceExtractor,
     image_extractor,
@@ -19,8 +22,11 @@ from pipelines.features.extractors import (
     sentence_extractor,
     sentence_extractor_names,
 )
+from pipelines.features.missing import problem_of
+from pipelines.features.values import Compute, Rejected
 from schemas.codecs import encode_jpeg
 from schemas.errors import ConfigError
+from schemas.features import FeatureColumn
 
 SENTENCES = [
     "A man saws a plank of wood in his garage.",
@@ -43,7 +49,14 @@ PICTURES = [picture(seed) for seed in range(7)]
 
 @cache
 def images(threads: int = 1) -> ImageExtractor:
-    return image_extractor("efficientnet-lite0", threads=threads)
+    return image_extractor("efficientnet-lite0", compute=Compute(threads=threads))
+
+
+def vectors_of(jpegs: Sequence[bytes], threads: int = 1) -> np.ndarray:
+    """Return the vectors of pictures, each of which has one, as a matrix."""
+    found = images(threads).extract(jpegs)
+    assert all(isinstance(value, np.ndarray) for value in found)
+    return np.stack(found)
 
 
 @cache
@@ -52,7 +65,7 @@ def sentences() -> SentenceExtractor:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of efficientnet-lite0"):
+    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of .*efficientnet-lite0"):
         image_extractor("resnet51")
     with pytest.raises(ConfigError, match=r"features\.sentences = 'bert': expected one of use-multilingual"):
         sentence_extractor("bert")
@@ -60,16 +73,29 @@ def test_an_unknown_name_lists_the_known() -> None:
 
 def test_every_registered_extractor_is_what_it_says() -> None:
     for name in image_extractor_names():
-        vectors = image_extractor(name).extract(PICTURES[:2])
-        assert (vectors.shape, vectors.dtype) == ((2, image_extractor(name).dimensions), np.float32)
-        assert image_extractor(name).name == name
+        if IMAGE_EXTRACTORS[name].weights != PACKAGED:
+            continue
+        extractor = image_extractor(name)
+        values = extractor.extract(PICTURES[:2])
+        assert (extractor.name, extractor.kind) == (name, IMAGE_EXTRACTORS[name].kind)
+        assert extractor.dimensions == IMAGE_EXTRACTORS[name].dimensions
+        column = FeatureColumn(name=name, kind=extractor.kind, dimensions=extractor.dimensions)
+        assert [problem_of(value, column) for value in values] == [None, None]
     for name in sentence_extractor_names():
         texts = sentence_extractor(name).extract(SENTENCES[:2])
         assert (texts.shape, texts.dtype) == ((2, sentence_extractor(name).dimensions), np.float32)
 
 
+def test_a_bad_picture_is_rejected_and_its_batch_is_not() -> None:
+    """Nothing of a batch is lost to what is no picture, is cut short, or is empty."""
+    good = vectors_of(PICTURES[:2])
+    found = images(2).extract([b"no picture", PICTURES[0], PICTURES[1][:200], b"", PICTURES[1]])
+    assert [isinstance(value, Rejected) for value in found] == [True, False, True, True, False]
+    assert np.stack([found[1], found[4]]).tobytes() == good.tobytes()
+
+
 def test_no_items_give_no_vectors() -> None:
-    assert images().extract([]).shape == (0, 1280)
+    assert images().extract([]) == []
     assert sentences().extract([]).shape == (0, 512)
 
 
@@ -82,10 +108,10 @@ def test_fingerprints_are_stable_and_differ() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_image_vector_does_not_depend_on_its_company(seed: int) -> None:
-    alone = np.concatenate([images().extract([jpeg]) for jpeg in PICTURES])
+    alone = np.concatenate([vectors_of([jpeg]) for jpeg in PICTURES])
     order = np.random.default_rng(seed).permutation(len(PICTURES))[: len(PICTURES) - seed]
     for threads in (1, 3):
-        together = images(threads).extract([PICTURES[place] for place in order])
+        together = vectors_of([PICTURES[place] for place in order], threads)
         assert together.tobytes() == alone[order].tobytes()
 
 
@@ -100,13 +126,13 @@ def test_another_process_gives_the_same_bytes() -> None:
     program = (
         "import hashlib, sys; from pipelines.features.extractors import image_extractor, sentence_extractor;"
         "jpeg = sys.stdin.buffer.read();"
-        "image = image_extractor('efficientnet-lite0', threads=2).extract([jpeg] * 3)[1];"
+        "image = image_extractor('efficientnet-lite0').extract([jpeg] * 3)[1];"
         "text = sentence_extractor('use-multilingual').extract([sys.argv[1], 'other'])[0];"
         "print(hashlib.sha256(image.tobytes() + text.tobytes()).hexdigest())"
     )
     command = [sys.executable, "-c", program, SENTENCES[0]]
     found = subprocess.run(command, input=PICTURES[0], capture_output=True, check=True).stdout.decode().strip()
-    here = images().extract(PICTURES[:1]).tobytes() + sentences().extract(SENTENCES[:1]).tobytes()
+    here = vectors_of(PICTURES[:1]).tobytes() + sentences().extract(SENTENCES[:1]).tobytes()
     assert found == hashlib.sha256(here).hexdigest()
 
 
@@ -133,12 +159,12 @@ def test_folding_batch_norms_keeps_the_published_features() -> None:
     batch = torch.from_numpy(np.stack([preprocess(jpeg).transpose(2, 0, 1) for jpeg in PICTURES[:2]]))
     with torch.inference_mode():
         expected = network._avg_pooling(network.extract_features(batch)).flatten(1).numpy()
-    np.testing.assert_allclose(images().extract(PICTURES[:2]), expected, atol=2e-4)
+    np.testing.assert_allclose(vectors_of(PICTURES[:2]), expected, atol=2e-4)
 
 
 def test_golden_values() -> None:
     """Guard the numbers themselves; the tolerance allows for another processor or JPEG library."""
-    vector = images().extract(PICTURES[:1])[0]
+    vector = vectors_of(PICTURES[:1])[0]
     np.testing.assert_allclose([vector.mean(), vector.std()], [0.1391, 0.4647], atol=0.01)
     assert set(np.argsort(vector)[-5:]) == {140, 66, 1259, 957, 71}
     np.testing.assert_allclose(np.sort(vector)[-5:], [3.62, 3.81, 3.88, 3.99, 5.76], atol=0.15)

@@ -25,6 +25,17 @@ def test_rows_are_looked_up_as_float16(tmp_path: Path, kind: type) -> None:
     assert rows.tolist() == [[6, 7, 8], [0, 1, 2], [6, 7, 8]]
 
 
+def test_rows_are_looked_up_exactly(tmp_path: Path) -> None:
+    array = np.array([[1.1, 2.2], [3.3, 7e4]])
+    given = GivenVectors("released", saved(tmp_path, array))
+    rows = given.exact_rows([0, 0])
+    assert rows.dtype == np.float32
+    np.testing.assert_array_equal(rows, array[[0, 0]].astype(np.float32))
+    assert given.exact_rows([]).shape == (0, 2)
+    with pytest.raises(VectorRejected, match="row 1"):
+        given.exact_rows([0, 1])
+
+
 def test_a_bad_row_fails_alone(tmp_path: Path) -> None:
     array = np.array([[1.0, 2.0], [7e4, 0.0], [np.nan, 0.0], [65504.0, -65504.0]], np.float32)
     given = GivenVectors("released", saved(tmp_path, array))

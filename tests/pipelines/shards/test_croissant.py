@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from pipelines.shards.croissant import croissant
 from schemas.documents import document_schema
+from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
 from schemas.manifest import FileEntry, Manifest
 
@@ -149,3 +151,27 @@ def test_a_version_without_parts_describes_no_records() -> None:
 
 def test_the_same_manifest_gives_the_same_text() -> None:
     assert croissant(make_manifest(DOCUMENTS, IMAGES)) == croissant(make_manifest(IMAGES, DOCUMENTS))
+
+
+def test_regions_classes_and_scaled_vectors_have_subfields() -> None:
+    columns = (
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    )
+    manifest = dataclasses.replace(make_manifest(DOCUMENTS, IMAGES), features={"images": columns})
+    description = json.loads(croissant(manifest))
+    found = {
+        name: {
+            item["name"].rsplit("/", 1)[-1]: (item["dataType"], item.get("repeated", False))
+            for item in field(description, "images", name)["subField"]
+        }
+        for name in ("regions.detector", "classes.likely", "features.small")
+    }
+    assert found == {
+        "regions.detector": {"label": ("sc:Text", False), "score": ("sc:Float", False)},
+        "classes.likely": {"label": ("sc:Text", False), "probability": ("sc:Float", False)},
+        "features.small": {"scale": ("sc:Float", False), "values": ("sc:Integer", True)},
+    }
+    assert field(description, "images", "regions.detector")["repeated"]
+    assert "repeated" not in field(description, "images", "features.small")

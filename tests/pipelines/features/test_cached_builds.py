@@ -1,0 +1,151 @@
+"""Builds on one lake compute only what is missing, whichever extractors, images and storage they want."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from pipelines import recipes
+from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.features.sweeping import Swept, sweep_cache
+from pipelines.show import describe
+from pipelines.sources.credentials import Credentials
+from schemas.configs import override
+from schemas.documents import Split
+from schemas.features import FeatureKind, Storage
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, diff, read_manifest, verify
+from training.data.documents import DocumentSet
+from training.data.reading import read_split
+
+Say = Callable[[str], None]
+
+
+def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
+    fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
+    config = override(recipes.recipe("documents"), [*fixed, *settings])
+    return build_dataset(config, lake=lake, credentials=Credentials(), say=quiet)
+
+
+def add_document(path: Path) -> None:
+    """Add a document of one image that no extractor can use, one that is there already, and a new one."""
+    Image.new("RGB", (100, 90), "white").save(path.parent / "pictures" / "white.png")
+    Image.new("RGB", (100, 90), "red").save(path.parent / "pictures" / "red.png")
+    images = [{"path": f"pictures/{name}.png"} for name in ("white", "0-0", "red")]
+    links = [[0, 0], [0, 1], [1, 2]]
+    added = {"id": "added", "sentences": ["New words.", "And more."], "images": images, "links": links}
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(added) + "\n")
+
+
+def images_of(summary: BuildSummary) -> dict[str, dict[str, object]]:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("images/")]
+    table = pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in paths)
+    return {str(row["source"]): row for row in table.to_pylist()}
+
+
+def read_all(manifest: Manifest, folder: Folder) -> DocumentSet:
+    return read_split(
+        manifest,
+        folder,
+        Split.TRAIN,
+        image_features="colours",
+        sentence_features="auto",
+        region_features="auto",
+        class_features="auto",
+    )
+
+
+def test_a_data_set_grows_by_what_is_missing(
+    ten_documents: Path, tmp_path: Path, quiet: Say, counts: Counter[str]
+) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    first = build(ten_documents, lake, quiet, "features.images=cells")
+    assert counts == {"cells": 30, "lengths": 40}
+
+    add_document(ten_documents)
+    damaged = next(path for path in Path(lake.features.uri).glob("cells/*/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    second = build(
+        ten_documents, lake, quiet, "features.images=cells,hues,colours", "features.storage=int8", "features.device=cpu"
+    )
+    assert counts == {"cells": 30 + 2 + 1, "hues": 32, "colours": 32, "lengths": 42}
+    assert second.manifest.version != first.manifest.version
+
+    # What an extractor rejected is told, with its document left without it and its links counted anew.
+    assert second.manifest.failures["feature-missing"] == 1
+    assert second.manifest.stages["features"] == {"in": 32, "out": 31, "rejected": 0, "failed": 1}
+    images = images_of(second)
+    assert len(images) == 31
+    assert "pictures/white.png" not in images
+    documents = Path(second.path) / "documents"
+    rows = {row["id"]: row for path in documents.rglob("*.parquet") for row in pq.read_table(path).to_pylist()}
+    assert [image["source"] for image in rows["added"]["images"]] == ["pictures/0-0.png", "pictures/red.png"]
+    assert [(link["sentence"], link["image"]) for link in rows["added"]["links"]] == [(0, 0), (1, 1)]
+
+    # Values are those of the first build where there were any, and those of the pictures everywhere.
+    for source, row in images_of(first).items():
+        assert images[source]["regions.cells"] == row["regions.cells"]
+    red = images["pictures/red.png"]
+    assert [region["label"] for region in red["regions.cells"]] == ["red"] * 4  # type: ignore[attr-defined]
+    assert red["classes.hues"][0]["label"] == "red"  # type: ignore[index]
+    assert list(verify(second.manifest, Folder(second.path))) == []
+
+    # The manifest tells of each column; both versions are read by training.
+    manifest, folder = read_manifest(lake, "documents")
+    assert manifest.image_extractors == {"colours": 12}
+    assert {column.name: (column.kind, column.dimensions) for column in manifest.columns("images")} == {
+        "cells": (FeatureKind.REGIONS, 3),
+        "colours": (FeatureKind.VECTOR, 12),
+        "hues": (FeatureKind.CLASSES, 0),
+    }
+    assert manifest.columns("documents")[0].storage is Storage.INT8
+    assert all(column.fingerprint for column in manifest.columns("images"))
+    assert any("regions.cells" in line and "3 float16 values" in line for line in describe(manifest, ""))
+    differences = list(diff(first.manifest, manifest))
+    assert any(line.startswith("features.images.colours: absent -> ") for line in differences)
+    check_banks(read_all(manifest, folder), images)
+    check_sweep(lake, folder)
+
+
+def check_banks(found: DocumentSet, images: dict[str, dict[str, object]]) -> None:
+    """Check that training reads what the parts hold, in the order of the image vectors."""
+    by_hash = {str(row["hash"]): row for row in images.values()}
+    regions, classes = found.regions, found.classes
+    assert regions is not None and classes is not None and found.sentence_vectors is not None
+    assert regions.offsets.tolist() == list(range(0, 4 * len(found.image_hashes) + 1, 4))
+    for row, key in enumerate(found.image_hashes):
+        stored = by_hash[key]["regions.cells"]
+        mine = slice(*regions.offsets[row : row + 2])
+        assert list(regions.labels[mine]) == [region["label"] for region in stored]  # type: ignore[attr-defined]
+        assert regions.vectors[mine].tolist() == [region["vector"] for region in stored]  # type: ignore[attr-defined]
+        shares = [(label["label"], label["probability"]) for label in by_hash[key]["classes.hues"]]  # type: ignore[attr-defined]
+        assert list(zip(classes.labels[row], classes.probabilities[row].tolist(), strict=True)) == shares
+        vector = by_hash[key]["features.colours"]
+        expected = np.float32(vector["scale"]) * np.array(vector["values"], np.float32)  # type: ignore[index]
+        np.testing.assert_array_equal(found.image_bank[row], expected)
+    lengths = np.array([(len(text), len(text.split())) for text in found.texts])
+    np.testing.assert_allclose(found.sentence_vectors, lengths, atol=lengths.max() / 254 + 1e-4)
+
+
+def check_sweep(lake: Lake, folder: Folder) -> None:
+    """Check that a sweep deletes what no version uses, and no more."""
+    before = len(list(lake.features.files()))
+    lake.features.child("hues", "0" * 16).write("ab/one", b"123")
+    (cells,) = lake.features.child("cells").names()
+    lake.features.child("cells", cells).write("ab/.one.0123.tmp", b"12")
+    assert sweep_cache(lake) == Swept(("hues/" + "0" * 16,), 2, 5)
+    assert len(list(lake.features.files())) == before
+    assert sweep_cache(lake) == Swept((), 0, 0)
+
+    folder.delete("manifest.json")  # the other version was made of cells and lengths alone
+    assert {name.split("/")[0] for name in sweep_cache(lake).folders} == {"colours", "hues"}
+    assert lake.features.child("colours").names() == []
+    assert len(list(lake.features.child("cells").files())) == 32

@@ -1,0 +1,92 @@
+"""What `multilink link` extracts: vectors, and regions for a model that reads them; a bad picture leaves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from orchestration.link import _extraction, _inputs
+from pipelines.features.extractors import image_extractor, sentence_extractor
+from pipelines.plain import Extraction, VectorDocument, read_vectors
+from schemas.errors import UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder
+from training.data.loading import DatasetIdentity
+
+COLOURS = ("red", "green", "white", "blue")
+
+
+@pytest.fixture
+def own_documents(tmp_path: Path) -> Path:
+    """Write a document of four pictures, one of them white, and one of a white picture alone."""
+    for colour in COLOURS:
+        Image.new("RGB", (90, 70), colour).save(tmp_path / f"{colour}.png")
+    every = {"id": "every", "sentences": ["One.", "Two."], "images": [{"path": f"{colour}.png"} for colour in COLOURS]}
+    white = {"id": "white", "sentences": ["Three."], "images": [{"path": "white.png"}]}
+    path = tmp_path / "own.jsonl"
+    path.write_text(f"{json.dumps(every)}\n{json.dumps(white)}\n", encoding="utf-8")
+    return path
+
+
+def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
+    extraction = Extraction(
+        images=image_extractor("colours"), sentences=sentence_extractor("lengths"), regions=image_extractor("cells")
+    )
+    found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
+    assert counts == {"colours": 4, "cells": 4, "lengths": 2}  # the two documents share a picture
+    told = [(item.record_id, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
+    assert told == [
+        ("every#2", "feature-missing", "colours: all white"),
+        ("white#0", "feature-missing", "colours: all white"),
+        ("white", "too-few-images", "expected at least 1 images, found 0 that are valid"),
+    ]
+    (document,) = [item for item in found if isinstance(item, VectorDocument)]
+    assert [image.source for image in document.document.images] == ["red.png", "green.png", "blue.png"]
+    expected = np.array([[1, 0, 0] * 4, [0, 128 / 255, 0] * 4, [0, 0, 1] * 4])
+    np.testing.assert_allclose(document.image_vectors, expected, atol=0.02)
+    assert document.image_vectors.dtype == np.float16
+
+    failures: list[Failure] = []
+    (given,) = [item.document for item in _inputs(found, failures)]
+    assert len(failures) == 3
+    assert given.regions is not None
+    assert given.regions.offsets.tolist() == [0, 4, 8, 12]
+    assert given.regions.labels == ("red",) * 4 + ("green",) * 4 + ("blue",) * 4
+    assert given.regions.vectors.dtype == np.float16
+    np.testing.assert_allclose(given.regions.vectors[8:], np.tile([0, 0, 1], (4, 1)), atol=0.02)
+
+
+def test_a_model_of_regions_alone_needs_no_vectors(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
+    extraction = Extraction(images=None, sentences=None, regions=image_extractor("cells"))
+    found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
+    assert counts == {"cells": 4}
+    shapes = [item.image_vectors.shape for item in found if isinstance(item, VectorDocument)]
+    assert shapes == [(4, 0), (1, 0)]
+    assert all(isinstance(item, VectorDocument) and item.sentence_vectors is None for item in found)
+
+
+def identity(images: str, regions: str | None) -> DatasetIdentity:
+    return DatasetIdentity(
+        dataset="x",
+        version="1",
+        manifest_digest="",
+        image_features=images,
+        image_dimensions=12,
+        sentence_features=None,
+        sentence_dimensions=None,
+        region_features=regions,
+    )
+
+
+def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
+    extraction = _extraction(identity("colours", "cells"), ["features.threads=1"])
+    assert extraction.images is not None and extraction.regions is not None
+    assert (extraction.images.name, extraction.sentences, extraction.regions.name) == ("colours", None, "cells")
+    words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
+    with pytest.raises(UsageError, match=words):
+        _extraction(identity("released", None), [])

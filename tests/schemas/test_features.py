@@ -1,0 +1,234 @@
+"""Feature columns: every storage and kind reads back, and a storage loses no more than its arithmetic allows."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from schemas.configs import restore
+from schemas.documents import document_schema
+from schemas.errors import IntegrityError
+from schemas.feature_arrays import (
+    ClassArrays,
+    RegionArrays,
+    classes_to_column,
+    column_to_classes,
+    column_to_regions,
+    column_to_vectors,
+    quantise,
+    regions_to_column,
+    storable,
+    storage_loss,
+    vectors_to_column,
+)
+from schemas.features import FeatureColumn, FeatureKind, Storage
+from schemas.images import image_schema
+from schemas.tables import MEANING, UNIT, feature_columns
+
+MATRICES = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(0, 5), st.integers(1, 40)),
+    elements=st.floats(-1e4, 1e4, width=32, allow_subnormal=False),
+)
+
+
+def through_parquet(column: pa.Array) -> pa.ChunkedArray:
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"x": column}), stream)
+    return pq.read_table(stream).column("x")
+
+
+@settings(deadline=None)
+@given(MATRICES)
+def test_float32_reads_back_to_the_last_bit(matrix: np.ndarray) -> None:
+    found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT32))
+    assert found.dtype == np.float32
+    assert found.tobytes() == matrix.tobytes()
+
+
+@settings(deadline=None)
+@given(MATRICES)
+def test_float16_reads_back_the_nearest_half(matrix: np.ndarray) -> None:
+    found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT16))
+    assert found.dtype == np.float16
+    assert found.tobytes() == matrix.astype(np.float16).tobytes()
+
+
+@settings(deadline=None)
+@given(MATRICES)
+def test_int8_is_off_by_half_a_step_at_most(matrix: np.ndarray) -> None:
+    found = column_to_vectors(vectors_to_column(matrix, Storage.INT8))
+    step = np.abs(matrix).max(axis=1, keepdims=True, initial=0).astype(np.float64) / 127
+    assert (np.abs(found - matrix.astype(np.float64)) <= step / 2 * (1 + 1e-5) + 1e-38).all()
+    scales, integers = quantise(matrix)
+    assert integers.min(initial=0) >= -127  # symmetric: -v is stored as the negative of v
+    np.testing.assert_array_equal(quantise(-matrix)[1], -integers)
+    np.testing.assert_array_equal(quantise(matrix)[0], scales)
+
+
+@settings(deadline=None)
+@given(MATRICES, st.sampled_from(list(Storage)))
+def test_the_loss_is_within_what_rounding_allows(matrix: np.ndarray, storage: Storage) -> None:
+    """The bound is on the angle between v and v + e: its sine is at most |e| / |v|, with |e| from the number format."""
+    values = matrix.astype(np.float64)
+    lengths = np.linalg.norm(values, axis=1)
+    widest = np.abs(values).max(axis=1, initial=0)
+    root = np.sqrt(matrix.shape[1])
+    error = {
+        Storage.FLOAT32: np.zeros(len(matrix)),
+        Storage.FLOAT16: lengths * 2.0**-11 + root * 2.0**-25,  # 11 significant bits, and steps of 2^-24 near zero
+        Storage.INT8: root * widest / 254 * (1 + 1e-5),
+    }[storage]
+    sine = np.where(lengths > 0, error / np.where(lengths > 0, lengths, 1), 0)
+    within = sine < 1  # a vector of tiny values alone has no bound in float16
+    bound = 1 - np.sqrt(1 - np.minimum(sine, 1) ** 2)
+    loss = storage_loss(matrix, storage)
+    assert (loss[within] <= bound[within] + 1e-12).all()
+
+
+def test_the_measured_loss_of_random_vectors() -> None:
+    """Of Gaussian vectors the int8 error is uniform within a step s: |e|^2 / |v|^2 is s^2 / 12 over a variance of 1."""
+    matrix = np.random.default_rng(0).normal(size=(500, 1280)).astype(np.float32)
+    steps = np.abs(matrix).max(axis=1) / 127
+    expected = (steps.astype(np.float64) ** 2 / 12).mean() / 2
+    assert storage_loss(matrix, Storage.INT8).mean() == pytest.approx(expected, rel=0.02)
+    assert storage_loss(matrix, Storage.FLOAT16).max() < 1.2e-7
+    assert np.abs(storage_loss(matrix, Storage.FLOAT32)).max() < 1e-12
+
+
+def test_a_row_of_zeros_loses_nothing() -> None:
+    matrix = np.zeros((2, 3), np.float32)
+    for storage in Storage:
+        assert storage_loss(matrix, storage).tolist() == [0, 0]
+        assert column_to_vectors(vectors_to_column(matrix, storage)).tolist() == matrix.tolist()
+
+
+def test_what_does_not_fit_a_storage_is_told() -> None:
+    matrix = np.array([[1, 2], [7e4, 0], [np.inf, 0], [np.nan, 0]], np.float32)
+    assert storable(matrix, Storage.FLOAT16).tolist() == [True, False, False, False]
+    for storage in (Storage.FLOAT32, Storage.INT8):
+        assert storable(matrix, storage).tolist() == [True, True, False, False]
+    for storage in Storage:
+        with pytest.raises(IntegrityError, match=f"a value that is not finite as {storage}"):
+            vectors_to_column(matrix, storage)
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_a_vector_column_is_its_type_and_survives_a_file(storage: Storage) -> None:
+    matrix = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+    column = vectors_to_column(matrix, storage)
+    assert column.type == FeatureColumn(name="x", dimensions=5, storage=storage).type
+    found = column_to_vectors(through_parquet(column))
+    np.testing.assert_array_equal(found, column_to_vectors(column))
+    np.testing.assert_array_equal(column_to_vectors(column.slice(1, 2)), found[1:3])
+    broken = pa.array([None, *column.to_pylist()[1:]], column.type)
+    with pytest.raises(IntegrityError, match="nulls"):
+        column_to_vectors(broken)
+
+
+def regions() -> RegionArrays:
+    return RegionArrays(
+        offsets=np.array([0, 2, 2, 3]),
+        boxes=np.arange(12, dtype=np.float32).reshape(3, 4) / 12,
+        labels=["dog", "traffic light", "dog"],
+        scores=np.array([0.9, 0.5, 0.7], np.float32),
+        vectors=np.arange(6, dtype=np.float16).reshape(3, 2),
+    )
+
+
+def test_regions_read_back() -> None:
+    expected = regions()
+    column = regions_to_column(expected, 2)
+    assert column.type == FeatureColumn(name="x", kind=FeatureKind.REGIONS, dimensions=2).type
+    found = column_to_regions(through_parquet(column))
+    assert found.offsets.tolist() == [0, 2, 2, 3]
+    assert found.labels == expected.labels
+    assert found.labels[0] is found.labels[2]
+    for name in ("boxes", "scores", "vectors"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
+    last = column_to_regions(column.slice(2))
+    assert (last.offsets.tolist(), last.labels, last.vectors.tolist()) == ([0, 1], ["dog"], [[4, 5]])
+    (row,) = column.slice(2).to_pylist()
+    assert row == [
+        {
+            "box": pytest.approx([8 / 12, 9 / 12, 10 / 12, 11 / 12]),
+            "label": "dog",
+            "score": pytest.approx(0.7),
+            "vector": [4, 5],
+        }
+    ]
+
+
+def test_no_regions_at_all_read_back() -> None:
+    nothing = np.zeros((0, 7), np.float16)
+    for offsets in ([0], [0, 0]):
+        column = regions_to_column(
+            RegionArrays(
+                offsets=np.array(offsets), boxes=np.zeros((0, 4)), labels=[], scores=np.zeros(0), vectors=nothing
+            ),
+            7,
+        )
+        found = column_to_regions(column)
+        assert (found.offsets.tolist(), found.vectors.shape, found.boxes.shape) == (offsets, (0, 7), (0, 4))
+
+
+def test_classes_read_back() -> None:
+    classes = ClassArrays(
+        offsets=np.array([0, 2, 3]),
+        labels=["tabby", "lynx", "tabby"],
+        probabilities=np.array([0.6, 0.1, 1], np.float32),
+    )
+    column = classes_to_column(classes)
+    assert column.to_pylist()[1] == [{"label": "tabby", "probability": 1.0}]
+    found = column_to_classes(through_parquet(column))
+    assert (found.offsets.tolist(), found.labels) == ([0, 2, 3], classes.labels)
+    np.testing.assert_array_equal(found.probabilities, classes.probabilities)
+
+
+def test_null_lists_and_rows_are_refused() -> None:
+    column = regions_to_column(regions(), 2)
+    with pytest.raises(IntegrityError, match="nulls"):
+        column_to_regions(pa.array([None], column.type))
+    with pytest.raises(IntegrityError, match="nulls"):
+        column_to_classes(pa.array([[None]], FeatureColumn(name="", kind=FeatureKind.CLASSES, dimensions=0).type))
+
+
+COLUMNS = (
+    FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=2048, fingerprint="ab"),
+    FeatureColumn(name="net", dimensions=1280, storage=Storage.INT8),
+    FeatureColumn(name="net-classes", kind=FeatureKind.CLASSES, dimensions=0),
+)
+
+
+def test_columns_have_names_meanings_and_units() -> None:
+    schema = image_schema(COLUMNS)
+    assert schema.names[-3:] == ["regions.detector", "features.net", "classes.net-classes"]
+    for name in schema.names[-3:]:
+        assert schema.field(name).metadata[MEANING]
+        assert not schema.field(name).nullable
+    assert schema.field("features.net").metadata[UNIT] == b"a value is scale x integer"
+    box = schema.field("regions.detector").type.value_type.field("box")
+    assert box.metadata == {MEANING: b"left, top, right, bottom", UNIT: b"share of width, height"}
+    assert feature_columns(schema) == {"net": 1280}
+    sentences = document_schema([FeatureColumn(name="use", dimensions=4, storage=Storage.FLOAT32)])
+    assert sentences.field("features.use").type == pa.list_(pa.list_(pa.float32(), 4))
+
+
+def test_a_mapping_stands_for_float16_vectors() -> None:
+    assert image_schema({"a": 3}) == image_schema([FeatureColumn(name="a", dimensions=3)])
+    assert document_schema({"a": 3}) == document_schema([FeatureColumn(name="a", dimensions=3)])
+
+
+def test_a_column_is_plain_in_json() -> None:
+    for column in COLUMNS:
+        assert restore(FeatureColumn, json.loads(json.dumps(asdict(column)))) == column
