@@ -50,7 +50,9 @@ class Runner(StrEnum):
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
 
-def run_pipeline(assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()) -> dict[str, float]:
+def run_pipeline(
+    assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
+) -> dict[str, float]:
     """Run a pipeline to its end; returns the seconds of work by step, where the runner tells (`local` does).
 
     Args:

@@ -5,10 +5,10 @@ is sorted and written, and reading merges the runs; so neither the number of rec
 only one group has to fit into memory at a time.
 
     add --> held in memory --full--> run, run, ... run --as many as FAN_IN--> one run of the next level
-                                         \\______________ merged, group by group ______________/
+    groups <-- merged: the held records, and the runs of all levels
 
-Files have no name (they are unlinked as soon as they are made), so a process that is killed leaves none behind; they are
-where `TMPDIR` says. Plain Python, for any runner; who hands these out for PCollections is `spilling_runner`.
+Files have no name (they are unlinked as soon as they are made), so a process that is killed leaves none behind; they
+are where `TMPDIR` says. Plain Python, for any runner; who hands these out for PCollections is `spilling_runner`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import heapq
 import marshal
 import os
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -39,8 +40,9 @@ class SpillFile:
     """An unnamed temporary file that is appended to, and read at any place."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="multilink-spill-")  # noqa: SIM115
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="multilink-spill-", buffering=0)  # noqa: SIM115
         self._size = 0
+        weakref.finalize(self, self._file.close)
 
     def append(self, data: bytes) -> _Place:
         """Write bytes to the end; returns where they are.
@@ -48,9 +50,10 @@ class SpillFile:
         Raises:
             BuildError: the disk is full, or fails.
         """
+        rest = memoryview(data)
         try:
-            self._file.write(data)
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError as problem:
             folder = tempfile.gettempdir()
             raise BuildError(
@@ -80,6 +83,7 @@ class Spool:
     """Chunks of bytes in the order they were added, read any number of times; all but the first few are in a file."""
 
     def __init__(self, *, held_bytes: int = HELD_BYTES) -> None:
+        self.size = 0  # bytes of all chunks
         self._chunks: list[bytes | _Place] = []
         self._free = held_bytes
         self._held_bytes = held_bytes
@@ -89,6 +93,7 @@ class Spool:
         """Add a chunk; an empty one is passed over."""
         if not chunk:
             return
+        self.size += len(chunk)
         if len(chunk) <= self._free:
             self._free -= len(chunk)
             self._chunks.append(chunk)
@@ -100,6 +105,7 @@ class Spool:
         """Add the chunks of another spool (its file is shared, not copied), or any others."""
         if isinstance(chunks, Spool):
             self._chunks.extend(chunks._chunks)
+            self.size += chunks.size
         else:
             for chunk in chunks:
                 self.append(chunk)
@@ -126,20 +132,22 @@ class Sorter:
     def __init__(self, *, run_bytes: int = RUN_BYTES, held_bytes: int = HELD_BYTES) -> None:
         self._run_bytes = run_bytes
         self._held_bytes = held_bytes
+        self.size = 0  # bytes of all contents
         self._records: list[Record] = []
-        self._size = 0
+        self._held = 0
         self._levels: list[list[list[_Place]]] = []  # level -> runs, oldest first -> blocks
 
     def add(self, key: bytes, content: bytes) -> None:
         """Add a record."""
         self._records.append((key, content))
-        self._size += len(key) + len(content) + RECORD_OVERHEAD
-        if self._size >= self._run_bytes:
+        self.size += len(content)
+        self._held += len(key) + len(content) + RECORD_OVERHEAD
+        if self._held >= self._run_bytes:
             self._spill()
 
     def settle(self) -> None:
         """Write what is held, unless it is little: nothing is added for a while."""
-        if self._size > self._held_bytes:
+        if self._held > self._held_bytes:
             self._spill()
 
     def groups(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -153,7 +161,7 @@ class Sorter:
     def _spill(self) -> None:
         self._records.sort(key=_KEY)
         run = _write_run(self._records)
-        self._records, self._size = [], 0
+        self._records, self._held = [], 0
         self._keep(run, level=0)
 
     def _keep(self, run: list[_Place], *, level: int) -> None:

@@ -1,7 +1,8 @@
 """Beam's local runner with its PCollections in files: the memory of a run does not grow with its elements.
 
-Beam's `FnApiRunner` runs a pipeline stage by stage, each as one bundle a worker: a stage's whole input, its whole output
-and every group wait in memory. `SpillingRunner` is that runner, its translation, workers and state untouched, with
+Beam's `FnApiRunner` runs a pipeline stage by stage, each as one bundle a worker: a stage's whole input, its whole
+output and every group wait in memory. `SpillingRunner` is that runner, its translation, workers and state untouched,
+with
 
 - outputs in a `Spool`, and groups in a `Sorter`, in place of `ListBuffer` and `GroupingBuffer`;
 - a stage's input cut into bundles of a bounded size, handed to whichever worker is free;
@@ -42,6 +43,7 @@ from pipelines.spill import HELD_BYTES, RUN_BYTES, Sorter, Spool
 
 BUNDLE_BYTES = 4 << 20  # of a bundle's input; a chunk, up to 10 MB from a worker process, is never cut
 CHUNK_BYTES = 1 << 20  # of output taken from a worker in this process, and of groups handed to any
+BUNDLES_PER_WORKER = 8  # at least, where groups are few and workers several: none waits long for the others' last
 CONSOLIDATE_EVERY = 16  # bundles whose metrics wait to be added up
 _ONLY_PANE = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.ON_TIME, index=0, nonspeculative_index=0)
 
@@ -106,13 +108,21 @@ class _Groups:
     def settle(self) -> None:
         self._sorter.settle()
 
+    @property
+    def size(self) -> int:
+        return self._sorter.size
+
     def __iter__(self) -> Iterator[bytes]:
+        return self.chunks(CHUNK_BYTES)
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """Yield encoded groups, about so many bytes at a time."""
         windowed = self._in_one_window if self._windowing.is_default() else self._by_trigger
         stream = create_OutputStream()
         for encoded_key, elements in self._sorter.groups():
             for group in windowed(self._key.decode(encoded_key), map(self._decode, elements)):
                 self._group.encode_to_stream(group, stream, True)
-            if stream.size() >= CHUNK_BYTES:
+            if stream.size() >= chunk_bytes:
                 yield stream.get()
                 stream = create_OutputStream()
         yield stream.get()
@@ -158,11 +168,11 @@ class _BoundedBundles:
         """Return the results of all bundles as if they were one, and no splits."""
         outputs = {name: self._buffer(name, buffer) for name, buffer in expected_outputs.items()}
         is_whole = bool(expected_output_timers)  # a timer fires in a bundle, not in each
-        bundles = _Shared(iter([inputs]) if is_whole else _cut(inputs, self._limits.bundle))
-        run = partial(self._work, bundles, outputs, (expected_outputs, fired_timers, expected_output_timers, dry_run))
         workers = self._stage.worker_handlers
         if is_whole or self._stage.stage.is_stateful():  # a key's state is one worker's at a time
             workers = workers[:1]
+        bundles = _Shared(iter([inputs]) if is_whole else _cut(inputs, self._bundle_bytes(inputs, len(workers))))
+        run = partial(self._work, bundles, outputs, (expected_outputs, fired_timers, expected_output_timers, dry_run))
         if len(workers) == 1:
             results = [run(workers[0])]
         else:
@@ -172,6 +182,13 @@ class _BoundedBundles:
             if isinstance(buffer, _Groups):
                 buffer.settle()
         return _merge([each for some in results for each in some]), []
+
+    def _bundle_bytes(self, inputs: Inputs, workers: int) -> int:
+        """Return the size of a bundle: small enough for several to every worker, if there is a choice."""
+        if workers == 1:
+            return self._limits.bundle
+        total = sum(getattr(buffer, "size", 0) for buffer in inputs.values())
+        return max(1, min(self._limits.bundle, total // (workers * BUNDLES_PER_WORKER)))
 
     def _work(self, bundles: _Shared, outputs: Mapping[str, Any], rest: Sequence[Any], worker: Any) -> list[Any]:
         """Return the results of the bundles that one worker took."""
@@ -222,9 +239,10 @@ class _Shared:
 
 def _cut(inputs: Inputs, bundle_bytes: int) -> Iterator[Inputs]:
     """Yield the inputs of a stage in parts of about so many bytes: at least one, each with all names."""
-    nothing: dict[str, Iterable[bytes]] = {name: () for name in inputs}
+    nothing: dict[str, Iterable[bytes]] = dict.fromkeys(inputs, ())
     is_first = True
-    for name, chunks in inputs.items():
+    for name, buffer in inputs.items():
+        chunks = buffer.chunks(min(bundle_bytes, CHUNK_BYTES)) if isinstance(buffer, _Groups) else buffer
         some: list[bytes] = []
         size = 0
         for chunk in chunks:

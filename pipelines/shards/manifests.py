@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from pipelines.config import BuildConfig
 from pipelines.documents.takedown import Takedowns
-from pipelines.shards.leaks import count_leaks
-from pipelines.shards.statistics import summarise
-from pipelines.shards.writing import Dimensions, ShardSummary
+from pipelines.shards.leaks import LeakCount
+from pipelines.shards.statistics import DocumentSize, summarise
+from pipelines.shards.writing import Dimensions
 from pipelines.sources.readers import path_settings
 from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
 from schemas.images import IMAGE_VERSION
-from schemas.leaks import LEAK_VERSION, Leak
+from schemas.leaks import LEAK_VERSION
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
 from schemas.versions import code_version, version_of
 
@@ -28,6 +28,8 @@ SCHEMA_VERSIONS = {
     "duplicates": DUPLICATE_VERSION,
     "leaks": LEAK_VERSION,
 }
+
+SizeKey = tuple[str, int, int, int | None]  # split; sentences, images and links of a document: a `DocumentSize`
 
 
 class StageCount(NamedTuple):
@@ -40,16 +42,23 @@ class StageCount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFacts:
-    """Everything a finished build knows of itself."""
+    """Everything a finished build knows of itself: counts, whose number does not grow with the documents'.
+
+    Attributes:
+        files: every part of the version.
+        sizes: documents of each split and size.
+        unique_images: different images of each split that has any.
+    """
 
     dimensions: Dimensions
     extractors: tuple[tuple[str, str], ...]
-    shards: Sequence[ShardSummary]
-    tables: Sequence[FileEntry]
+    files: Iterable[FileEntry]
+    sizes: Mapping[SizeKey, int]
+    unique_images: Mapping[str, int]
     reasons: Mapping[str, int]
     stages: Sequence[StageCount]
     digest: int
-    leaks: Iterable[Leak]
+    leaks: Iterable[LeakCount]
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
@@ -80,12 +89,11 @@ def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int
 
 def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:
     """Return the manifest of a finished build."""
-    files = [*facts.tables, *(entry for shard in facts.shards for entry in shard.entries)]
     return Manifest(
         dataset=config.dataset,
         version=version,
-        files=tuple(sorted(files)),
-        splits={str(split): _statistics(split, facts.shards) for split in Split},
+        files=tuple(sorted(facts.files)),
+        splits={str(split): _statistics(split, facts) for split in Split},
         failures=dict(sorted(facts.reasons.items())),
         stages=_stages(facts.stages),
         image_extractors=dict(facts.dimensions.images),
@@ -94,14 +102,13 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         inputs={"records": f"{facts.digest:064x}", **{f"extractors.{name}": value for name, value in facts.extractors}},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
-        notes={"leaks": [dataclasses.asdict(count) for count in count_leaks(facts.leaks)]},
+        notes={"leaks": [dataclasses.asdict(count) for count in sorted(facts.leaks)]},
     )
 
 
-def _statistics(split: Split, shards: Sequence[ShardSummary]) -> SplitStatistics:
-    mine = [shard for shard in shards if shard.split is split]
-    sizes = [size for shard in mine for size in shard.sizes]
-    return summarise(sizes, (content_hash for shard in mine for content_hash in shard.image_hashes))
+def _statistics(split: Split, facts: BuildFacts) -> SplitStatistics:
+    sizes = {DocumentSize(*size): documents for (name, *size), documents in facts.sizes.items() if name == split}
+    return summarise(sizes, unique_images=facts.unique_images.get(str(split), 0))
 
 
 def _stages(counts: Sequence[StageCount]) -> dict[str, dict[str, Any]]:
