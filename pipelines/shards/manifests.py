@@ -107,7 +107,11 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
 
 
 def _statistics(split: Split, facts: BuildFacts) -> SplitStatistics:
-    sizes = {DocumentSize(*size): documents for (name, *size), documents in facts.sizes.items() if name == split}
+    sizes = {
+        DocumentSize(sentences, images, links): documents
+        for (name, sentences, images, links), documents in facts.sizes.items()
+        if name == split
+    }
     return summarise(sizes, unique_images=facts.unique_images.get(str(split), 0))
 
 
