@@ -10,7 +10,7 @@ shard is written.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsCo
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.takedown import Takedowns
-from pipelines.documents.transforms import DropRejected, FilterDrafts, ResolveImages
+from pipelines.documents.transforms import DropRejected, FilterDrafts, LeaveOut, ResolveImages
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.http.downloads import CapturedFile
@@ -30,8 +30,9 @@ from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
 from pipelines.shards.leaks import is_heeded, is_weaker_end
-from pipelines.shards.manifests import BuildFacts, StageCount, compose_manifest, version_name
-from pipelines.shards.transforms import AssignSplits, FindLeaks, WriteRows, WriteShards
+from pipelines.shards.manifests import BuildFacts, SizeKey, StageCount, compose_manifest, version_name
+from pipelines.shards.transforms import AssignSplits, CountLeaks, FindLeaks, WriteRows, WriteShards
+from pipelines.shards.writing import ShardSummary
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
 from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
@@ -41,6 +42,7 @@ from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, f
 from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
+from schemas.manifest import FileEntry
 from schemas.retrievals import RETRIEVAL_SCHEMA, retrieval_row
 
 _MODULUS = 1 << 256
@@ -126,11 +128,17 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     facts = {
         "version": beam.pvalue.AsSingleton(version),
         "digest": beam.pvalue.AsSingleton(digest),
-        "shards": beam.pvalue.AsList(shards),
-        "tables": beam.pvalue.AsList(tables),
+        "files": beam.pvalue.AsList(
+            (tables, shards | "shard files" >> beam.FlatMap(_files)) | "files" >> beam.Flatten()
+        ),
+        "sizes": beam.pvalue.AsDict(shards | "sizes" >> beam.FlatMap(_sizes) | "count sizes" >> _per_element()),
+        "unique_images": beam.pvalue.AsDict(count_images(shards)),
         "reasons": beam.pvalue.AsDict(count_reasons(failures)),
         "stages": beam.pvalue.AsList(counts),
-        "leaks": beam.pvalue.AsList(leaks),
+        "leaks": beam.pvalue.AsList(leaks | "count leaks" >> CountLeaks()),
+        "heeded_leaks": beam.pvalue.AsList(
+            leaks | "heeded" >> beam.Filter(is_heeded, config.splits) | "count heeded" >> CountLeaks()
+        ),
     }
     _ = root | "manifest" >> beam.Create([None]) | "compose" >> beam.Map(_write_result, plan=plan, **facts)
 
@@ -179,8 +187,7 @@ def drop_duplicates(plan: BuildPlan, read: Reading) -> Unique:
     """Add the dedupe stage: every duplicate occurrence, and the documents that stay."""
     duplicates = find_duplicates(plan, read.documents, read.images)
     dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
-    side = beam.pvalue.AsDict(dropped | "key dropped" >> _key_by_self())
-    kept = read.documents | "keep" >> beam.Filter(_is_kept, dropped=side)
+    kept = (read.documents, dropped) | "keep" >> LeaveOut()
     return Unique(kept, duplicates, dropped | "duplicate failures" >> beam.Map(_duplicate_failure))
 
 
@@ -205,9 +212,7 @@ def drop_leaks(
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
     wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
-    stays = documents | "keep unleaked" >> beam.Filter(
-        _is_kept, dropped=beam.pvalue.AsDict(weaker | "key weaker" >> _key_by_self())
-    )
+    stays = (documents, weaker) | "keep unleaked" >> LeaveOut()
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
 
 
@@ -238,6 +243,12 @@ def count_stage(stage: Stage, passed: beam.PCollection, failures: beam.PCollecti
         return counts
     kinds = failures | f"{title} kinds" >> beam.Map(_failure_field) | f"{title} failures" >> _per_element()
     return (counts, kinds | f"{title} as failures" >> _failure_count(stage)) | title >> beam.Flatten()
+
+
+def count_images(shards: beam.PCollection) -> beam.PCollection:
+    """Return (split, number) of the different images of each split; two shards may show the same one."""
+    once = shards | "shown images" >> beam.FlatMap(_shown_images) | "shown once" >> beam.Distinct()
+    return once | "splits of images" >> beam.Keys() | "count images of splits" >> _per_element()
 
 
 def count_reasons(failures: beam.PCollection) -> beam.PCollection:
@@ -306,10 +317,6 @@ def _dropped(duplicate: Duplicate) -> Iterable[str]:
         yield duplicate.document
 
 
-def _is_kept(document: Document, dropped: Mapping[str, None]) -> bool:
-    return document.id not in dropped
-
-
 def _duplicate_failure(document_id: str) -> Failure:
     message = "an image of it has a near-duplicate in the data set; see the duplicates table"
     return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
@@ -336,6 +343,20 @@ def _is_image(outcome: tuple[str, Image | Failure]) -> bool:
 def _failure_of(outcome: tuple[str, Image | Failure]) -> Iterable[Failure]:
     if isinstance(outcome[1], Failure):
         yield outcome[1]
+
+
+def _files(shard: ShardSummary) -> Iterable[FileEntry]:
+    return shard.entries
+
+
+def _sizes(shard: ShardSummary) -> Iterable[SizeKey]:
+    for size in shard.sizes:
+        yield str(shard.split), size.sentences, size.images, size.links
+
+
+def _shown_images(shard: ShardSummary) -> Iterable[tuple[str, str]]:
+    for content_hash in shard.image_hashes:
+        yield str(shard.split), content_hash
 
 
 def _write_result(_: None, plan: BuildPlan, version: str, **facts: Any) -> None:

@@ -176,7 +176,7 @@ def plan_build(
     )
 
 
-def run_plan(plan: BuildPlan, run: Callable[[Assemble], None], *, say: Callable[[str], None]) -> Manifest:
+def run_plan(plan: BuildPlan, run: Callable[[Assemble], object], *, say: Callable[[str], None]) -> Manifest:
     """Run a build's pipeline, telling its progress, and return the draft of its manifest."""
     try:
         with Watcher(plan.progress, say):

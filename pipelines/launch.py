@@ -1,6 +1,6 @@
 """Where a pipeline runs, and waiting for it.
 
-local       Beam's FnApiRunner in this process, or in several with `workers > 1`
+local       Beam's FnApiRunner, bounded in memory (`spilling_runner`), in this process, or several with `workers > 1`
 portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
 flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
 """
@@ -23,15 +23,16 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, RunnerResult
 from google.protobuf.struct_pb2 import Struct
 
+from pipelines.spilling_runner import SpillingRunner
 from schemas import errors
 from schemas.errors import BuildError, MultilinkError, UsageError
 
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
+_STEP_TIME = "metric:ptransform_execution_time:total_msecs:v1"
 _STEP = " [while running "
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it.
@@ -49,8 +50,10 @@ class Runner(StrEnum):
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
 
-def run_pipeline(assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()) -> None:
-    """Run a pipeline to its end.
+def run_pipeline(
+    assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
+) -> dict[str, float]:
+    """Run a pipeline to its end; returns the seconds of work by step, where the runner tells (`local` does).
 
     Args:
         assemble: adds the pipeline's steps to its root.
@@ -69,13 +72,23 @@ def run_pipeline(assemble: Assemble, *, runner: Runner, workers: int, beam_optio
         pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
         assemble(pipeline)
         try:
-            state = pipeline.run().wait_until_finish()
+            result = pipeline.run()
+            state = result.wait_until_finish()
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except RuntimeError as failure:
             raise _own_error(str(failure)) or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
+    return _seconds_by_step(result)
+
+
+def _seconds_by_step(result: object) -> dict[str, float]:
+    """Return what Beam's sampler saw of each step, keyed by the step's full name, added up over worker processes."""
+    if not isinstance(result, RunnerResult):
+        return {}
+    counters = result.monitoring_metrics().query()["counters"]
+    return {str(each.key.step): each.committed / 1000 for each in counters if each.key.metric.name == _STEP_TIME}
 
 
 def _own_error(text: str) -> MultilinkError | None:
@@ -109,12 +122,12 @@ def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
         yield _CLUSTER_RUNNERS[runner], []
 
 
-def _local_runner() -> FnApiRunner:
+def _local_runner() -> SpillingRunner:
     """Return Beam's local runner, its worker processes as quiet as workers elsewhere are told to be by an option."""
     options = Struct()
     options.update({"beam:option:default_sdk_harness_log_level:v1": WORKER_LOG_LEVEL})
     information = beam_provision_api_pb2.ProvisionInfo(retrieval_token="none", pipeline_options=options)
-    return FnApiRunner(provision_info=ExtendedProvisionInfo(information))
+    return SpillingRunner(provision_info=ExtendedProvisionInfo(information))
 
 
 @contextlib.contextmanager

@@ -59,6 +59,11 @@ class Look:
     second: str | None
     fingerprint: str | None
 
+    @property
+    def key(self) -> str:
+        """Return what is `look` of its occurrences."""
+        return self.first if self.fingerprint is None else self.fingerprint
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

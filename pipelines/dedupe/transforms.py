@@ -3,20 +3,22 @@
     occurrences -> looks, summed up -> buckets of equal keys -> cells of bounded size -> pairs
     looks, nearest neighbours, clusters -> verdicts -> every occurrence judged where it is
 
-What is bounded, however skewed the data. Occurrences are never grouped: those of one look are added up by a combiner
-before they travel, and a million copies of a placeholder are one row; verdicts come to the occurrences as a side input.
-A cell holds about 2 x `bucket_codes` codes: a fuller bucket is cut into blocks by a hash of the code, and each pair of
-blocks is a cell of its own.
+What is bounded, however skewed the data. Occurrences of one look are added up by a combiner before they travel, and a
+million copies of a placeholder are one row. Verdicts meet the occurrences of their look in a group, unless those are
+more than `bucket_codes`: such looks are few, and their verdicts come as a side input. A cell holds about 2 x
+`bucket_codes` codes: a fuller bucket is cut into blocks by a hash of the code, and each pair of blocks is a cell of its
+own.
 
-What is not bounded: a worker holds a verdict of each distinct look with a duplicate, each repeated image's hash and
-the size of each crowded bucket; clusters are made on one worker, from a node per look with a neighbour (not from the
-pairs); `keep-first`, an order over documents, holds on one worker a number per (document with a duplicate, cluster).
+What is not bounded: a worker holds the size of each crowded bucket, and each repeated image of crowded looks; clusters
+are made on one worker, from a node per look with a neighbour (not from the pairs); `keep-first`, an order over
+documents, holds on one worker a number per (document with a duplicate, cluster).
 
 This file is wiring: what is done to a cell, a look or an occurrence is in `cells`, `clusters` and `policies`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +35,7 @@ from schemas.duplicates import Duplicate
 
 BATCH = 4096  # fingerprints cut into bands in one go
 LOOKS, NEAREST, CLUSTER = "looks", "nearest", "cluster"
+PLACES, VERDICT = "places", "verdict"
 
 
 @dataclass(eq=False)
@@ -42,7 +45,8 @@ class FindDuplicates(beam.PTransform):
     Attributes:
         radius: two images are duplicates when their fingerprints differ in at most this many bits.
         policy: what happens to their documents.
-        bucket_codes: a bucket with more codes is cut into blocks of about so many.
+        bucket_codes: a bucket with more codes is cut into blocks of about so many; occurrences of one look that may
+            be on one worker at once.
     """
 
     radius: int
@@ -59,15 +63,7 @@ class FindDuplicates(beam.PTransform):
         )
         pairs = looks | "Find near looks" >> FindNearLooks(self.radius, self.bucket_codes)
         verdicts = (looks, pairs) | "Judge looks" >> JudgeLooks()
-        repeated = (
-            places
-            | "Take image" >> beam.Map(_image_of).with_output_types(str)
-            | "Count images" >> beam.combiners.Count.PerElement()
-            | "Repeated images" >> beam.Filter(_is_repeated)
-        )
-        judged = places | "Judge occurrences" >> beam.FlatMap(
-            _judge, beam.pvalue.AsDict(verdicts), beam.pvalue.AsDict(repeated), self.policy
-        ).with_output_types(Duplicate)
+        judged = (places, looks, verdicts) | "Judge occurrences" >> JudgeOccurrences(self.policy, self.bucket_codes)
         return judged | "Keep first" >> KeepFirst() if self.policy is Policy.KEEP_FIRST else judged
 
 
@@ -122,6 +118,43 @@ class JudgeLooks(beam.PTransform):
             | "Meet neighbours" >> beam.CoGroupByKey()
             | "Keep looks with a duplicate" >> beam.FlatMap(_verdict).with_output_types(tuple[str, Verdict])
         )
+
+
+@dataclass(eq=False)
+class JudgeOccurrences(beam.PTransform):
+    """(occurrences, looks, (look, Verdict) of those that have a duplicate) to the duplicates.
+
+    Attributes:
+        policy: what happens to their documents.
+        bucket_codes: occurrences of one look that may share a group.
+    """
+
+    policy: Policy
+    bucket_codes: int
+
+    def expand(self, inputs: tuple[Any, Any, Any]) -> beam.PCollection[Duplicate]:
+        places, looks, verdicts = inputs
+        crowded = beam.pvalue.AsDict(looks | "Crowded looks" >> beam.FlatMap(_crowded_look, self.bucket_codes))
+        grouped = (
+            {
+                PLACES: places | "Key places" >> beam.FlatMap(_place_of_a_few, crowded),
+                VERDICT: verdicts | "Verdicts on few" >> beam.Filter(_is_on_few, self.bucket_codes),
+            }
+            | "Meet verdicts" >> beam.CoGroupByKey()
+            | "Judge groups" >> beam.FlatMap(_judge_group, self.policy).with_output_types(Duplicate)
+        )
+        of_many = places | "Places of crowded looks" >> beam.Filter(_is_of_many, crowded)
+        repeated = (
+            of_many
+            | "Take image" >> beam.Map(_image_of).with_output_types(str)
+            | "Count images" >> beam.combiners.Count.PerElement()
+            | "Repeated images" >> beam.Filter(_is_repeated)
+        )
+        on_many = verdicts | "Verdicts on many" >> beam.Filter(_is_on_many, self.bucket_codes)
+        judged = of_many | "Judge one by one" >> beam.FlatMap(
+            _judge, beam.pvalue.AsDict(on_many), beam.pvalue.AsDict(repeated), self.policy
+        ).with_output_types(Duplicate)
+        return (grouped, judged) | "Few and many" >> beam.Flatten()
 
 
 class KeepFirst(beam.PTransform):
@@ -214,7 +247,7 @@ def _verdict(joined: tuple[str, dict[str, Iterable[Any]]]) -> Iterator[tuple[str
     (look,) = found[LOOKS]
     nearest, cluster = next(iter(found[NEAREST]), None), next(iter(found[CLUSTER]), look.first)
     if look.times > 1 or nearest is not None:
-        yield look.fingerprint or look.first, Verdict(look, cluster, nearest)
+        yield look.key, Verdict(look, cluster, nearest)
 
 
 def _judge(
@@ -223,6 +256,39 @@ def _judge(
     verdict = verdicts.get(place.look)
     if verdict is not None:
         yield judge_occurrence(place, verdict, repeated, policy)
+
+
+def _crowded_look(look: Look, most: int) -> Iterator[tuple[str, int]]:
+    if look.times > most:
+        yield look.key, look.times
+
+
+def _place_of_a_few(place: Occurrence, crowded: Mapping[str, int]) -> Iterator[tuple[str, Occurrence]]:
+    if place.look not in crowded:
+        yield place.look, place
+
+
+def _is_of_many(place: Occurrence, crowded: Mapping[str, int]) -> bool:
+    return place.look in crowded
+
+
+def _is_on_many(keyed: tuple[str, Verdict], most: int) -> bool:
+    return keyed[1].look.times > most
+
+
+def _is_on_few(keyed: tuple[str, Verdict], most: int) -> bool:
+    return not _is_on_many(keyed, most)
+
+
+def _judge_group(group: tuple[str, dict[str, Iterable[Any]]], policy: Policy) -> Iterator[Duplicate]:
+    """Yield the duplicates of one look: equal images look alike, so that those repeated are seen here."""
+    _, found = group
+    for verdict in found[VERDICT]:
+        places = list(found[PLACES])
+        times = Counter(place.image for place in places)
+        repeated = {image for image, count in times.items() if count > 1}
+        for place in places:
+            yield judge_occurrence(place, verdict, repeated, policy)
 
 
 def _document_cluster(duplicate: Duplicate) -> tuple[str, str]:

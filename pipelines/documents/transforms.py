@@ -105,6 +105,31 @@ def _only_failures(outcome: ImageOutcome) -> Iterator[tuple[str, Failure]]:
         yield content_hash, found
 
 
+@dataclass(eq=False)
+class LeaveOut(beam.PTransform):
+    """(documents, ids of those to leave out, once each) to the documents that stay: a join, however many go."""
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        documents, unwanted = inputs
+        by_id = documents | "key documents" >> beam.Map(_key_document)
+        keyed = unwanted | "key ids" >> beam.Map(_key_by_self)
+        return (by_id, keyed) | "meet ids" >> beam.CoGroupByKey() | "stay" >> beam.FlatMap(_staying)
+
+
+def _key_document(document: Document) -> tuple[str, Document]:
+    return document.id, document
+
+
+def _key_by_self(document_id: str) -> tuple[str, None]:
+    return document_id, None
+
+
+def _staying(group: tuple[str, tuple[Iterable[Document], Iterable[None]]]) -> Iterator[Document]:
+    _, (documents, unwanted) = group
+    if not list(unwanted):
+        yield from documents
+
+
 def _key_by_id(draft: Draft) -> tuple[str, Draft]:
     return draft.id, draft
 

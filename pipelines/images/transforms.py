@@ -34,13 +34,21 @@ class ObtainImages(beam.PTransform):
 
     def expand(self, drafts: beam.PCollection) -> beam.PCollection:
         addresses = drafts | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
-        captured = (
+        fetched = (
             addresses
-            | "key by host" >> beam.Map(_key_by_host)
+            | "key by host" >> beam.FlatMap(_key_by_host)
             | "group by host" >> beam.GroupByKey()
             | "capture" >> beam.ParDo(_Capture(self.places, self.takedowns, self.progress))
         )
+        at_hand = addresses | "at hand" >> beam.FlatMap(self._check)
+        captured = (fetched, at_hand) | "captured" >> beam.Flatten()
         return captured | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self._inspect)
+
+    def _check(self, uri: str) -> Iterator[tuple[str, Failure | None]]:
+        """Yield a file or row, which no host's pace concerns: in no group, since they may be millions."""
+        if not host_of(uri):
+            entry = self.takedowns.matches_address(uri)
+            yield uri, None if entry is None else _taken_down(uri, entry)
 
     def _inspect(self, captured: tuple[str, Failure | None]) -> Outcome:
         uri, failure = captured
@@ -61,16 +69,13 @@ class _Capture(beam.DoFn):
         self._progress = progress
 
     def process(self, group: tuple[str, Iterable[str]]) -> Iterator[tuple[str, Failure | None]]:
-        host, uris = group
-        threads = self._places.http.connections_per_host if host else 1
-        yield from map_concurrently(self._capture, uris, threads=threads)
+        _, uris = group
+        yield from map_concurrently(self._capture, uris, threads=self._places.http.connections_per_host)
 
     def _capture(self, uri: str) -> tuple[str, Failure | None]:
         entry = self._takedowns.matches_address(uri)
         if entry is not None:
             return uri, _taken_down(uri, entry)
-        if not host_of(uri):
-            return uri, None
         try:
             process_client(self._places.http, self._places.raw).get(uri, source=WEB, kind=Kind.IMAGE)
         except FetchFailed as problem:
@@ -101,8 +106,10 @@ def _addresses(draft: Draft) -> Iterator[str]:
     yield from set(draft.image_uris)
 
 
-def _key_by_host(uri: str) -> tuple[str, str]:
-    return host_of(uri), uri
+def _key_by_host(uri: str) -> Iterator[tuple[str, str]]:
+    host = host_of(uri)
+    if host:
+        yield host, uri
 
 
 def _valid(outcome: Outcome) -> Iterator[tuple[str, Image]]:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from pipelines.config import BuildConfig
 from pipelines.documents.takedown import Takedowns
 from pipelines.features.plan import FeaturePlan
-from pipelines.shards.leaks import count_leaks, is_heeded
-from pipelines.shards.statistics import summarise
-from pipelines.shards.writing import ShardSummary
+from pipelines.shards.leaks import LeakCount
+from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.sources.readers import path_settings
 from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
@@ -19,7 +18,7 @@ from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.images import IMAGE_VERSION
-from schemas.leaks import LEAK_VERSION, Leak
+from schemas.leaks import LEAK_VERSION
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
 from schemas.versions import code_version, version_of
 
@@ -33,6 +32,8 @@ SCHEMA_VERSIONS = {
 # Settings of features that change the speed, or that the extractors' fingerprints stand for.
 _COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
 
+SizeKey = tuple[str, int, int, int | None]  # split; sentences, images and links of a document: a `DocumentSize`
+
 
 class StageCount(NamedTuple):
     """How many elements a stage passed on (`out`), rejected by a rule (`rejected`), or could not use (`failed`)."""
@@ -44,15 +45,25 @@ class StageCount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFacts:
-    """Everything a finished build knows of itself."""
+    """Everything a finished build knows of itself: counts, whose number does not grow with the documents'.
+
+    Attributes:
+        files: every part of the version.
+        sizes: documents of each split and size.
+        unique_images: different images of each split that has any.
+        leaks: of each kind and pair of splits.
+        heeded_leaks: those of them that are heeded (`splits.leak_kinds`).
+    """
 
     features: FeaturePlan
-    shards: Sequence[ShardSummary]
-    tables: Sequence[FileEntry]
+    files: Iterable[FileEntry]
+    sizes: Mapping[SizeKey, int]
+    unique_images: Mapping[str, int]
     reasons: Mapping[str, int]
     stages: Sequence[StageCount]
     digest: int
-    leaks: Iterable[Leak]
+    leaks: Iterable[LeakCount]
+    heeded_leaks: Iterable[LeakCount]
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
@@ -86,13 +97,11 @@ def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int
 
 def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:
     """Return the manifest of a finished build."""
-    heeded = [leak for leak in facts.leaks if is_heeded(leak, config.splits)]
-    files = [*facts.tables, *(entry for shard in facts.shards for entry in shard.entries)]
     return Manifest(
         dataset=config.dataset,
         version=version,
-        files=tuple(sorted(files)),
-        splits={str(split): _statistics(split, facts.shards) for split in Split},
+        files=tuple(sorted(facts.files)),
+        splits={str(split): _statistics(split, facts) for split in Split},
         failures=dict(sorted(facts.reasons.items())),
         stages=_stages(facts.stages),
         image_extractors=_vector_sizes(facts.features.images),
@@ -102,11 +111,12 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         inputs={"records": f"{facts.digest:064x}", **_extractor_inputs(facts.features)},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
-        notes={
-            "leaks": [dataclasses.asdict(count) for count in count_leaks(facts.leaks)],
-            "heeded_leaks": [dataclasses.asdict(count) for count in count_leaks(heeded)],
-        },
+        notes={"leaks": _counts(facts.leaks), "heeded_leaks": _counts(facts.heeded_leaks)},
     )
+
+
+def _counts(leaks: Iterable[LeakCount]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(count) for count in sorted(leaks)]
 
 
 def _vector_sizes(columns: Sequence[FeatureColumn]) -> dict[str, int]:
@@ -117,10 +127,13 @@ def _extractor_inputs(features: FeaturePlan) -> dict[str, str]:
     return {f"extractors.{name}": value for name, value in features.fingerprints}
 
 
-def _statistics(split: Split, shards: Sequence[ShardSummary]) -> SplitStatistics:
-    mine = [shard for shard in shards if shard.split is split]
-    sizes = [size for shard in mine for size in shard.sizes]
-    return summarise(sizes, (content_hash for shard in mine for content_hash in shard.image_hashes))
+def _statistics(split: Split, facts: BuildFacts) -> SplitStatistics:
+    sizes = {
+        DocumentSize(sentences, images, links): documents
+        for (name, sentences, images, links), documents in facts.sizes.items()
+        if name == split
+    }
+    return summarise(sizes, unique_images=facts.unique_images.get(str(split), 0))
 
 
 def _stages(counts: Sequence[StageCount]) -> dict[str, dict[str, Any]]:

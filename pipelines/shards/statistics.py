@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.documents import Document
@@ -24,23 +24,29 @@ def size_of(document: Document) -> DocumentSize:
     return DocumentSize(len(document.sentences), len(document.images), links)
 
 
-def summarise(sizes: Sequence[DocumentSize], image_hashes: Iterable[str]) -> SplitStatistics:
-    """Return the statistics of a split; density is averaged over the documents whose links are known."""
-    n = [size.sentences for size in sizes]
-    m = [size.images for size in sizes]
-    densities = [size.links / (size.sentences * size.images) for size in sizes if size.links is not None]
+def summarise(sizes: Mapping[DocumentSize, int], *, unique_images: int) -> SplitStatistics:
+    """Return the statistics of a split; density is averaged over the documents whose links are known.
+
+    Args:
+        sizes: how many documents have each size.
+        unique_images: how many different images they show.
+    """
+    n = [size.sentences for size, times in sizes.items() for _ in range(times)]
+    m = [size.images for size, times in sizes.items() for _ in range(times)]
+    known = {size: size.links for size in sizes if size.links is not None}
+    densities = [links / (size.sentences * size.images) for size, links in known.items() for _ in range(sizes[size])]
     return SplitStatistics(
-        documents=len(sizes),
+        documents=len(n),
         images=sum(m),
         sentences=sum(n),
-        unique_images=len(set(image_hashes)),
+        unique_images=unique_images,
         median_sentences=statistics.median(n) if n else 0,
         median_images=statistics.median(m) if m else 0,
         mean_sentences=round(statistics.fmean(n), 6) if n else 0,
         mean_images=round(statistics.fmean(m), 6) if m else 0,
         max_sentences=max(n, default=0),
         max_images=max(m, default=0),
-        links=sum(size.links or 0 for size in sizes),
+        links=sum(links * sizes[size] for size, links in known.items()),
         documents_with_known_links=len(densities),
-        density=round(statistics.fmean(sorted(densities)), 6) if densities else None,
+        density=round(statistics.fmean(densities), 6) if densities else None,  # summed exactly: in any order
     )

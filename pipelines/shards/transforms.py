@@ -18,7 +18,7 @@ from pipelines.documents.transforms import image_refs
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
-from pipelines.shards.leaks import leaks_of_group, near_image_leaks
+from pipelines.shards.leaks import LeakCount, leaks_of_group, near_image_leaks
 from pipelines.shards.splits import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
 from pipelines.shards.traces import Clue, Trace, clues_of, trace_of
 from pipelines.shards.writing import part_name, write_shard, write_table
@@ -26,10 +26,11 @@ from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate
 from schemas.images import Image
 from schemas.lake import Folder, Lake
-from schemas.leaks import Leak
+from schemas.leaks import Leak, LeakKind
 from schemas.tables import to_table
 
 ShardKey = tuple[str, int]
+LeakPlace = tuple[str, str, str]  # kind, split, other split
 ROWS_PER_PART = 100_000
 
 
@@ -231,6 +232,36 @@ class FindLeaks(beam.PTransform):
     def _near(self, group: tuple[str, Iterable[Trace]]) -> Iterator[Leak]:
         _, traces = group
         yield from near_image_leaks(list(traces), radius=self.radius)
+
+
+class CountLeaks(beam.PTransform):
+    """PCollection[Leak] to a `LeakCount` of each kind and pair of splits: `leaks.count_leaks` of any number."""
+
+    def expand(self, leaks: beam.PCollection) -> beam.PCollection:
+        keys = leaks | "keys" >> beam.Map(_leaked_key) | "count keys" >> _CountDistinct()
+        documents = leaks | "documents" >> beam.Map(_leaking_document) | "count documents" >> _CountDistinct()
+        return (keys, documents) | "meet counts" >> beam.CoGroupByKey() | "leak counts" >> beam.MapTuple(_leak_count)
+
+
+class _CountDistinct(beam.PTransform):
+    """(place, item) to (place, number of different items)."""
+
+    def expand(self, items: beam.PCollection) -> beam.PCollection:
+        return items | "once" >> beam.Distinct() | "places" >> beam.Keys() | beam.combiners.Count.PerElement()
+
+
+def _leaked_key(leak: Leak) -> tuple[LeakPlace, str]:
+    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.key
+
+
+def _leaking_document(leak: Leak) -> tuple[LeakPlace, str]:
+    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.document
+
+
+def _leak_count(place: LeakPlace, counts: tuple[Iterable[int], Iterable[int]]) -> LeakCount:
+    kind, split, other = place
+    (keys,), (documents,) = counts
+    return LeakCount(LeakKind(kind), Split(split), Split(other), keys, documents)
 
 
 def _places(document: Document) -> Iterator[tuple[str, str]]:
