@@ -1,8 +1,8 @@
 """The convolutional networks that look at pictures: how each is built, what it expects, and how its checkpoint is read.
 
-A network here is its last feature map and the classifier behind the mean over its places. Networks come from torchvision
-and the lite family's package, imported when a network is built; NASNet mobile is in `nasnet_mobile.py`. Running them is in
-`trunk.py`.
+A network here is its last feature map and the classifier behind the mean over its places. Networks come from
+torchvision and the lite family's package, imported when a network is built; NASNet mobile is in `nasnet_mobile.py`.
+Running them is in `trunk.py`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Architecture:
         """Return a built network for inference: batch normalisations folded (equal up to rounding), channels last."""
         module.eval().requires_grad_(False)
         fold_batch_norms(module, self.folds)
-        return self.split(module.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
+        return self.split(module.to(memory_format=torch.channels_last))
 
     def describe(self) -> dict[str, str]:
         """Return what values depend on beside the weights and the preprocessing."""

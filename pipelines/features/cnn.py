@@ -1,8 +1,8 @@
 """What one forward pass of a convolutional network gives: a vector, the most probable classes, or the cells of a grid.
 
-    densenet169            CnnVectors: the mean of the last feature map, the input of the classifier
-    densenet169-classes    CnnClasses: the 20 most probable ImageNet classes (the object-detection baseline of Hessel 2019)
-    densenet169-grid       CnnGrid:    the cells of the last feature map as regions, and `grid` that of efficientnet-lite0
+    densenet169            CnnVectors  the mean of the last feature map, the input of the classifier
+    densenet169-classes    CnnClasses  the 20 most probable ImageNet classes (Hessel 2019, object detection)
+    densenet169-grid       CnnGrid     the cells of the last feature map as regions; `grid`: of efficientnet-lite0
 
 The same for every network of `architectures.py`. Extractors of one network share its forward pass (`trunk.py`).
 """
@@ -83,8 +83,8 @@ class CnnGrid(_Cnn):
     """The cells of the last feature map (7 x 7 of a 224-px square), each with its own most probable ImageNet class.
 
     The classifier is linear in the mean over places, so that applied to one place it says what that place adds (Zhou et
-    al. 2016, eq. 2): a concept, its probability as the score. A box is the cell's part of the square, not the larger field
-    that the place can see.
+    al. 2016, eq. 2): a concept, its probability as the score. A box is the cell's part of the square, not the larger
+    field that the place can see.
     """
 
     kind = FeatureKind.REGIONS

@@ -1,9 +1,9 @@
 """Regions by torchvision's Faster R-CNN (ResNet-50, feature pyramid), with any checkpoint of that architecture.
 
-COCO's 91 classes are known by name; another number of classes (Visual Genome's 1,600 of Anderson et al. 2018) comes with
-a file of its class names, one a line, as the weight `faster-rcnn-classes`. As in Anderson et al., a region is a proposal
-with its most probable class; its vector is what the box head makes of it, and non-maximum suppression is per class.
-One picture a forward pass: in a batch, pictures are padded to the largest.
+COCO's 91 classes are known by name; another number of classes (Visual Genome's 1,600 of Anderson et al. 2018) comes
+with a file of its class names, one a line, as the weight `faster-rcnn-classes`. As in Anderson et al., a region is a
+proposal with its most probable class; its vector is what the box head makes of it, and non-maximum suppression is per
+class. One picture a forward pass: in a batch, pictures are padded to the largest.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class FasterRcnn:
             for module in network.modules():
                 if isinstance(module, FrozenBatchNorm2d):
                     module.eps = 0.0
-        return network.eval().requires_grad_(False).to(self._place.device)  # type: ignore[no-any-return]
+        return network.eval().requires_grad_(False).to(self._place.device)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -187,8 +187,8 @@ class FasterRcnn:
         coco: Sequence[str] = FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
         if count != len(coco) - 1:
             raise ConfigError(
-                f"features.weights: {self._weights.path()} has {count} classes, COCO {len(coco) - 1}: give their names, "
-                f"one a line, with --set features.weights={CLASS_LIST}=FILE"
+                f"features.weights: {self._weights.path()} has {count} classes, COCO {len(coco) - 1}: give their "
+                f"names, one a line, with --set features.weights={CLASS_LIST}=FILE"
             )
         return tuple(coco[1:])
 
@@ -209,7 +209,7 @@ class FasterRcnn:
 
 
 def _present_name(name: str) -> str:
-    """Return today's name of a tensor of torchvision's first checkpoints, whose layers had no activation beside them."""
+    """Return today's name of a tensor of torchvision's first checkpoints, when these layers had nothing beside them."""
     name = re.sub(r"(fpn\.(?:inner|layer)_blocks\.\d)\.(weight|bias)$", r"\1.0.\2", name)
     return re.sub(r"(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2", name)
 

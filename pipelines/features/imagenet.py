@@ -1,7 +1,7 @@
 """The 1,000 class names of ImageNet's classification task, and the most probable of them.
 
-Names come with torchvision, in the order in which its networks and those of the lite family were trained; it is imported
-when they are first asked for.
+Names come with torchvision, in the order in which its networks and those of the lite family were trained; it is
+imported when they are first asked for.
 """
 
 from __future__ import annotations

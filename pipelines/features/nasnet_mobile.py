@@ -2,8 +2,8 @@
 
 No maintained package has this size. Parameter names are those of the common PyTorch checkpoint (`nasnetamobile` of
 `pretrainedmodels`), so that it loads as it is. A cell reads the two maps before it, h (current) and p (previous), each
-adapted to the cell's filters; every sum is a map of its own. Padding is TensorFlow's SAME: the odd row and column are at
-the bottom right, and no maximum or average counts them.
+adapted to the cell's filters; every sum is a map of its own. Padding is TensorFlow's SAME: the odd row and column are
+at the bottom right, and no maximum or average counts them.
 
     normal cell                    reduction cell: what reads h or p has stride 2
       0: sep5(h) + sep3(p)           0: sep5(h) + sep7(p)

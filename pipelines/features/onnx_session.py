@@ -108,8 +108,7 @@ class OnnxNetwork:
 def unit_length(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return vectors of length 1 along the last axis; a vector of zeros stays one."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    scaled: npt.NDArray[np.float32] = vectors / np.where(lengths > 0, lengths, 1)
-    return scaled
+    return vectors / np.where(lengths > 0, lengths, np.float32(1))
 
 
 def _named(name: str, known: Sequence[str], *, path: Path, what: str) -> str:

@@ -1,11 +1,11 @@
 """What a user says of a network of their own: the small JSON file beside an `.onnx` file, of the same stem.
 
-    {"kind": "vector", "output": "embedding", "size_px": 224, "mean": [123.7, 116.3, 103.5], "deviation": [58.4, 57.1, 57.4]}
+    {"kind": "vector", "output": "embedding", "mean": [123.7, 116.3, 103.5], "deviation": [58.4, 57.1, 57.4]}
     {"kind": "detector", "classes": "classes.txt", "size_px": 640, "box_unit": "pixel"}
     {"kind": "text", "output": "embedding", "tokenizer": "tokenizer.json", "max_tokens": 77, "pad_to_max": true}
 
-Keys that are absent have the defaults below; a key that is not there, or a value of the wrong type, is an error. Files it
-names lie beside the network, or are weights called NAME/FILE.
+Keys that are absent have the defaults below; an unknown key, or a value of the wrong type, is an error. Files it names
+lie beside the network, or are weights called NAME/FILE.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class VectorSidecar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorSidecar:
-    """A network from one picture, 1 x 3 x size x size, the whole of it squashed, to R regions, overlaps already removed.
+    """A network from one picture, 1 x 3 x size x size, all of it squashed, to R regions, overlaps already removed.
 
     Attributes:
         boxes: name of the output R x 4: left, top, right, bottom.

@@ -73,8 +73,8 @@ class OnnxText:
         is_per_token = found.ndim == 2 and len(found) == len(mask)
         if is_per_token == (self._sidecar.pooling is Pooling.NONE) or found.ndim > 2:
             raise ConfigError(
-                f"{self._network.path}: output {output} gives {' x '.join(map(str, found.shape))} values a text: not what "
-                f"pooling = {self._sidecar.pooling} in its sidecar needs"
+                f"{self._network.path}: output {output} gives {' x '.join(map(str, found.shape))} values a text: "
+                f"not what pooling = {self._sidecar.pooling} in its sidecar needs"
             )
         if self._sidecar.pooling is Pooling.NONE:
             return found
@@ -82,7 +82,8 @@ class OnnxText:
         if self._sidecar.pooling is Pooling.MEAN:
             mean: npt.NDArray[np.float32] = tokens.mean(axis=0)
             return mean
-        return tokens[0 if self._sidecar.pooling is Pooling.FIRST else -1]
+        token: npt.NDArray[np.float32] = tokens[0 if self._sidecar.pooling is Pooling.FIRST else -1]
+        return token
 
     @cached_property
     def _tokenizer(self) -> tokenizers.Tokenizer:

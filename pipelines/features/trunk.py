@@ -109,7 +109,8 @@ class Trunk:
         """Return the forward passes alone, over these pictures decoded beforehand: the bound of `look`."""
         squares = [self.architecture.preprocessing.square(picture) for picture in pictures]
         pixels = torch.from_numpy(np.stack([square for square in squares if not isinstance(square, Rejected)]))
-        batches = [self._values(some) for some in pixels.split(self._batch if self._place.is_gpu else 1)]
+        step = self._batch if self._place.is_gpu else 1
+        batches = [self._values(pixels[begin : begin + step]) for begin in range(0, len(pixels), step)]
         network, wanted = self.network, frozenset(self._wanted)
 
         def run() -> None:
@@ -195,7 +196,7 @@ class _UnderWay:
     def __init__(self, found: Mapping[Part, Tensor], rejected: Sequence[Rejected | None], place: Place) -> None:
         self._copies = {part: tensor.to("cpu", non_blocking=True) for part, tensor in found.items()}
         self._rejected = rejected
-        self._event = torch.cuda.Event() if place.is_gpu else None
+        self._event = torch.cuda.Event() if place.is_gpu else None  # type: ignore[no-untyped-call]
         if self._event is not None:
             self._event.record()
 

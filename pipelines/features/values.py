@@ -97,7 +97,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionLimits:
-    """How many regions of a picture are kept: those of at least `score`, but no fewer than `least`, no more than `most`.
+    """How many regions of a picture are kept: those of at least `score`, but at least `least` and at most `most`.
 
     A picture on which the extractor finds fewer than `least` has what it finds.
     """
@@ -105,3 +105,9 @@ class RegionLimits:
     least: int = 10
     most: int = 36
     score: float = 0.2
+
+    def __post_init__(self) -> None:
+        require(1 <= self.most <= 100, field="features.max_regions", value=self.most, rule="must be in 1..100")
+        is_less = 0 <= self.least <= self.most
+        require(is_less, field="features.min_regions", value=self.least, rule="must be in 0..features.max_regions")
+        require(0 <= self.score <= 1, field="features.min_score", value=self.score, rule="must be in [0, 1]")

@@ -1,8 +1,8 @@
 """Weight files a user names: where each lies, what its SHA-256 is, and its local copy.
 
 A weight is `NAME=URI[#sha256=HEX]`; a URI is a path, `file://`, or `http(s)://`. Only what configuration names is ever
-fetched, only when an extractor first needs it, and only over an address whose SHA-256 is stated: the file is fetched once
-into the cache, under its digest. What is inside a file is for the extractor that asked for it.
+fetched, only when an extractor first needs it, and only from an address whose SHA-256 is stated: the file is fetched
+once into the cache, under its digest. What is inside a file is for the extractor that asked for it.
 """
 
 from __future__ import annotations

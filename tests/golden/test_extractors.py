@@ -1,4 +1,4 @@
-"""A golden file per extractor: a few photographs in, a few numbers out, so that preprocessing and networks stay as they are.
+"""A golden file per extractor: photographs in, a few numbers out, so that preprocessing and networks stay as they are.
 
 Where no package has the weights, they are random ones of seed 7: what is guarded is the path from bytes to the network,
 and its architecture. The tolerance allows for another processor or JPEG library, and is a fifth of what the least

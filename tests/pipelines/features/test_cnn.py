@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -86,7 +89,7 @@ def test_vector_and_classes_are_those_of_the_published_network(pictures: list[by
 def test_torchvision_networks_look_as_published(
     name: str, is_squashed: bool, pictures: list[bytes], random_checkpoint: Checkpoint
 ) -> None:
-    """Against torchvision's own transforms and whole network: its classifier, applied to our vector, gives its logits."""
+    """Against torchvision's transforms and whole network: its classifier, applied to our vector, gives its logits."""
     from torchvision import models
     from torchvision.transforms import functional
 
@@ -111,15 +114,7 @@ def test_a_first_densenet_checkpoint_loads(
 ) -> None:
     """torchvision's published file still has `norm.1` for `norm1`."""
     present = torch.load(random_checkpoint("densenet169"), weights_only=True)
-    old = {}
-    for key, tensor in present.items():
-        for part in ("norm", "conv"):
-            key = (
-                key.replace(f".{part}1.", f".{part}.1.").replace(f".{part}2.", f".{part}.2.")
-                if "denselayer" in key
-                else key
-            )
-        old[key] = tensor
+    old = {re.sub(r"(denselayer\d+\.(?:norm|conv))([12])", r"\1.\2", key): value for key, value in present.items()}
     assert "features.denseblock1.denselayer1.norm.1.weight" in old
     torch.save({"state_dict": {f"module.{key}": tensor for key, tensor in old.items()}}, tmp_path / "old.pth")
     found = [
@@ -252,6 +247,16 @@ def test_a_device_that_is_not_there_is_one_clear_line() -> None:
         CnnVectors(LITE, compute=Compute(device=Device.CUDA), weights={})
     with pytest.raises(ConfigError, match=r"features\.precision = float16: a CPU computes in"):
         CnnVectors(LITE, compute=Compute(precision=Precision.FLOAT16), weights={})
+
+
+def test_a_worker_loads_no_library_that_was_not_asked_for() -> None:
+    program = (
+        "import sys; from pipelines.features.cnn import CnnVectors; from pipelines.features.values import Compute;"
+        "CnnVectors('efficientnet-lite0', compute=Compute(), weights={}).extract([]);"
+        "print([name for name in ('torchvision', 'onnxruntime', 'tokenizers', 'timm') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_bfloat16_on_a_cpu_is_near_float32(pictures: list[bytes]) -> None:
