@@ -108,7 +108,7 @@ class OnnxNetwork:
 def unit_length(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return vectors of length 1 along the last axis; a vector of zeros stays one."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, np.float32(1))
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _named(name: str, known: Sequence[str], *, path: Path, what: str) -> str:
