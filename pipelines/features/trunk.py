@@ -64,7 +64,7 @@ class Trunk:
         self._wanted: set[Part] = set()
         self._users = 0
         self._last: dict[bytes, Seen | Rejected] = {}
-        self._loading = threading.Lock()
+        self._loading, self._turn = threading.Lock(), threading.Lock()
         self._loaded: Network | None = None
         # A thread's own setting: the caller's threads keep theirs.
         self._pool = ThreadPoolExecutor(
@@ -127,7 +127,8 @@ class Trunk:
     def _look(self, pictures: Sequence[bytes]) -> list[Seen | Rejected]:
         network, wanted = self.network, frozenset(self._wanted)
         if self._place.is_gpu:
-            return list(self._in_batches(pictures, network, wanted))
+            with self._turn:  # the buffers are one caller's at a time
+                return list(self._in_batches(pictures, network, wanted))
         return list(self._pool.map(self._one, pictures, repeat(network), repeat(wanted)))
 
     def _one(self, picture: bytes, network: Network, wanted: Set[Part]) -> Seen | Rejected:
