@@ -3,8 +3,9 @@
 What a storage loses is measured by `storage_loss`, and bounded: a vector v is stored as v + e, and then
 1 - cos(v, v + e) <= 1 - sqrt(1 - |e|^2 / |v|^2) for |e| < |v|. For float16, whose values have 11 significant bits,
 |e| <= 2^-11 |v|, so that at most 1.2e-7 is lost; for int8 each value is off by at most half a step, max|v| / 254.
-Measured, mean and largest: vectors of `efficientnet-lite0` of 44 pictures (photographs and crops of them) lose 2.1e-8 and 2.7e-8 in float16, 8.2e-5
-and 1.7e-4 in int8, sentence vectors of `use-multilingual` 2.3e-8 and 2.6e-8 in float16, 1.1e-5 and 1.4e-5 in int8.
+Measured, mean and largest: vectors of `efficientnet-lite0` of 44 pictures (photographs and crops of them) lose 2.1e-8
+and 2.7e-8 in float16, 8.2e-5 and 1.7e-4 in int8; sentence vectors of `use-multilingual` 2.3e-8 and 2.6e-8 in float16,
+1.1e-5 and 1.4e-5 in int8.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 from pipelines.features.values import Compute, FeatureKind, ImageValue, Matrix, RegionLimits, Rejected
@@ -23,6 +24,7 @@ from pipelines.features.weights import WeightFile
 from schemas.errors import ConfigError
 
 PACKAGED = "packaged"
+_EMBEDDED, _LICENCE = "efficientnet-lite0", "Apache-2.0"
 _NETWORK = ".onnx"
 
 
@@ -84,9 +86,26 @@ class Entry:
     licence: str = ""
 
 
+# Networks of `architectures.py` with the size of their vectors; each gives a vector, classes, or the cells of a grid.
+_NETWORKS = {_EMBEDDED: 1280, "densenet169": 1664, "nasnet-mobile": 1056, "resnet152": 2048, "resnet50": 2048}
+
+
+def _entries_of(network: str, dimensions: int) -> dict[str, Entry]:
+    """Return the three extractors of a network."""
+    is_packaged = network == _EMBEDDED
+    entry = partial(Entry, weights=PACKAGED if is_packaged else network, licence=_LICENCE if is_packaged else "")
+    return {
+        network: entry(place="cnn:CnnVectors", dimensions=dimensions),
+        f"{network}-classes": entry(place="cnn:CnnClasses", kind=FeatureKind.CLASSES, dimensions=0),
+        f"{network}-grid": entry(place="cnn:CnnGrid", kind=FeatureKind.REGIONS, dimensions=dimensions),
+    }
+
+
 IMAGE_EXTRACTORS: Mapping[str, Entry] = {
-    "efficientnet-lite0": Entry(
-        place="efficientnet_lite0:EfficientnetLite0", dimensions=1280, licence="Apache-2.0 (ImageNet weights)"
+    **{name: entry for network, size in _NETWORKS.items() for name, entry in _entries_of(network, size).items()},
+    "grid": Entry(place="cnn:CnnGrid", kind=FeatureKind.REGIONS, dimensions=1280, licence=_LICENCE),
+    "faster-rcnn": Entry(
+        place="faster_rcnn:FasterRcnn", kind=FeatureKind.REGIONS, dimensions=1024, weights="faster-rcnn"
     ),
 }
 SENTENCE_EXTRACTORS: Mapping[str, Entry] = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.efficientnet_lite0 import preprocess
+from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.extractors import (
     IMAGE_EXTRACTORS,
     PACKAGED,
@@ -36,6 +36,13 @@ SENTENCES = [
     "Then we sanded everything twice, wiped off the dust, and put on three coats of clear varnish " * 8,
     "日本語の文",
 ]
+
+
+def preprocess(jpeg: bytes) -> np.ndarray:
+    """Return the 224 x 224 x 3 values that the network looks at."""
+    square = ARCHITECTURES["efficientnet-lite0"].preprocessing.square(jpeg)
+    assert not isinstance(square, Rejected)
+    return (square.astype(np.float32) - 127) / 128
 
 
 def picture(seed: int) -> bytes:

@@ -1,0 +1,102 @@
+"""A golden file per extractor: photographs in, a few numbers out, so that preprocessing and networks stay as they are.
+
+Where no package has the weights, they are random ones of seed 7: what is guarded is the path from bytes to the network,
+and its architecture. The tolerance allows for another processor or JPEG library, and is a fifth of what the least
+change of preprocessing makes (red and blue exchanged in the mean: 0.026).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.features.values import Classes, Compute, Device, RegionLimits, Regions
+from pipelines.features.weights import WeightFile
+
+FOLDER = Path(__file__).parent
+CNNS = ("densenet169", "efficientnet-lite0", "nasnet-mobile", "resnet152", "resnet50")
+EXTRACTORS = [*CNNS, "efficientnet-lite0-classes", "grid", "faster-rcnn"]
+PHOTOGRAPHS = ("cat", "flower")
+DIRECTIONS = 6
+CPU = Compute(device=Device.CPU)
+LIMITS = RegionLimits(least=3, most=3, score=1.0)
+
+
+def extractor(name: str, checkpoint: Callable[[str], Path]) -> Any:
+    from pipelines.features.cnn import CnnClasses, CnnGrid, CnnVectors
+
+    if name == "faster-rcnn":
+        from pipelines.features.faster_rcnn import FasterRcnn
+
+        weights = {name: WeightFile(name, str(random_detector(checkpoint("resnet50").with_name("detector.pth"))))}
+        return FasterRcnn(name, compute=CPU, weights=weights, regions=LIMITS, shorter_side_px=192)
+    if name == "grid":
+        return CnnGrid(name, compute=CPU, weights={}, regions=LIMITS)
+    kind = CnnClasses if name.endswith("-classes") else CnnVectors
+    is_packaged = name.startswith("efficientnet-lite0")
+    return kind(name, compute=CPU, weights={} if is_packaged else {name: WeightFile(name, str(checkpoint(name)))})
+
+
+def random_detector(path: Path) -> Path:
+    """Return the path of torchvision's own Faster R-CNN with random weights of seed 7."""
+    import torch
+    from torchvision.models.detection import fasterrcnn_resnet50_fpn
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        torch.save(fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None).state_dict(), path)
+    return path
+
+
+def numbers(value: Any) -> dict[str, Any]:
+    if isinstance(value, Classes):
+        return {"labels": value.labels[:5], "probabilities": rounded(value.probabilities[:5])}
+    if isinstance(value, Regions):
+        boxes = [rounded(box) for box in value.boxes]
+        vectors = [directions(vector) for vector in value.vectors[:2]]
+        return {"labels": value.labels, "boxes": boxes, "scores": rounded(value.scores), "vectors": vectors}
+    return directions(value)
+
+
+def directions(vector: np.ndarray) -> dict[str, Any]:
+    """Return the vector's length, and how far it points into a few fixed random directions."""
+    fixed = np.random.default_rng(0).normal(size=(DIRECTIONS, len(vector)))
+    length = float(np.linalg.norm(vector))
+    return {"dimensions": len(vector), "length": float(f"{length:.4g}"), "directions": rounded(fixed @ vector / length)}
+
+
+def rounded(values: np.ndarray) -> list[float]:
+    return [round(float(value), 4) for value in values]
+
+
+def assert_near(found: Any, expected: Any, *, place: str) -> None:
+    if isinstance(expected, dict | list):
+        keys = list(expected) if isinstance(expected, dict) else range(len(expected))
+        assert len(found) == len(expected), place
+        for key in keys:
+            assert_near(found[key], expected[key], place=f"{place}.{key}")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=0.005, abs=0.005), place
+    else:
+        assert found == expected, place
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_golden_numbers(
+    name: str,
+    request: pytest.FixtureRequest,
+    photographs: dict[str, bytes],
+    random_checkpoint: Callable[[str], Path],
+) -> None:
+    values = extractor(name, random_checkpoint).extract([photographs[photograph] for photograph in PHOTOGRAPHS])
+    found = dict(zip(PHOTOGRAPHS, map(numbers, values), strict=True))
+    path = FOLDER / f"extractor-{name}.json"
+    text = json.dumps(found, indent=1) + "\n"
+    if request.config.getoption("--refresh-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert_near(json.loads(text), json.loads(path.read_text(encoding="utf-8")), place=name)

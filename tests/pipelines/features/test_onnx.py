@@ -1,0 +1,264 @@
+"""Networks of a user's own: small real ones, built and run, against the same arithmetic in numpy."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tokenizers
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from pipelines.features.onnx import image_extractor, sentence_extractor
+from pipelines.features.onnx_images import OnnxVectors
+from pipelines.features.values import Compute, Device, FeatureKind, RegionLimits, Rejected
+from pipelines.features.weights import WeightFile
+from schemas.errors import ConfigError, NotFoundError
+
+SIZE, DIMENSIONS, VOCABULARY = 32, 6, 9
+RANDOM = np.random.default_rng(0)
+KERNEL = RANDOM.normal(size=(DIMENSIONS, 3)).astype(np.float32)
+EMBEDDING = RANDOM.normal(size=(VOCABULARY, DIMENSIONS)).astype(np.float32)
+MEAN, DEVIATION = (120.0, 115.0, 100.0), (60.0, 58.0, 57.0)
+COMPUTE = Compute(device=Device.CPU, threads=2)
+
+
+def save(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: np.ndarray) -> None:
+    values = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+
+
+def tensor(name: str, *shape: int | str, kind: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def write(folder: Path, name: str, sidecar: dict[str, Any]) -> dict[str, WeightFile]:
+    (folder / f"{name}.json").write_text(json.dumps(sidecar))
+    return {name: WeightFile(name, str(folder / f"{name}.onnx"))}
+
+
+def image_tower(folder: Path, *, batch: int | str = "n", **sidecar: Any) -> dict[str, WeightFile]:
+    """A 1 x 1 convolution, and the mean over places: `embedding` (N x 6), beside the places themselves."""
+    save(
+        folder / "tower.onnx",
+        [
+            helper.make_node("Conv", ["pixels", "kernel"], ["places"]),
+            helper.make_node("GlobalAveragePool", ["places"], ["pooled"]),
+            helper.make_node("Flatten", ["pooled"], ["embedding"]),
+        ],
+        [tensor("pixels", batch, 3, SIZE, SIZE)],
+        [tensor("embedding", batch, DIMENSIONS), tensor("places", batch, DIMENSIONS, SIZE, SIZE)],
+        kernel=KERNEL[:, :, None, None],
+    )
+    settings = {"output": "embedding", "size_px": SIZE, "shorter_side_px": 40, "mean": MEAN, "deviation": DEVIATION}
+    return write(folder, "tower", {"kind": "vector", **settings, **sidecar})
+
+
+def text_tower(folder: Path, **sidecar: Any) -> dict[str, WeightFile]:
+    """An embedding of each token (`tokens`, 1 x T x 6), the mean of those that the mask has (`embedding`, 1 x 6)."""
+    save(
+        folder / "text.onnx",
+        [
+            helper.make_node("Gather", ["table", "input_ids"], ["tokens"]),
+            helper.make_node("Cast", ["attention_mask"], ["weights"], to=TensorProto.FLOAT),
+            helper.make_node("Unsqueeze", ["weights", "last"], ["column"]),
+            helper.make_node("Mul", ["tokens", "column"], ["kept"]),
+            helper.make_node("ReduceSum", ["kept", "one"], ["total"], keepdims=0),
+            helper.make_node("ReduceSum", ["weights", "one"], ["count"], keepdims=1),
+            helper.make_node("Div", ["total", "count"], ["embedding"]),
+        ],
+        [tensor("input_ids", 1, "t", kind=TensorProto.INT64), tensor("attention_mask", 1, "t", kind=TensorProto.INT64)],
+        [tensor("embedding", 1, DIMENSIONS), tensor("tokens", 1, "t", DIMENSIONS)],
+        table=EMBEDDING,
+        last=np.array([-1]),
+        one=np.array([1]),
+    )
+    words = {"[UNK]": 0, "a": 1, "saw": 2, "cuts": 3, "red": 4, "oak": 5, "[PAD]": 8}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return write(folder, "text", {"kind": "text", "mask": "attention_mask", "output": "embedding", **sidecar})
+
+
+def detector(folder: Path, **sidecar: Any) -> dict[str, WeightFile]:
+    """Four boxes whose scores rise with the picture's red, and whose vectors are their scores repeated."""
+    save(
+        folder / "detector.onnx",
+        [
+            helper.make_node("ReduceMean", ["pixels"], ["mean"], axes=[0, 1, 2, 3], keepdims=0),
+            helper.make_node("Mul", ["steps", "mean"], ["scores"]),
+            helper.make_node("Identity", ["corners"], ["boxes"]),
+            helper.make_node("Identity", ["numbers"], ["labels"]),
+            helper.make_node("Unsqueeze", ["scores", "last"], ["column"]),
+            helper.make_node("Expand", ["column", "shape"], ["vectors"]),
+        ],
+        [tensor("pixels", 1, 3, SIZE, SIZE)],
+        [
+            tensor("boxes", 4, 4),
+            tensor("scores", 4),
+            tensor("labels", 4, kind=TensorProto.INT64),
+            tensor("vectors", 4, DIMENSIONS),
+        ],
+        steps=np.float32([0.1, 0.9, 0.5, 0.7]),
+        corners=np.float32([[0, 0, 8, 8], [8, 8, 40, 16], [0, 16, 16, 32], [-4, 0, 32, 32]]),
+        numbers=np.array([0, 2, 1, 2]),
+        last=np.array([-1]),
+        shape=np.array([4, DIMENSIONS]),
+    )
+    (folder / "classes.txt").write_text("table\nsaw\nred oak\n")
+    return write(folder, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel", **sidecar})
+
+
+def images(weights: dict[str, WeightFile], name: str = "tower", limits: RegionLimits | None = None) -> Any:
+    return image_extractor(name, compute=COMPUTE, weights=weights, regions=limits or RegionLimits())
+
+
+def expected_vectors(pictures: list[bytes], *, channels: slice = slice(None)) -> np.ndarray:
+    """The mean colour of the middle, through the kernel."""
+    found = []
+    for picture in pictures:
+        image = Image.open(io.BytesIO(picture))
+        small = image.resize((round(image.width * 40 / 256), 40), Image.Resampling.BILINEAR)
+        left, top = (small.width - SIZE) // 2, (40 - SIZE) // 2
+        pixels = np.asarray(small)[top : top + SIZE, left : left + SIZE].reshape(-1, 3).astype(np.float64)
+        found.append(KERNEL @ ((pixels.mean(0) - MEAN) / DEVIATION)[channels])
+    return np.array(found)
+
+
+@pytest.fixture
+def pictures(photographs: dict[str, bytes]) -> list[bytes]:
+    return list(photographs.values())
+
+
+def test_vectors_are_the_networks(pictures: list[bytes], tmp_path: Path) -> None:
+    made = images(image_tower(tmp_path))
+    found = made.extract([pictures[0], b"no picture", *pictures[1:]])
+    assert (made.kind, made.dimensions, made.name) == (FeatureKind.VECTOR, DIMENSIONS, "tower")
+    assert isinstance(found.pop(1), Rejected)
+    np.testing.assert_allclose(np.stack(found), expected_vectors(pictures), atol=1e-4)
+    assert made.extract([pictures[2]])[0].tobytes() == found[2].tobytes()
+
+
+def test_a_sidecar_sets_channels_and_length(pictures: list[bytes], tmp_path: Path) -> None:
+    found = np.stack(images(image_tower(tmp_path, channels="bgr", normalise=True)).extract(pictures))
+    expected = expected_vectors(pictures, channels=slice(None, None, -1))
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
+
+
+def test_batches_give_what_single_pictures_give(pictures: list[bytes], tmp_path: Path) -> None:
+    """The path of a GPU: a batch that is not full, with a bad picture in it."""
+    made = images(image_tower(tmp_path))
+    assert isinstance(made, OnnxVectors) and made._takes_batches
+    mixed = [pictures[0], b"", pictures[1]]
+    batched, single = list(made._several(mixed)), made.extract(mixed)
+    assert batched[1] == single[1]
+    np.testing.assert_allclose(np.stack(batched[::2]), np.stack(single[::2]), atol=1e-5)
+    assert not images(image_tower(tmp_path, batch=1))._takes_batches
+
+
+def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_path: Path) -> None:
+    made = images(detector(tmp_path), "detector", RegionLimits(least=2, most=3, score=0.0))
+    [found, rejected] = made.extract([photographs["coffee"], b""])
+    assert isinstance(rejected, Rejected) and made.dimensions == DIMENSIONS
+    assert found.labels == ("red oak", "red oak", "saw")
+    # 0.9, 0.7 and 0.5 of the picture's brightness; boxes in shares of the network's input, cut at its edges.
+    np.testing.assert_allclose(found.boxes, [[0.25, 0.25, 1, 0.5], [0, 0, 1, 1], [0, 0.5, 0.5, 1]])
+    np.testing.assert_allclose(found.scores / found.scores[0], [1, 7 / 9, 5 / 9], atol=1e-5)
+    np.testing.assert_array_equal(found.vectors, np.repeat(found.scores[:, None], DIMENSIONS, axis=1))
+    brightness = np.asarray(Image.open(io.BytesIO(photographs["coffee"]))).mean() / 255
+    np.testing.assert_allclose(found.scores[0], 0.9 * brightness, atol=0.01)
+
+
+def test_texts_have_the_vectors_of_their_tower(tmp_path: Path) -> None:
+    texts = ["a saw cuts red oak", "oak", "", "never seen words"]
+    ids = [[1, 2, 3, 4, 5], [5], [], [0, 0, 0]]
+    expected = np.array([EMBEDDING[i].mean(0) if i else np.zeros(DIMENSIONS) for i in ids])
+    variants = [
+        {},
+        {"pad_to_max": True, "pad_id": 8, "max_tokens": 7},
+        {"output": "tokens", "pooling": "mean"},
+        {"output": "tokens", "pooling": "mean", "pad_to_max": True, "pad_id": 8},
+    ]
+    for sidecar in variants:
+        made = sentence_extractor("text", compute=COMPUTE, weights=text_tower(tmp_path, **sidecar))
+        assert made.dimensions == DIMENSIONS
+        np.testing.assert_allclose(made.extract(texts), expected, atol=1e-6)
+        assert made.extract([]).shape == (0, DIMENSIONS)
+    for pooling, place in (("first", 0), ("last", -1)):
+        sidecar = {"output": "tokens", "pooling": pooling, "max_tokens": 4, "normalise": True}
+        made = sentence_extractor("text", compute=COMPUTE, weights=text_tower(tmp_path, **sidecar))
+        row = EMBEDDING[ids[0][:4][place]]
+        np.testing.assert_allclose(made.extract(texts[:1])[0], row / np.linalg.norm(row), atol=1e-6)
+
+
+def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> None:
+    found = [images(image_tower(tmp_path)).fingerprint(), images(image_tower(tmp_path, normalise=True)).fingerprint()]
+    found.append(images(image_tower(tmp_path, batch=1)).fingerprint())
+    found.append(images(detector(tmp_path), "detector").fingerprint())
+    (tmp_path / "classes.txt").write_text("a\nb\nc\n")
+    weights = write(tmp_path, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel"})
+    found.append(images(weights, "detector").fingerprint())
+    text = text_tower(tmp_path)
+    found.append(sentence_extractor("text", compute=COMPUTE, weights=text).fingerprint())
+    (tmp_path / "tokenizer.json").write_text((tmp_path / "tokenizer.json").read_text().replace("oak", "ash"))
+    found.append(sentence_extractor("text", compute=COMPUTE, weights=text).fingerprint())
+    assert len(set(found)) == len(found)
+    assert images(image_tower(tmp_path, batch=1)).fingerprint() == found[2]
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "message"),
+    [
+        ({"kind": "picture"}, r"tower\.json: expected an object whose `kind` is one of vector, detector, text"),
+        ({"colour": "rgb"}, r"tower\.json: unknown key 'colour'"),
+        ({"mean": [1, 2]}, r"tower\.json: mean = \(1\.0, 2\.0\): three values"),
+        ({"deviation": [1, 0, 1]}, "three values above 0"),
+        ({"size_px": "big"}, "size_px = 'big': expected a whole number"),
+        ({"shorter_side_px": 10}, "shorter_side_px = 10: at least size_px, 32"),
+        ({"output": "logits"}, r"output = 'logits' in its sidecar: the network has embedding, places"),
+        ({"output": ""}, r"output = '' in its sidecar: the network has embedding, places"),
+        ({"output": "places"}, r"expected 1 x d values, found 1 x 6 x 32 x 32: name an output behind the pooling"),
+        ({"size_px": 16}, "the network cannot be run as its sidecar says"),
+    ],
+)
+def test_a_wrong_sidecar_is_one_clear_line(
+    sidecar: dict[str, Any], message: str, pictures: list[bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        images(image_tower(tmp_path, **sidecar)).extract(pictures[:1])
+
+
+def test_missing_and_wrong_files_are_one_clear_line(tmp_path: Path) -> None:
+    weights = image_tower(tmp_path)
+    (tmp_path / "tower.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"tower\.json: expected JSON"):
+        images(weights)
+    (tmp_path / "tower.json").unlink()
+    with pytest.raises(NotFoundError, match=r"tower: there is no .*tower\.json, and no weight 'tower/tower\.json'"):
+        images(weights)
+    (tmp_path / "elsewhere.json").write_text('{"kind": "text"}')
+    weights["tower/tower.json"] = WeightFile("tower/tower.json", str(tmp_path / "elsewhere.json"))
+    with pytest.raises(ConfigError, match=r"features\.images = 'tower': its sidecar describes a text tower"):
+        images(weights)
+    with pytest.raises(ConfigError, match=r"features\.sentences = 'detector': its sidecar describes a network that"):
+        sentence_extractor("detector", compute=COMPUTE, weights=detector(tmp_path))
+    text = text_tower(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"tokenizer\.json: no tokenizer"):
+        sentence_extractor("text", compute=COMPUTE, weights=text).extract(["a"])
+    (tmp_path / "tower.onnx").write_bytes(b"no network")
+    (tmp_path / "tower.json").write_text('{"kind": "vector"}')
+    with pytest.raises(ConfigError, match=r"tower\.onnx: no ONNX network"):
+        _ = images({"tower": weights["tower"]}).dimensions
+    with pytest.raises(ConfigError, match=r"onnxruntime finds no GPU here"):
+        image_extractor(
+            "tower", compute=Compute(device=Device.CUDA), weights=image_tower(tmp_path), regions=RegionLimits()
+        )

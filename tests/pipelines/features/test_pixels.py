@@ -1,0 +1,60 @@
+"""From stored pictures to the squares that networks look at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.features.pixels import Fit, Preprocessing
+from pipelines.features.values import Rejected
+from schemas.codecs import encode_jpeg
+
+NO_SCALE = {"mean": (0.0, 0.0, 0.0), "deviation": (1.0, 1.0, 1.0)}
+
+
+def edge_at(share: float, width: int = 300) -> Image.Image:
+    """Return red with green in it up to a share of its width."""
+    pixels = np.zeros((256, width, 3), np.uint8)
+    pixels[..., 0] = 255
+    pixels[:, : int(share * width), 1] = 200
+    return Image.fromarray(pixels)
+
+
+def edge_of(square: np.ndarray) -> int:
+    return int(np.argmax(square[len(square) // 2, :, 1] < 100))
+
+
+def test_a_centre_crop_is_a_cut() -> None:
+    square = Preprocessing(**NO_SCALE).square(encode_jpeg(edge_at(0.5), quality=100))
+    assert (square.shape, square.dtype) == ((224, 224, 3), np.uint8)
+    np.testing.assert_allclose(square[100, 50], [255, 200, 0], atol=3)
+    assert abs(edge_of(square) - (150 - (300 - 224) // 2)) <= 1
+
+
+def test_a_squashed_picture_is_whole() -> None:
+    square = Preprocessing(**NO_SCALE, fit=Fit.SQUASH).square(encode_jpeg(edge_at(0.1), quality=100))
+    assert square.shape == (224, 224, 3)
+    assert abs(edge_of(square) - 22) <= 1
+
+
+@pytest.mark.parametrize("shorter_side_px", [64, 512])
+def test_another_size_than_the_stored_one_is_resized(shorter_side_px: int) -> None:
+    stored = encode_jpeg(edge_at(0.5), shorter_side_px=shorter_side_px, quality=100)
+    assert abs(edge_of(Preprocessing(**NO_SCALE).square(stored)) - 112) <= 2
+
+
+@pytest.mark.parametrize("fit", Fit)
+def test_the_square_lies_where_it_says(fit: Fit) -> None:
+    preprocessing = Preprocessing(**NO_SCALE, fit=fit)
+    left, top, right, bottom = preprocessing.square_of(300, 256)
+    square = preprocessing.square(encode_jpeg(edge_at(0.4), quality=100))
+    assert left + edge_of(square) / 224 * (right - left) == pytest.approx(0.4, abs=0.01)
+    assert (top, bottom) == ((1 / 16, 15 / 16) if fit is Fit.CENTRE else (0, 1))
+
+
+def test_what_is_no_picture_is_rejected_with_the_reason() -> None:
+    whole = encode_jpeg(edge_at(0.5))
+    for broken, reason in ((b"", "not-an-image"), (b"text", "not-an-image"), (whole[:900], "corrupt-image")):
+        found = Preprocessing(**NO_SCALE).square(broken)
+        assert isinstance(found, Rejected) and found.message.startswith(reason)

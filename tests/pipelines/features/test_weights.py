@@ -1,0 +1,111 @@
+"""Weight files: their form, their digests, and one fetch from a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipelines.features.weights import WeightFile, parse_weights, weight_cache, weight_of
+from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
+
+CONTENT = b"weights" * 1000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[str] = []
+
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server_port}{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        self.send_response(200 if self.path == "/net.pth" else 404)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_assignments_are_read() -> None:
+    found = parse_weights([f"resnet50=https://host/net.pth#sha256={DIGEST}", "clip = /models/clip.onnx"])
+    assert found == {
+        "resnet50": WeightFile("resnet50", "https://host/net.pth", DIGEST),
+        "clip": WeightFile("clip", "/models/clip.onnx"),
+    }
+    assert weight_of("clip", found, what="a network").uri == "/models/clip.onnx"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["resnet50"], r"features\.weights = 'resnet50': expected NAME=URI"),
+        (["=file"], "NAME=URI needs a name"),
+        (["resnet50="], "NAME=URI needs an address"),
+        (["a=x", "a=y"], "a name may be given once"),
+        (["a=http://host/net"], r"http\(s\) needs #sha256=HEX"),
+        (["a=x#sha256=12"], "sha256 must be 64 lower-case hex digits"),
+    ],
+)
+def test_wrong_assignments_are_one_clear_line(assignments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_weights(assignments)
+
+
+def test_a_local_file_is_read_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "my weights.pth"
+    path.write_bytes(CONTENT)
+    assert WeightFile("a", str(path), DIGEST).path() == path
+    assert WeightFile("a", path.as_uri()).path() == path
+    with pytest.raises(IntegrityError, match=f"expected SHA-256 {'0' * 64}, .* has {DIGEST}"):
+        WeightFile("a", str(path), "0" * 64).path()
+    with pytest.raises(NotFoundError, match=r"features\.weights: a: there is no file /no/such\.pth"):
+        WeightFile("a", "/no/such.pth").path()
+    with pytest.raises(ConfigError, match=r"give --set features\.weights=b=FILE, a checkpoint"):
+        weight_of("b", {}, what="a checkpoint")
+
+
+def test_a_remote_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
+    weight = WeightFile("a", server.address("/net.pth"), DIGEST)
+    assert server.asked == []
+    paths = {weight.path(tmp_path) for _ in range(3)}
+    assert [path.read_bytes() for path in paths] == [CONTENT]
+    assert server.asked == ["/net.pth"]
+
+
+def test_a_file_that_is_not_the_stated_one_is_not_kept(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match=f"has {DIGEST}"):
+        WeightFile("a", server.address("/net.pth"), "0" * 64).path(tmp_path)
+    with pytest.raises(BuildError, match="could not be fetched: 404"):
+        WeightFile("a", server.address("/other"), DIGEST).path(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULTILINK_CACHE", "/big/disk")
+    assert weight_cache() == Path("/big/disk/weights")
+    monkeypatch.delenv("MULTILINK_CACHE")
+    assert weight_cache() == Path.home() / ".cache/multilink/weights"
