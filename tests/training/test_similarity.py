@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from training.config import Combine, Matching, Similarity
 from training.data.documents import offsets_of
-from training.similarity import batch_similarity, negative_top_k, set_similarity
+from training.similarity import batch_similarity, own_similarity, set_similarity
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -42,7 +42,11 @@ def test_at_most_divides_by_what_it_selects() -> None:
 
 def test_negative_top_k_takes_the_smallest_minima() -> None:
     # row minima -0.2 -0.4, column minima 0.8 0.1 -0.4
-    assert float(negative_top_k(MATRIX)) == pytest.approx((-0.2 - 0.4) / 2 + (-0.4 + 0.1) / 2)
+    expected = (-0.2 - 0.4) / 2 + (-0.4 + 0.1) / 2
+    assert float(set_similarity(MATRIX, Similarity.NEG_TK)) == pytest.approx(expected)
+    averaged = set_similarity(MATRIX, Similarity.NEG_TK, combine=Combine.MEAN)
+    assert float(averaged) == pytest.approx(expected / 2)
+    assert float(set_similarity(MATRIX, Similarity.NEG_TK, "1")) == pytest.approx(-0.4 - 0.4)
 
 
 def test_dc_equals_tk_for_square_matrices_with_all_maxima() -> None:
@@ -86,6 +90,29 @@ def test_batch_equals_one_pair_at_a_time(
         expected = torch.autograd.grad((pairs * weights).sum(), tower, retain_graph=True)[0]
         found = torch.autograd.grad((whole * weights).sum(), tower, retain_graph=True)[0]
         assert torch.allclose(found, expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
+    kind=st.sampled_from(Similarity),
+    k=st.sampled_from(["min", "half", "0.3", "2"]),
+    combine=st.sampled_from(Combine),
+    matching=st.sampled_from(Matching),
+)
+def test_own_pairs_are_the_diagonal(
+    *, sizes: list[tuple[int, int]], kind: Similarity, k: str, combine: Combine, matching: Matching
+) -> None:
+    sentences, images = [n for n, _ in sizes], [m for _, m in sizes]
+    text, image = unit_rows(sum(sentences), 1), unit_rows(sum(images), 2)
+    offsets = offsets_of(sentences), offsets_of(images)
+    own = own_similarity(text @ image.T, *offsets, kind, k=k, combine=combine, matching=matching)
+    expected = batch_similarity(text, image, *offsets, kind, k=k, combine=combine, matching=matching).diagonal()
+    assert torch.allclose(own, expected)
+    weights = torch.linspace(1, 2, len(own), dtype=torch.float64)
+    for tower in (text, image):
+        found = torch.autograd.grad((own * weights).sum(), tower, retain_graph=True)[0]
+        assert torch.allclose(found, torch.autograd.grad((expected * weights).sum(), tower, retain_graph=True)[0])
 
 
 @pytest.mark.parametrize("kind", list(Similarity))

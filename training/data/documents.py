@@ -7,7 +7,7 @@ images, L links, t and v dimensions of a sentence and an image vector.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,8 @@ class DocumentSet:
         image_bank: U x v, float16: every different image once.
         image_sets: D keys; two documents with equal keys hold the same set of images.
         links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
+        relations: per document, the relations of its first link by name, None where unknown; empty without a link;
+            None as a whole: not read.
     """
 
     ids: tuple[str, ...]
@@ -47,6 +49,7 @@ class DocumentSet:
     image_bank: Float16
     image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
+    relations: tuple[Mapping[str, bool | None], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
