@@ -32,7 +32,8 @@ def pairs_where_needed(config: TrainConfig, manifest: Manifest) -> str | None:
         if split.max_sentences > 1 or split.max_images > 1:
             return (
                 f"objective.name = '{config.objective.name}' is for documents of one text and one image, "
-                f"split '{name}' has up to {split.max_sentences} and {split.max_images}; use --set objective.name=cross-document"
+                f"split '{name}' has up to {split.max_sentences} and {split.max_images}; "
+                "use --set objective.name=cross-document"
             )
     return None
 

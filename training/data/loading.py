@@ -1,7 +1,8 @@
 """A worker's share of a data set version, ready for the trainer: its own shards in full, an index of all the others.
 
-Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and its relations
-for the coherence objective alone; links of the validation split are read for the reported AUC and precision alone.
+Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and
+its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
+precision alone.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 from training.data.documents import Int64
 from training.encoders.dropout import RowDropout
 from training.encoders.linear import unit
+from training.encoders.recurrence import last_states
 from training.encoders.rows import WordRows
 from training.text.vocabulary import Vocabulary
 
@@ -61,10 +62,12 @@ class GruTower(nn.Module):
         order, words, batch_sizes = pack(rows)
         sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
         embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
-        packed = PackedSequence(embedded, torch.from_numpy(batch_sizes))
-        _, last_1ND = self.gru(packed)
+        if device.type == "cpu":
+            last_ND = last_states(self.gru, embedded, batch_sizes)
+        else:
+            last_ND = self.gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
         restore = torch.from_numpy(np.argsort(order)).to(device)
-        return unit(last_1ND[0].index_select(0, restore))
+        return unit(last_ND.index_select(0, restore))
 
 
 def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:

@@ -27,7 +27,10 @@ class Moment:
 
 
 class Ragged(Protocol):
-    """Documents by id, with the bounds of their sentences and images; a `DocumentSet`, a `SplitIndex` or an `EncodedBatch`."""
+    """Documents by id, with the bounds of their sentences and images.
+
+    A `DocumentSet`, a `SplitIndex` or an `EncodedBatch` is one.
+    """
 
     @property
     def ids(self) -> tuple[str, ...]: ...
