@@ -39,7 +39,7 @@ def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917
         ctx: Any,
         inputs_TE: Tensor,
         input_weights: Tensor,
@@ -58,8 +58,9 @@ class _Recurrence(torch.autograd.Function):
             gates_T2d = torch.addmm(bias[: 2 * size], x_TE, w[: 2 * size].T)
             new_Td = torch.addmm(bias[2 * size :], x_TE, w[2 * size :].T)
             carried_Td, states_Td = torch.empty_like(new_Td), torch.empty_like(new_Td)
-            _run(gates_T2d, new_Td, carried_Td, states_Td, u, new_bias, batch_sizes)
-            ctx.save_for_backward(x_TE, w, u, gates_T2d, new_Td, carried_Td, states_Td)
+            kept = gates_T2d, new_Td, carried_Td, states_Td
+            _run(kept, u, new_bias, batch_sizes)
+            ctx.save_for_backward(x_TE, w, u, *kept)
             ctx.batch_sizes, ctx.types = batch_sizes, (inputs_TE.dtype, input_weights.dtype)
             return states_Td.index_select(0, torch.from_numpy(_last_rows(batch_sizes))).to(inputs_TE.dtype)
 
@@ -68,10 +69,10 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, gradient_Nd: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x_TE, w, u, gates_T2d, new_Td, carried_Td, states_Td = ctx.saved_tensors
         input_type, weight_type = ctx.types
-        d_gates_T2d, d_new_Td, d_carried_Td = (torch.empty_like(kept) for kept in (gates_T2d, new_Td, carried_Td))
+        d_gates_T2d, d_new_Td, d_carried_Td = (torch.empty_like(values) for values in (gates_T2d, new_Td, carried_Td))
         state_Nd = gradient_Nd.to(gates_T2d.dtype, copy=True)
-        given = gates_T2d, new_Td, carried_Td, states_Td
-        _run_back(state_Nd, given, (d_gates_T2d, d_new_Td, d_carried_Td), u, ctx.batch_sizes)
+        kept = gates_T2d, new_Td, carried_Td, states_Td
+        _run_back(state_Nd, kept, (d_gates_T2d, d_new_Td, d_carried_Td), u, ctx.batch_sizes)
         size = u.shape[1]
         before = torch.from_numpy(_rows_before(ctx.batch_sizes))
         first = int(ctx.batch_sizes[0])
@@ -87,21 +88,16 @@ class _Recurrence(torch.autograd.Function):
         return d_x_TE, d_w.to(weight_type), d_u.to(weight_type), d_input_bias, d_state_bias, None, None
 
 
-def _run(
-    gates_T2d: Tensor,
-    new_Td: Tensor,
-    carried_Td: Tensor,
-    states_Td: Tensor,
-    u: Tensor,
-    new_bias: Tensor,
-    batch_sizes: Int64,
-) -> None:
-    """Turn the inputs' part of the gates into gates, step by step; fill states and what they carry, `U_n h + c_n`."""
+def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tensor, batch_sizes: Int64) -> None:
+    """Turn the inputs' part of gates and new into their values, step by step; fill what is carried and the states.
+
+    `kept` is gates (T x 2d), new, carried (`U_n h + c_n`) and states (T x d each).
+    """
     size = u.shape[1]
     gate_weights, new_weights = u[: 2 * size].T, u[2 * size :].T
     before: Tensor | None = None
     for start, stop in pairwise(offsets_of(batch_sizes).tolist()):
-        gates, new, carried, state = (kept[start:stop] for kept in (gates_T2d, new_Td, carried_Td, states_Td))
+        gates, new, carried, state = (values[start:stop] for values in kept)
         if before is None:
             carried.copy_(new_bias.expand_as(carried))
         else:
@@ -120,7 +116,7 @@ def _run(
 
 def _run_back(
     state_Nd: Tensor,
-    given: tuple[Tensor, Tensor, Tensor, Tensor],
+    kept: tuple[Tensor, Tensor, Tensor, Tensor],
     wanted: tuple[Tensor, Tensor, Tensor],
     u: Tensor,
     batch_sizes: Int64,
@@ -132,12 +128,12 @@ def _run_back(
     zeros = torch.zeros_like(state_Nd)
     for step in reversed(range(len(batch_sizes))):
         start, stop = offsets[step], offsets[step + 1]
-        gates, new, carried, _ = (kept[start:stop] for kept in given)
-        d_gates, d_new, d_carried = (kept[start:stop] for kept in wanted)
+        gates, new, carried, _ = (values[start:stop] for values in kept)
+        d_gates, d_new, d_carried = (values[start:stop] for values in wanted)
         reset, update = gates[:, :size], gates[:, size:]
         d_reset, d_update = d_gates[:, :size], d_gates[:, size:]
         d_state = state_Nd[: stop - start]
-        before = given[3][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
+        before = kept[3][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
         torch.sub(before, new, out=d_update).mul_(d_state)
         torch.addcmul(d_state, d_state, update, value=-1, out=d_new)
         torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)

@@ -7,6 +7,7 @@ saved in `state.py`. A data set with no validation document trains with `select 
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,14 +22,16 @@ from training.data.loading import TrainingData
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, prepare_split
+from training.loop.progress import Progress
 from training.loop.setup import new_model
 from training.loop.state import RunState
-from training.loop.step import take_step
+from training.loop.step import StepGuard, take_step
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment, Objective
 from training.objectives.registry import build_objective
 
+logger = logging.getLogger(__name__)
 MODEL = "model"
 
 
@@ -90,6 +93,12 @@ def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"
         )
+    if data.validation is not None and len(data.validation.index.usable) == 1:
+        logger.warning(
+            "%s has a single validation document: it has no negative, so loss and rank judge nothing; "
+            "use --set training.select=last",
+            data.identity.reference,
+        )
 
 
 def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunState:
@@ -108,6 +117,8 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
         index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
     )
     total = torch.zeros((), device=context.device)
+    guard, rate = StepGuard(), float(run.optimiser.param_groups[0]["lr"])
+    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=len(batches), say=context.say).start()
     for step, positions in enumerate(batches):
         moment = Moment(split="training", epoch=run.epoch, step=step)
         total += take_step(
@@ -118,7 +129,10 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
             positions=positions,
             moment=moment,
             context=context,
+            guard=guard,
         )
+        progress.step(len(positions), total, rate)
+    guard.check()
     mean_loss = float(total) / len(batches)
     return {
         "epoch": float(run.epoch),
