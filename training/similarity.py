@@ -139,8 +139,11 @@ def _weight(combine: Combine) -> float:
 
 
 def _on_host(matrix_NM: Tensor) -> npt.NDArray[np.float32]:
-    """Return the values of a matrix for the solver."""
-    values: npt.NDArray[np.float32] = matrix_NM.detach().float().cpu().numpy()
+    """Return the values of a matrix for the solver, which takes finite ones alone.
+
+    What is not finite counts as 0 in the choice of entries; the step's own check (`training.loop.step`) then says so.
+    """
+    values: npt.NDArray[np.float32] = np.nan_to_num(matrix_NM.detach().float().cpu().numpy(), posinf=0.0, neginf=0.0)
     return values
 
 
