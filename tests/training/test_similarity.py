@@ -1,3 +1,5 @@
+from itertools import combinations, permutations
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from training.config import Combine, Matching, Similarity
 from training.data.documents import offsets_of
+from training.matching import edge_counts
 from training.similarity import batch_similarity, own_similarity, set_similarity
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
@@ -52,6 +55,31 @@ def test_negative_top_k_takes_the_smallest_minima() -> None:
 def test_dc_equals_tk_for_square_matrices_with_all_maxima() -> None:
     matrix = unit_rows(4, 0) @ unit_rows(4, 1).T
     assert torch.allclose(set_similarity(matrix, Similarity.DC), set_similarity(matrix, Similarity.TK))
+
+
+def best_mean(matrix: np.ndarray, counts: range) -> float:
+    """The mean over the edges of the matching with the largest sum, of those with so many edges, by trying them all."""
+    n, m = matrix.shape
+    found = [
+        [matrix[row, column] for row, column in zip(rows, columns, strict=True)]
+        for count in counts
+        for rows in combinations(range(n), count)
+        for columns in permutations(range(m), count)
+    ]
+    best = max(found, key=sum)
+    return sum(best) / max(len(best), 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4, 2)])
+@pytest.mark.parametrize("k", ["min", "half", "0.3", "1", "2"])
+def test_ap_by_trying_all_matchings(shape: tuple[int, int], k: str) -> None:
+    for seed in range(5):
+        matrix = np.random.default_rng(seed).uniform(-1, 1, shape)
+        count = int(edge_counts(*shape, k))
+        exact = set_similarity(torch.from_numpy(matrix), Similarity.AP, k, matching=Matching.EXACT)
+        at_most = set_similarity(torch.from_numpy(matrix), Similarity.AP, k, matching=Matching.AT_MOST)
+        assert float(exact) == pytest.approx(best_mean(matrix, range(count, count + 1)))
+        assert float(at_most) == pytest.approx(best_mean(matrix, range(count + 1)))
 
 
 @settings(deadline=None, max_examples=60)

@@ -16,6 +16,7 @@ from schemas.errors import UsageError
 from training.config import Precision
 from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
 from training.data.streams import seed_of
+from training.encoders.bank import on_device
 from training.encoders.dropout import drawing
 from training.encoders.rows import Rows
 from training.loop.context import Context
@@ -77,8 +78,8 @@ def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
         labels = torch.from_numpy(label_matrix(documents.relations, model.card.relations)).to(model.device)
     return PreparedSplit(
         held=held,
-        sentences=model.text.prepare(documents.texts, documents.sentence_vectors),
-        images=model.image.prepare(documents.image_bank),
+        sentences=on_device(model.text.prepare(documents.texts, documents.sentence_vectors), model.device),
+        images=on_device(model.image.prepare(documents.image_bank), model.device),
         sentence_numbers=ragged_positions(index.sentence_offsets, positions),
         image_numbers=ragged_positions(index.image_offsets, positions),
         relations=labels,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-SECONDS_BETWEEN_LINES = 2.0
+SECONDS_BETWEEN_LINES = 10.0
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 
