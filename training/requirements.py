@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.manifest import Manifest, SplitStatistics
 from training.config import TrainConfig
+from training.data.documents import SplitIndex
 
 Requirement = Callable[[TrainConfig, Manifest], str | None]
 
@@ -24,16 +27,32 @@ def check_fits(config: TrainConfig, manifest: Manifest) -> None:
             raise UsageError(f"{manifest.dataset}@{manifest.version}: {problem}")
 
 
-def pairs_where_needed(config: TrainConfig, manifest: Manifest) -> str | None:
-    """Objectives of image-text pairs need documents of one text and one image."""
+def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
+    """Raise a `UsageError` where the objective is for pairs and a document, as the towers read it, is none.
+
+    The manifest knows images; how many texts a document has also depends on which of them are read.
+    """
+    if not config.objective.is_for_pairs:
+        return
+    more = np.flatnonzero((index.sentence_counts > 1) | (index.image_counts > 1))
+    if len(more):
+        first = int(more[0])
+        raise UsageError(
+            f"{reference}: objective.name = '{config.objective.name}' is for documents of one text and one image, "
+            f"{len(more)} have more (document {index.ids[first]}: {index.sentence_counts[first]} and "
+            f"{index.image_counts[first]}); use --set objective.name=cross-document"
+        )
+
+
+def one_image_where_pairs_are_needed(config: TrainConfig, manifest: Manifest) -> str | None:
+    """Objectives of image-text pairs need documents of one image (and of one text, see `check_pairs`)."""
     if not config.objective.is_for_pairs:
         return None
     for name, split in _learnt_from(manifest):
-        if split.max_sentences > 1 or split.max_images > 1:
+        if split.max_images > 1:
             return (
                 f"objective.name = '{config.objective.name}' is for documents of one text and one image, "
-                f"split '{name}' has up to {split.max_sentences} and {split.max_images}; "
-                "use --set objective.name=cross-document"
+                f"split '{name}' has up to {split.max_images} images; use --set objective.name=cross-document"
             )
     return None
 
@@ -56,4 +75,4 @@ def _learnt_from(manifest: Manifest) -> Iterator[tuple[str, SplitStatistics]]:
             yield str(split), manifest.splits[str(split)]
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (pairs_where_needed, links_where_relations_are_read)
+REQUIREMENTS: tuple[Requirement, ...] = (one_image_where_pairs_are_needed, links_where_relations_are_read)

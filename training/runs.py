@@ -78,9 +78,10 @@ def _report_until(
     epochs, is_last = run.child(EPOCHS), False
     while not is_last:
         is_last = is_over.wait(POLL_S)
-        for name in epochs.names() if on_report is not None else ():
-            if name.endswith(".json") and not name.startswith(".") and name not in seen:
-                seen.add(name)
+        fresh = [name for name in epochs.names() if name.endswith(".json") and name[0] != "." and name not in seen]
+        seen.update(fresh)
+        if on_report is not None:
+            for name in fresh:
                 on_report(json.loads(epochs.read(name)))
         if on_progress is not None and not is_last and (new := _progress(run)) != line:
             line = new

@@ -30,6 +30,7 @@ from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment, Objective
 from training.objectives.registry import build_objective
+from training.requirements import check_pairs
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -63,11 +64,15 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     run.
 
     Raises:
-        UsageError: there is no validation document and `training.select` is not `last`.
+        UsageError: there is no validation document and `training.select` is not `last`, or the objective does not fit
+            the documents.
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite.
     """
     _check_selectable(config, data)
+    for split in (data.training, data.validation):
+        if split is not None:
+            check_pairs(config, data.identity.reference, split.index)
     objective = build_objective(config.objective, seed=config.training.seed)
     run = _begin(config, data, context)
     training = prepare_split(run.model, data.training)

@@ -167,8 +167,12 @@ def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"one text and one image, split 'train' has up to 6 and 5; use --set"):
+    with pytest.raises(UsageError, match=r"one text and one image, split 'train' has up to 5 images; use --set"):
         load_training_data(lake, "synthetic", PAIRS)
+    texts = lakes.World(sentences=(1, 3), images=(1, 1))
+    made = {split: lakes.make_documents(split, 9, texts) for split in (Split.TRAIN, Split.VAL)}
+    with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); use --set objective"):
+        train_on(lakes.write_lake(str(tmp_path / "texts"), made), PAIRS, tmp_path / "run")
     with pytest.raises(UsageError, match="the training split has no link; train on a data set with relations"):
         load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT)
     bare = pairs(lakes, tmp_path / "bare", lakes.with_other_links)
