@@ -33,7 +33,7 @@ def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:
     """
     precision = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs_TE.dtype
     weights = gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0
-    states: Tensor = _Recurrence.apply(inputs_TE, *weights, batch_sizes, precision)  # type: ignore[no-untyped-call]
+    states: Tensor = _Recurrence.apply(inputs_TE, *weights, batch_sizes, precision)
     return states
 
 
@@ -66,7 +66,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_Nd: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient_Nd: Tensor) -> tuple[Tensor | None, ...]:
         x_TE, w, u, gates_T2d, new_Td, carried_Td, states_Td = ctx.saved_tensors
         input_type, weight_type = ctx.types
         d_gates_T2d, d_new_Td, d_carried_Td = (torch.empty_like(values) for values in (gates_T2d, new_Td, carried_Td))

@@ -24,6 +24,7 @@ from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective
 
 STEPS_BEHIND = 2
+COLLAPSED = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +40,19 @@ class _Taken:
 
 @dataclass(slots=True)
 class StepGuard:
-    """Raises for the steps that were not finite, at most `STEPS_BEHIND` steps late on a GPU, at once on a CPU."""
+    """Raises for the steps that were not finite, at most `STEPS_BEHIND` steps late on a GPU, at once on a CPU.
+
+    Attributes:
+        taken: steps that have not been looked at.
+        last: batch of the last step, encoded before it.
+    """
 
     taken: deque[_Taken] = field(default_factory=deque)
+    last: EncodedBatch | None = None
 
     def add(self, step: _Taken) -> None:
         self.taken.append(step)
+        self.last = step.batch
         self.check(0 if step.is_finite.device.type == "cpu" else STEPS_BEHIND)
 
     def check(self, behind: int = 0) -> None:
@@ -57,6 +65,11 @@ class StepGuard:
             step = self.taken.popleft()
             if not bool(step.is_finite):
                 raise BuildError(_not_finite(step))
+
+
+def is_collapsed(batch: EncodedBatch) -> bool:
+    """Return whether all sentences are equally similar to all images, of several documents."""
+    return len(batch) > 1 and float(batch.cosines.max() - batch.cosines.min()) < COLLAPSED
 
 
 def take_step(

@@ -25,7 +25,7 @@ from training.loop.encoding import PreparedSplit, prepare_split
 from training.loop.progress import Progress
 from training.loop.setup import new_model
 from training.loop.state import RunState
-from training.loop.step import StepGuard, take_step
+from training.loop.step import StepGuard, is_collapsed, take_step
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment, Objective
@@ -138,6 +138,8 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
         )
         progress.step(len(positions), total, rate)
     guard.check()
+    if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
+        logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
     mean_loss = float(total) / len(batches)
     return {
         "epoch": float(run.epoch),

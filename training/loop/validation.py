@@ -26,12 +26,12 @@ from training.loop.encoding import (
     encode_documents,
     share,
 )
+from training.loop.step import COLLAPSED
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective, choose_all
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
-COLLAPSED = 1e-6
 Float64 = npt.NDArray[np.float64]
 
 
