@@ -2,7 +2,7 @@
 
 PyTorch sums the weights' gradient up step by step, one product of a few rows each. Here the recurrence keeps the gates,
 the backward pass leaves the gradient of every step's gates in one array, and each weight's gradient is a single product
-over all words. A gate's pre-activation is accumulated by the product itself, in place; whole steps are contiguous.
+over all words. Whole time steps are contiguous, gates are computed in place, and weights are laid out once for all.
 
 Shape suffixes: T words of all sentences laid out by `training.encoders.gru.pack` (time step by time step), N sentences
 by falling length, E input and d state dimensions. Gates are in PyTorch's order: reset r, update z, new n:
@@ -12,6 +12,8 @@ by falling length, E input and d state dimensions. Gates are in PyTorch's order:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +23,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from training.data.documents import Int64, offsets_of
+
+PACKED_TYPES = frozenset({torch.float32, torch.bfloat16})
+PACK = "_reorder_linear_weight"
 
 
 def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:
@@ -94,7 +99,7 @@ def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tenso
     `kept` is gates (T x 2d), new, carried (`U_n h + c_n`) and states (T x d each).
     """
     size = u.shape[1]
-    gate_weights, new_weights = u[: 2 * size].T, u[2 * size :].T
+    to_gates, to_new = _product_with(u[: 2 * size].T), _product_with(u[2 * size :].T)
     before: Tensor | None = None
     for start, stop in pairwise(offsets_of(batch_sizes).tolist()):
         gates, new, carried, state = (values[start:stop] for values in kept)
@@ -102,8 +107,8 @@ def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tenso
             carried.copy_(new_bias.expand_as(carried))
         else:
             before = before[: stop - start]
-            gates.addmm_(before, gate_weights)
-            torch.addmm(new_bias, before, new_weights, out=carried)
+            gates += to_gates(before)
+            torch.add(to_new(before), new_bias, out=carried)
         gates.sigmoid_()
         reset, update = gates[:, :size], gates[:, size:]
         new.addcmul_(reset, carried).tanh_()
@@ -123,7 +128,7 @@ def _run_back(
 ) -> None:
     """Fill the gradients of pre-activations (gates, new) and of what is carried; `state_Nd` is used up."""
     size = u.shape[1]
-    gate_weights, new_weights = u[: 2 * size], u[2 * size :]
+    from_gates, from_new = _product_with(u[: 2 * size]), _product_with(u[2 * size :])
     offsets = offsets_of(batch_sizes).tolist()
     zeros = torch.zeros_like(state_Nd)
     for step in reversed(range(len(batch_sizes))):
@@ -141,7 +146,26 @@ def _run_back(
         torch.mul(d_new, reset, out=d_carried)
         torch.ops.aten.sigmoid_backward.grad_input(d_gates, gates, grad_input=d_gates)
         if step:
-            d_state.mul_(update).addmm_(d_gates, gate_weights).addmm_(d_carried, new_weights)
+            d_state.mul_(update).add_(from_gates(d_gates)).add_(from_new(d_carried))
+
+
+def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what multiplies rows with `weights`, laid out once for all time steps where oneDNN can.
+
+    A plain product lays the weights out anew each time, which costs more than the few rows of a late time step.
+    """
+    if weights.dtype in PACKED_TYPES and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, PACK):
+        return partial(_packed_product, torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None))
+    return partial(_plain_product, weights)
+
+
+def _packed_product(packed: Tensor, rows: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
+    return product
+
+
+def _plain_product(weights: Tensor, rows: Tensor) -> Tensor:
+    return rows @ weights
 
 
 def _last_rows(batch_sizes: Int64) -> Int64:

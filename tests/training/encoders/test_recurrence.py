@@ -15,17 +15,18 @@ def gru_and_inputs(batch_sizes: np.ndarray, dtype: torch.dtype) -> tuple[nn.GRU,
 
 
 @pytest.mark.parametrize("batch_sizes", SIZES, ids=["many", "one word", "one sentence", "equal"])
-def test_states_and_gradients_are_those_of_torch(batch_sizes: np.ndarray) -> None:
-    gru, inputs = gru_and_inputs(batch_sizes, torch.float64)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_states_and_gradients_are_those_of_torch(batch_sizes: np.ndarray, dtype: torch.dtype, tolerance: float) -> None:
+    gru, inputs = gru_and_inputs(batch_sizes, dtype)
     expected = gru(PackedSequence(inputs, torch.from_numpy(batch_sizes)))[1][0]
     found = last_states(gru, inputs, batch_sizes)
-    assert torch.allclose(found, expected, atol=1e-12)
+    assert torch.allclose(found, expected, atol=tolerance)
     weights = torch.randn_like(expected)
     wanted = [inputs, *gru.parameters()]
     expected_gradients = torch.autograd.grad((expected * weights).sum(), wanted)
     found_gradients = torch.autograd.grad((found * weights).sum(), wanted)
     for one, other in zip(found_gradients, expected_gradients, strict=True):
-        assert torch.allclose(one, other, atol=1e-12)
+        assert torch.allclose(one, other, atol=tolerance)
 
 
 def test_inputs_without_gradient_and_no_gradient_at_all() -> None:
