@@ -154,7 +154,7 @@ def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:
 
     A plain product lays the weights out anew each time, which costs more than the few rows of a late time step.
     """
-    if weights.dtype in PACKED_TYPES and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, PACK):
+    if weights.dtype in PACKED_TYPES and hasattr(torch.ops.mkldnn, PACK):  # there only where oneDNN is built in
         return partial(_packed_product, torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None))
     return partial(_plain_product, weights)
 
