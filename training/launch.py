@@ -33,7 +33,17 @@ from training.config import Device, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import TorchDistributed
 from training.loop.trainer import TrainResult, train
-from training.runs import Metrics, OnReport, fetch_model, following, record_epoch, runs_folder, store_model
+from training.runs import (
+    Metrics,
+    OnProgress,
+    OnReport,
+    fetch_model,
+    following,
+    record_epoch,
+    record_progress,
+    runs_folder,
+    store_model,
+)
 
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2
@@ -55,6 +65,7 @@ def launch(
     workers: int,
     run_id: str,
     on_report: OnReport | None = None,
+    on_progress: OnProgress | None = None,
     address: str | None = None,
 ) -> TrainResult:
     """Train on `workers` workers and return what came of it; `model` is a local folder.
@@ -63,9 +74,10 @@ def launch(
         config: what to train.
         lake: holds the data set and takes the run's folder; with several machines, all of them must reach it.
         dataset: NAME@VERSION.
-        workers: training processes; but for rounding and the draws of dropout, their number changes nothing.
+        workers: training processes; but for rounding, their number changes nothing.
         run_id: names the run's folder. A folder that holds a checkpoint is continued.
         on_report: called with the metrics of each epoch, from another thread, while training goes on.
+        on_progress: called with a line of progress now and then, from the same thread.
         address: of a Ray cluster; None starts one on this machine and stops it afterwards.
 
     Raises:
@@ -76,7 +88,7 @@ def launch(
         raise UsageError(f"--workers {workers}: expected at least 1")
     folder = runs_folder(lake).child(run_id)
     _drop_torn_snapshot(folder)
-    with _cluster(address, workers), following(folder, on_report):
+    with _cluster(address, workers), following(folder, on_report, on_progress):
         result = _fit_surviving(
             partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, is_local=address is None)
         )
@@ -126,6 +138,7 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
             device=get_device() if settings["use_gpu"] else torch.device("cpu"),
             on_report=partial(_report, folder, rank),
             find_checkpoint=partial(_latest_checkpoint, Path(scratch) / "resumed"),
+            on_progress=partial(record_progress, folder),
         )
         data = load_training_data(lake, settings["dataset"], config, rank=rank, world_size=world_size)
         result = train(config, data, context, run_directory=Path(scratch) / "run")

@@ -79,31 +79,50 @@ def match_batch(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k
     Returns:
         Edges with rows and columns into `weights`; pair `(i, j)` is number `i * C + j`.
     """
+    shape = len(text_offsets) - 1, len(image_offsets) - 1
+    sets, others = (numbers.ravel() for numbers in np.indices(shape))
+    return _match_pairs(weights, text_offsets, image_offsets, sets, others, k=k, matching=matching)
+
+
+def match_own(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
+    """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
+
+    Arguments as of `match_batch`.
+    """
+    sets = np.arange(len(text_offsets) - 1)
+    return _match_pairs(weights, text_offsets, image_offsets, sets, sets, k=k, matching=matching)
+
+
+def _match_pairs(
+    weights: Matrix,
+    text_offsets: Int64,
+    image_offsets: Int64,
+    sets: Int64,
+    others: Int64,
+    *,
+    k: str,
+    matching: Matching,
+) -> Edges:
+    """Return the matchings of sentence set `sets[p]` against image set `others[p]`, for every pair `p`."""
     gains = weights.astype(np.float64)
     if matching is Matching.AT_MOST:
         gains = np.maximum(gains, 0)
-    counts = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
-    edges = _solve_blocks(gains, text_offsets, image_offsets, counts)
+    counts = edge_counts(np.diff(text_offsets)[sets], np.diff(image_offsets)[others], k)
+    rows, columns = list(pairwise(text_offsets.tolist())), list(pairwise(image_offsets.tolist()))
+    found: list[tuple[Int64, Int64]] = []
+    for i, j, count in zip(sets.tolist(), others.tolist(), counts.tolist(), strict=True):
+        (top, bottom), (left, right) = rows[i], columns[j]
+        found.append(_solve(gains[top:bottom, left:right], count))
+    pairs = np.repeat(np.arange(len(sets)), [len(chosen) for chosen, _ in found])
+    edges = Edges(
+        rows=np.concatenate([chosen for chosen, _ in found]) + text_offsets[sets[pairs]],
+        columns=np.concatenate([chosen for _, chosen in found]) + image_offsets[others[pairs]],
+        pairs=pairs,
+    )
     if matching is Matching.EXACT:
         return edges
     kept = weights[edges.rows, edges.columns] >= 0
     return Edges(edges.rows[kept], edges.columns[kept], edges.pairs[kept])
-
-
-def _solve_blocks(gains: Matrix, text_offsets: Int64, image_offsets: Int64, counts: Int64) -> Edges:
-    """Return the matching of `counts[i, j]` edges of each block; positions are shifted together, after the loop."""
-    found: list[tuple[Int64, Int64]] = []
-    columns = list(pairwise(image_offsets.tolist()))
-    for (top, bottom), edges in zip(pairwise(text_offsets.tolist()), counts.tolist(), strict=True):
-        band = gains[top:bottom]
-        for (left, right), k in zip(columns, edges, strict=True):
-            found.append(_solve(band[:, left:right], k))
-    pairs = np.repeat(np.arange(counts.size), [len(rows) for rows, _ in found])
-    return Edges(
-        rows=np.concatenate([rows for rows, _ in found]) + text_offsets[pairs // counts.shape[1]],
-        columns=np.concatenate([columns for _, columns in found]) + image_offsets[pairs % counts.shape[1]],
-        pairs=pairs,
-    )
 
 
 def _solve(gains: Matrix, k: int) -> tuple[Int64, Int64]:

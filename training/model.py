@@ -22,8 +22,10 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import RegionBank, offsets_of
 from training.data.loading import DatasetIdentity
+from training.encoders.dropout import salt_dropouts
 from training.encoders.registry import ImageTower, TextTower, build_image_tower, build_text_tower
 from training.encoders.rows import Rows
+from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
 
 Float = npt.NDArray[np.floating[Any]]
@@ -52,11 +54,15 @@ class DocumentInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What a model is: configuration, data it was trained on, and the epoch it is from (from 1; 0: untrained)."""
+    """What a model is: configuration, data it was trained on, and the epoch it is from (from 1; 0: untrained).
+
+    `relations` are the names of those that it predicts; none unless its objective reads relations.
+    """
 
     config: TrainConfig
     data: DatasetIdentity
     epoch: int = 0
+    relations: tuple[str, ...] = ()
 
 
 class LinkModel(nn.Module):
@@ -67,6 +73,7 @@ class LinkModel(nn.Module):
         vocabulary: words of the text tower, or None where it reads vectors.
         text: text tower, rows of sentences -> N x d.
         image: image tower, rows of images -> M x d.
+        relations: head that predicts the relations of a text and an image, or None where none were trained.
     """
 
     def __init__(self, card: ModelCard, vocabulary: Vocabulary | None) -> None:
@@ -75,6 +82,8 @@ class LinkModel(nn.Module):
         self.vocabulary = vocabulary
         self.text: TextTower = build_text_tower(card.config.encoder, card.data.sentence_dimensions, vocabulary)
         self.image: ImageTower = build_image_tower(card.config.encoder, card.data.image_dimensions)
+        self.relations = RelationHead(len(card.relations), card.config.encoder.dimensions) if card.relations else None
+        salt_dropouts(self)
 
     @property
     def device(self) -> torch.device:

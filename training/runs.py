@@ -1,6 +1,7 @@
 """A run's folder in the lake: what a training run leaves there while it goes on, and what is read from it elsewhere.
 
     <lake>/runs/<run>/epochs/00003.json      metrics of epoch 3, written when it is over
+    <lake>/runs/<run>/progress.txt           the last line of progress within an epoch
     <lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
     <lake>/runs/<run>/checkpoint_.../        Ray Train's checkpoints, and its own list of them
 
@@ -23,11 +24,13 @@ from schemas.lake import Folder, Lake
 RUNS = "runs"
 EPOCHS = "epochs"
 MODEL = "model"
+PROGRESS = "progress.txt"
 EPOCH = "epoch"
 POLL_S = 0.25
 
 Metrics = Mapping[str, float]
 OnReport = Callable[[Metrics], None]
+OnProgress = Callable[[str], None]
 
 
 def runs_folder(lake: Lake) -> Folder:
@@ -41,19 +44,25 @@ def record_epoch(run: Folder, metrics: Metrics) -> None:
     run.child(EPOCHS).write(name, json.dumps(dict(metrics), sort_keys=True).encode())
 
 
+def record_progress(run: Folder, line: str) -> None:
+    """Write a line of progress into a run's folder, in place of the one before."""
+    run.write(PROGRESS, line.encode())
+
+
 @contextmanager
-def following(run: Folder, on_report: OnReport | None) -> Iterator[None]:
+def following(run: Folder, on_report: OnReport | None, on_progress: OnProgress | None = None) -> Iterator[None]:
     """Call `on_report` once for each epoch recorded in the run, old ones first, while the body runs.
 
-    It is called from another thread, never twice at a time, and has been called for every recorded epoch when the
-    body is left. What it raises is raised on leaving.
+    `on_progress` is called with each new line of progress that is seen; lines may be passed over. Both are called from
+    another thread, never two at a time, and `on_report` has been called for every recorded epoch when the body is left.
+    What they raise is raised on leaving.
     """
-    if on_report is None:
+    if on_report is None and on_progress is None:
         yield
         return
-    is_over = threading.Event()
+    is_over, line = threading.Event(), _progress(run)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="epochs") as pool:
-        reports = pool.submit(_report_until, is_over, run.child(EPOCHS), on_report)
+        reports = pool.submit(_report_until, is_over, run, on_report, on_progress, line)
         try:
             yield
         finally:
@@ -61,15 +70,26 @@ def following(run: Folder, on_report: OnReport | None) -> Iterator[None]:
         reports.result()
 
 
-def _report_until(is_over: threading.Event, folder: Folder, on_report: OnReport) -> None:
+def _report_until(
+    is_over: threading.Event, run: Folder, on_report: OnReport | None, on_progress: OnProgress | None, line: str
+) -> None:
+    """Tell what is new until it is over; `line` is the line of progress that is known already."""
     seen: set[str] = set()
-    is_last = False
+    epochs, is_last = run.child(EPOCHS), False
     while not is_last:
         is_last = is_over.wait(POLL_S)
-        for name in folder.names():
-            if name.endswith(".json") and not name.startswith(".") and name not in seen:
-                seen.add(name)
-                on_report(json.loads(folder.read(name)))
+        fresh = [name for name in epochs.names() if name.endswith(".json") and name[0] != "." and name not in seen]
+        seen.update(fresh)
+        if on_report is not None:
+            for name in fresh:
+                on_report(json.loads(epochs.read(name)))
+        if on_progress is not None and not is_last and (new := _progress(run)) != line:
+            line = new
+            on_progress(line)
+
+
+def _progress(run: Folder) -> str:
+    return run.read(PROGRESS).decode() if run.exists(PROGRESS) else ""
 
 
 def store_model(run: Folder, model: Path) -> None:

@@ -1,8 +1,8 @@
 """Similarity of a sentence set and an image set, from their cosine matrix (Hessel 2019, 3.2; SPEC 4).
 
 `set_similarity` is the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one
-matrix product. Both are differentiable: a maximum passes its gradient to the entry it came from (shared evenly
-between ties), AP to the selected entries alone.
+matrix product, `own_similarity` for each document's own pair alone. All are differentiable: a maximum passes its
+gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
 
 Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of one (of the
 largest, where padded), d dimensions.
@@ -11,12 +11,13 @@ largest, where padded), d dimensions.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from training.config import Combine, Matching, Similarity
 from training.data.documents import Int64
-from training.matching import edge_counts, match, match_batch
+from training.matching import Edges, edge_counts, match, match_batch, match_own
 
 
 def set_similarity(
@@ -30,11 +31,13 @@ def set_similarity(
 
     Args:
         matrix_nm: n x m cosines, n and m at least 1.
-        kind: DC (`k` not used), TK or AP.
+        kind: DC (`k` not used), TK, NegTK (Li 2022: `-TK(-M)`, from the k smallest row and column minima) or AP.
         k: how many maxima (TK) or edges (AP) count; see `training.matching.edge_counts`.
-        combine: whether DC and TK sum the two means or average them.
+        combine: whether DC, TK and NegTK sum the two means or average them.
         matching: the constraint of AP. `at_most` without any edge gives 0.
     """
+    if kind is Similarity.NEG_TK:
+        return -set_similarity(-matrix_nm, Similarity.TK, k, combine)
     n, m = matrix_nm.shape
     count = int(edge_counts(n, m, k))
     if kind is Similarity.AP:
@@ -44,11 +47,6 @@ def set_similarity(
     if kind is Similarity.TK:
         by_row, by_column = by_row.topk(count).values, by_column.topk(count).values
     return (by_row.mean() + by_column.mean()) * _weight(combine)
-
-
-def negative_top_k(matrix_nm: Tensor, k: str = "min", combine: Combine = Combine.SUM) -> Tensor:
-    """Return NegTK of one matrix (Li 2022): `-TK(-M)`, from the k smallest row and column minima."""
-    return -set_similarity(-matrix_nm, Similarity.TK, k, combine)
 
 
 def batch_similarity(
@@ -69,14 +67,35 @@ def batch_similarity(
         image_MD: unit image vectors of all sets, one set after the other.
         text_offsets: B + 1 bounds of the sentence sets; none is empty.
         image_offsets: C + 1 bounds of the image sets; none is empty.
-        kind: DC, TK or AP.
+        kind: see `set_similarity`.
         k: see `set_similarity`.
         combine: see `set_similarity`.
         matching: see `set_similarity`.
     """
     matrix_NM = text_ND @ image_MD.T
+    return blocks_similarity(matrix_NM, text_offsets, image_offsets, kind, k=k, combine=combine, matching=matching)
+
+
+def blocks_similarity(
+    matrix_NM: Tensor,
+    text_offsets: Int64,
+    image_offsets: Int64,
+    kind: Similarity,
+    *,
+    k: str = "min",
+    combine: Combine = Combine.SUM,
+    matching: Matching = Matching.EXACT,
+) -> Tensor:
+    """Return the B x C similarities of the blocks of a matrix: sentence set `i` (rows) by image set `j` (columns).
+
+    Arguments as of `batch_similarity`, whose matrix product is given.
+    """
+    if kind is Similarity.NEG_TK:
+        return -blocks_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
-        return _matched(matrix_NM, text_offsets, image_offsets, k, matching)
+        shape = len(text_offsets) - 1, len(image_offsets) - 1
+        edges = match_batch(_on_host(matrix_NM), text_offsets, image_offsets, k=k, matching=matching)
+        return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
     counts_BC = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
     best_image_NC = _segment_max(matrix_NM, image_offsets)
     best_text_MB = _segment_max(matrix_NM.T, text_offsets)
@@ -88,21 +107,74 @@ def batch_similarity(
     return (by_row_BC + by_column_CB.T) * _weight(combine)
 
 
+def own_similarity(
+    matrix_NM: Tensor,
+    text_offsets: Int64,
+    image_offsets: Int64,
+    kind: Similarity,
+    *,
+    k: str = "min",
+    combine: Combine = Combine.SUM,
+    matching: Matching = Matching.EXACT,
+) -> Tensor:
+    """Return the B similarities of the diagonal blocks alone: sentence set `i` by image set `i`.
+
+    The diagonal of `blocks_similarity`, at a cost that grows with B and not with its square.
+    """
+    if kind is Similarity.NEG_TK:
+        return -own_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
+    sentence_counts, image_counts = np.diff(text_offsets), np.diff(image_offsets)
+    if kind is Similarity.AP:
+        edges = match_own(_on_host(matrix_NM), text_offsets, image_offsets, k=k, matching=matching)
+        return _selected_means(matrix_NM, edges, len(sentence_counts))
+    blocks_Bnm = _own_blocks(matrix_NM, text_offsets, image_offsets)
+    by_row_Bn, by_column_Bm = blocks_Bnm.amax(dim=2), blocks_Bnm.amax(dim=1)
+    counts = edge_counts(sentence_counts, image_counts, k)
+    row_counts, column_counts = (sentence_counts, image_counts) if kind is Similarity.DC else (counts, counts)
+    return (_top_mean(by_row_Bn, row_counts) + _top_mean(by_column_Bm, column_counts)) * _weight(combine)
+
+
 def _weight(combine: Combine) -> float:
     return 1.0 if combine is Combine.SUM else 0.5
 
 
-def _matched(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64, k: str, matching: Matching) -> Tensor:
-    """Return the B x C means of the entries that AP selects."""
-    weights = matrix_NM.detach().float().cpu().numpy()
-    edges = match_batch(weights, text_offsets, image_offsets, k=k, matching=matching)
-    shape = len(text_offsets) - 1, len(image_offsets) - 1
-    shares = 1.0 / np.maximum(np.bincount(edges.pairs, minlength=shape[0] * shape[1]), 1)
+def _on_host(matrix_NM: Tensor) -> npt.NDArray[np.float32]:
+    """Return the values of a matrix for the solver, which takes finite ones alone.
+
+    What is not finite counts as 0 in the choice of entries; the step's own check (`training.loop.step`) then says so.
+    """
+    values: npt.NDArray[np.float32] = np.nan_to_num(matrix_NM.detach().float().cpu().numpy(), posinf=0.0, neginf=0.0)
+    return values
+
+
+def _selected_means(matrix_NM: Tensor, edges: Edges, pairs: int) -> Tensor:
+    """Return per pair of sets the mean of the entries that AP selects; without any, 0."""
+    shares = 1.0 / np.maximum(np.bincount(edges.pairs, minlength=pairs), 1)
     entries = torch.from_numpy(edges.rows * matrix_NM.shape[1] + edges.columns).to(matrix_NM.device)
-    pairs = torch.from_numpy(edges.pairs).to(matrix_NM.device)
+    places = torch.from_numpy(edges.pairs).to(matrix_NM.device)
     selected = matrix_NM.flatten().index_select(0, entries)
     weighted = selected * torch.from_numpy(shares[edges.pairs]).to(selected)
-    return weighted.new_zeros(shape[0] * shape[1]).index_add(0, pairs, weighted).view(shape)
+    return weighted.new_zeros(pairs).index_add(0, places, weighted)
+
+
+def _own_blocks(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64) -> Tensor:
+    """Return B x n x m: the diagonal blocks, padded with -inf."""
+    places_Bn, no_text_Bn = _padding(text_offsets, matrix_NM.device)
+    places_Bm, no_image_Bm = _padding(image_offsets, matrix_NM.device)
+    blocks_Bnm = matrix_NM[places_Bn[:, :, None], places_Bm[:, None, :]]
+    if no_text_Bn is not None:
+        blocks_Bnm = blocks_Bnm.masked_fill(no_text_Bn[:, :, None], -torch.inf)
+    if no_image_Bm is not None:
+        blocks_Bnm = blocks_Bnm.masked_fill(no_image_Bm[:, None, :], -torch.inf)
+    return blocks_Bnm
+
+
+def _top_mean(rows_BL: Tensor, counts: Int64) -> Tensor:
+    """Return per row the mean of its `counts` largest entries (padding is -inf)."""
+    falling_BL = rows_BL.sort(dim=1, descending=True).values
+    counts_B = torch.from_numpy(counts).to(rows_BL.device)
+    beyond_BL = torch.arange(falling_BL.shape[1], device=rows_BL.device)[None, :] >= counts_B[:, None]
+    return falling_BL.masked_fill(beyond_BL, 0.0).sum(dim=1) / counts_B
 
 
 def _segment_max(rows_RM: Tensor, offsets: Int64) -> Tensor:

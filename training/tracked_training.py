@@ -166,6 +166,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
         workers=workers,
         run_id=run.id,
         on_report=on_report,
+        on_progress=say,
         address=address,
     )
     for metrics in result.history:

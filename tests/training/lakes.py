@@ -93,6 +93,17 @@ def with_other_links(made: Made) -> Made:
     return replace(made, documents=tuple(replace(d, links=(Link(0, len(d.images) - 1),)) for d in made.documents))
 
 
+def with_relations(made: Made, names: Sequence[str] = ("story", "action")) -> Made:
+    """Return pair documents whose relations follow from the image, every fifth label of the first unknown."""
+    changed = []
+    for number, document in enumerate(made.documents):
+        vector = made.image_vectors[document.images[0].hash]
+        labels = [(name, bool(vector[place] > 0)) for place, name in enumerate(names)]
+        known = tuple((name, None if number % 5 == 0 and name == names[0] else value) for name, value in labels)
+        changed.append(replace(document, links=(Link(0, 0, known),)))
+    return replace(made, documents=tuple(changed))
+
+
 def write_lake(
     root: str, splits: Mapping[Split, Made], *, shards: int = 3, world: World | None = None, version: str = "v1"
 ) -> Lake:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.lake import Folder
-from training.runs import fetch_model, following, record_epoch, store_model
+from training.runs import fetch_model, following, record_epoch, record_progress, store_model
 
 
 def test_each_epoch_is_told_once_and_in_order(tmp_path: Path) -> None:
@@ -26,6 +26,22 @@ def test_each_epoch_is_told_once_and_in_order(tmp_path: Path) -> None:
         record_epoch(run, {"epoch": 10.0, "loss": 0.3})
     assert [metrics["epoch"] for metrics in told] == [1, 2, 10]
     assert told[0] == {"epoch": 1.0, "loss": 0.5}
+
+
+def test_a_new_line_of_progress_is_told_and_an_old_one_is_not(tmp_path: Path) -> None:
+    run = Folder(str(tmp_path))
+    record_progress(run, "of the run before")
+    told: list[str] = []
+    is_told = threading.Event()
+
+    def on_progress(line: str) -> None:
+        told.append(line)
+        is_told.set()
+
+    with following(run, None, on_progress):
+        record_progress(run, "step 1")
+        assert is_told.wait(10)
+    assert told == ["step 1"]
 
 
 def test_what_the_callback_raises_is_raised(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+from itertools import combinations, permutations
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,8 @@ from hypothesis import strategies as st
 
 from training.config import Combine, Matching, Similarity
 from training.data.documents import offsets_of
-from training.similarity import batch_similarity, negative_top_k, set_similarity
+from training.matching import edge_counts
+from training.similarity import batch_similarity, own_similarity, set_similarity
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -42,12 +45,41 @@ def test_at_most_divides_by_what_it_selects() -> None:
 
 def test_negative_top_k_takes_the_smallest_minima() -> None:
     # row minima -0.2 -0.4, column minima 0.8 0.1 -0.4
-    assert float(negative_top_k(MATRIX)) == pytest.approx((-0.2 - 0.4) / 2 + (-0.4 + 0.1) / 2)
+    expected = (-0.2 - 0.4) / 2 + (-0.4 + 0.1) / 2
+    assert float(set_similarity(MATRIX, Similarity.NEG_TK)) == pytest.approx(expected)
+    averaged = set_similarity(MATRIX, Similarity.NEG_TK, combine=Combine.MEAN)
+    assert float(averaged) == pytest.approx(expected / 2)
+    assert float(set_similarity(MATRIX, Similarity.NEG_TK, "1")) == pytest.approx(-0.4 - 0.4)
 
 
 def test_dc_equals_tk_for_square_matrices_with_all_maxima() -> None:
     matrix = unit_rows(4, 0) @ unit_rows(4, 1).T
     assert torch.allclose(set_similarity(matrix, Similarity.DC), set_similarity(matrix, Similarity.TK))
+
+
+def best_mean(matrix: np.ndarray, counts: range) -> float:
+    """The mean over the edges of the matching with the largest sum, of those with so many edges, by trying them all."""
+    n, m = matrix.shape
+    found = [
+        [matrix[row, column] for row, column in zip(rows, columns, strict=True)]
+        for count in counts
+        for rows in combinations(range(n), count)
+        for columns in permutations(range(m), count)
+    ]
+    best = max(found, key=sum)
+    return sum(best) / max(len(best), 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4, 2)])
+@pytest.mark.parametrize("k", ["min", "half", "0.3", "1", "2"])
+def test_ap_by_trying_all_matchings(shape: tuple[int, int], k: str) -> None:
+    for seed in range(5):
+        matrix = np.random.default_rng(seed).uniform(-1, 1, shape)
+        count = int(edge_counts(*shape, k))
+        exact = set_similarity(torch.from_numpy(matrix), Similarity.AP, k, matching=Matching.EXACT)
+        at_most = set_similarity(torch.from_numpy(matrix), Similarity.AP, k, matching=Matching.AT_MOST)
+        assert float(exact) == pytest.approx(best_mean(matrix, range(count, count + 1)))
+        assert float(at_most) == pytest.approx(best_mean(matrix, range(count + 1)))
 
 
 @settings(deadline=None, max_examples=60)
@@ -86,6 +118,29 @@ def test_batch_equals_one_pair_at_a_time(
         expected = torch.autograd.grad((pairs * weights).sum(), tower, retain_graph=True)[0]
         found = torch.autograd.grad((whole * weights).sum(), tower, retain_graph=True)[0]
         assert torch.allclose(found, expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
+    kind=st.sampled_from(Similarity),
+    k=st.sampled_from(["min", "half", "0.3", "2"]),
+    combine=st.sampled_from(Combine),
+    matching=st.sampled_from(Matching),
+)
+def test_own_pairs_are_the_diagonal(
+    *, sizes: list[tuple[int, int]], kind: Similarity, k: str, combine: Combine, matching: Matching
+) -> None:
+    sentences, images = [n for n, _ in sizes], [m for _, m in sizes]
+    text, image = unit_rows(sum(sentences), 1), unit_rows(sum(images), 2)
+    offsets = offsets_of(sentences), offsets_of(images)
+    own = own_similarity(text @ image.T, *offsets, kind, k=k, combine=combine, matching=matching)
+    expected = batch_similarity(text, image, *offsets, kind, k=k, combine=combine, matching=matching).diagonal()
+    assert torch.allclose(own, expected)
+    weights = torch.linspace(1, 2, len(own), dtype=torch.float64)
+    for tower in (text, image):
+        found = torch.autograd.grad((own * weights).sum(), tower, retain_graph=True)[0]
+        assert torch.allclose(found, torch.autograd.grad((expected * weights).sum(), tower, retain_graph=True)[0])
 
 
 @pytest.mark.parametrize("kind", list(Similarity))

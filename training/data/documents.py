@@ -7,7 +7,7 @@ images, L links, t and v dimensions of a sentence and an image vector.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,8 @@ class DocumentSet:
         links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
         regions: of the U bank images; None: not read.
         classes: of the U bank images; None: not read.
+        relations: per document, the relations of its first link by name, None where unknown; empty without a link;
+            None as a whole: not read.
     """
 
     ids: tuple[str, ...]
@@ -85,6 +87,7 @@ class DocumentSet:
     links: tuple[Int64 | None, ...] | None = None
     regions: RegionBank | None = None
     classes: ClassBank | None = None
+    relations: tuple[Mapping[str, bool | None], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

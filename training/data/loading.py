@@ -1,7 +1,8 @@
 """A worker's share of a data set version, ready for the trainer: its own shards in full, an index of all the others.
 
-Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split; links of the
-validation split are read for the reported AUC and precision alone.
+Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and
+its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
+precision alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from schemas.manifest import Manifest, read_manifest
 from training.config import TextEncoder, TrainConfig
 from training.data.documents import HeldSplit
 from training.data.reading import choose_extractor, read_index, read_split
+from training.requirements import check_fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +64,25 @@ def load_training_data(
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
-    training = _hold(manifest, folder, Split.TRAIN, identity, rank=rank, world_size=world_size)
+    reads_relations = config.objective.reads_relations
+    training = _hold(manifest, folder, Split.TRAIN, identity, reads_relations, rank=rank, world_size=world_size)
     if not len(training.index.usable):
         raise UsageError(f"{identity.reference}: expected training documents with a sentence and an image, found none")
     validation = None
     if manifest.parts("documents", Split.VAL):
-        validation = _hold(manifest, folder, Split.VAL, identity, rank=rank, world_size=world_size)
+        validation = _hold(manifest, folder, Split.VAL, identity, False, rank=rank, world_size=world_size)
     has_validation = validation is not None and len(validation.index.usable) > 0
     return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)
 
 
 def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> DatasetIdentity:
-    """Return which data set version and which of its feature columns a configuration trains on."""
+    """Return which data set version and which of its feature columns a configuration trains on.
+
+    Raises:
+        ConfigError: a feature column is not there, or `auto` is ambiguous.
+        UsageError: the configuration does not fit the data (`training.requirements`).
+    """
+    check_fits(config, manifest)
     images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
     sentences: str | None = None
     if config.encoder.text is TextEncoder.SENTENCE:
@@ -101,7 +110,14 @@ def _wanted(extractors: Mapping[str, int], name: str, *, field: str) -> str | No
 
 
 def _hold(
-    manifest: Manifest, folder: Folder, split: Split, identity: DatasetIdentity, *, rank: int, world_size: int
+    manifest: Manifest,
+    folder: Folder,
+    split: Split,
+    identity: DatasetIdentity,
+    with_relations: bool,
+    *,
+    rank: int,
+    world_size: int,
 ) -> HeldSplit:
     index = read_index(manifest, folder, split)
     documents = read_split(
@@ -113,6 +129,7 @@ def _hold(
         region_features=identity.region_features,
         class_features=identity.class_features,
         with_links=split is Split.VAL,
+        with_relations=with_relations,
         shards=range(rank, len(manifest.parts("documents", split)), world_size),
     )
     local = np.full(len(index), -1, dtype=np.int64)

@@ -31,6 +31,7 @@ AUTO = "auto"
 _HASHES = "images.list.element.hash"
 _TEXTS = "sentences.list.element.text"
 _ROLES = "sentences.list.element.role"
+_RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
 _LINKS = ("links.list.element.sentence", "links.list.element.image")
 
 
@@ -89,6 +90,7 @@ def read_split(
     region_features: str | None = None,
     class_features: str | None = None,
     with_links: bool = False,
+    with_relations: bool = False,
     shards: Sequence[int] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -102,6 +104,7 @@ def read_split(
         region_features: extractor of the images' regions; None: none are read.
         class_features: extractor of the images' likeliest classes; None: none are read.
         with_links: whether ground truth is read. Training never asks for it.
+        with_relations: whether the relations of links are read (without the links themselves).
         shards: numbers of the shards to read; None: all.
 
     Raises:
@@ -113,9 +116,10 @@ def read_split(
     if sentence_features is not None:
         known = manifest.sentence_extractors
         sentence_name = choose_extractor(known, sentence_features, field="data.sentence_features")
+    wanted = (*(_LINKS if with_links else ()), *(_RELATIONS if with_relations else ()))
     parts = split_parts(manifest, split)
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
-    documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, with_links)
+    documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, wanted)
     bank, hashes = _read_bank(manifest, folder, [part[1] for part in chosen], image_name)
     found = _document_set(documents, bank, hashes, sentence_name, with_links)
     images = [part[1] for part in chosen]
@@ -125,7 +129,7 @@ def read_split(
     if class_features is not None:
         name = choose_extractor(manifest.class_extractors, class_features, field="data.class_features")
         found = replace(found, classes=class_bank(*_column_tables(manifest, folder, images, name)))
-    return found
+    return replace(found, relations=_relations(documents)) if with_relations else found
 
 
 def _column_tables(
@@ -139,10 +143,9 @@ def _column_tables(
 
 
 def _read_documents(
-    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, with_links: bool
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, wanted: Sequence[str]
 ) -> pa.Table:
-    columns = ["id", _TEXTS, _HASHES]
-    columns += list(_LINKS) if with_links else []
+    columns = ["id", _TEXTS, _HASHES, *wanted]
     columns += [FEATURE_PREFIX + features] if features else []
     schema = document_schema(manifest.columns("documents"))
     tables = [_read(folder, entry, columns, schema) for entry in entries]
@@ -214,6 +217,14 @@ def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
     """Return per document its L x 2 (sentence, image) links, or None where they are unknown."""
     return tuple(
         None if row is None else np.array([(x["sentence"], x["image"]) for x in row], np.int64).reshape(-1, 2)
+        for row in table.column("links").to_pylist()
+    )
+
+
+def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
+    """Return per document the relations of its first link by name; empty where it has no link."""
+    return tuple(
+        {relation["name"]: relation["value"] for relation in row[0]["relations"]} if row else {}
         for row in table.column("links").to_pylist()
     )
 

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from training.data.documents import Int64
+from training.encoders.dropout import RowDropout
 from training.encoders.linear import unit
+from training.encoders.recurrence import last_states
 from training.encoders.rows import WordRows
 from training.text.vocabulary import Vocabulary
 
@@ -41,7 +43,7 @@ class GruTower(nn.Module):
         self.vocabulary = vocabulary
         self.max_words = max_words
         self.embedding = nn.Embedding(len(vocabulary), word_dimensions)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.gru = nn.GRU(word_dimensions, dimensions)
 
     def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> WordRows:
@@ -58,11 +60,14 @@ class GruTower(nn.Module):
         if not len(rows):
             return torch.zeros((0, self.gru.hidden_size), device=device)
         order, words, batch_sizes = pack(rows)
-        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)))
-        packed = PackedSequence(embedded, torch.from_numpy(batch_sizes))
-        _, last_1ND = self.gru(packed)
+        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
+        if device.type == "cpu":
+            last_ND = last_states(self.gru, embedded, batch_sizes)
+        else:
+            last_ND = self.gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
         restore = torch.from_numpy(np.argsort(order)).to(device)
-        return unit(last_1ND[0].index_select(0, restore))
+        return unit(last_ND.index_select(0, restore))
 
 
 def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
@@ -73,3 +78,9 @@ def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
     places = np.arange(len(rows.words)) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
     return order, rows.words[rows.offsets[order][places] + steps].astype(np.int64), batch_sizes
+
+
+def word_places(order: Int64, batch_sizes: Int64) -> tuple[Int64, Int64]:
+    """Return of each word laid out by `pack` the sentence it belongs to and its place there."""
+    firsts = np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    return order[np.arange(len(firsts)) - firsts], np.repeat(np.arange(len(batch_sizes)), batch_sizes)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from training.encoders.dropout import RowDropout
 from training.encoders.rows import VectorRows
 from training.encoders.standardise import Standardise
 
@@ -31,7 +32,7 @@ class LinearMap(nn.Module):
         super().__init__()
         self.features = features
         self.standardise = Standardise(features) if standardised else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
     def prepare(self, vectors: npt.NDArray[np.floating[Any]]) -> VectorRows:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
+from training.encoders.dropout import RowDropout
 from training.encoders.linear import unit
 from training.encoders.rows import VectorRows
 from training.encoders.standardise import Standardise
@@ -22,7 +23,7 @@ class SentenceTower(nn.Module):
         super().__init__()
         self.features = features
         self.standardise = Standardise(features)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
     def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> VectorRows:

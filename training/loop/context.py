@@ -24,11 +24,16 @@ from training.config import Device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
+Say = Callable[[str], None]
 CPU = torch.device("cpu")
 
 
 def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
     """Ignore an epoch's metrics and checkpoint."""
+
+
+def _say_nothing(line: str) -> None:
+    """Ignore a line of progress."""
 
 
 def _no_checkpoint() -> Path | None:
@@ -62,6 +67,10 @@ class Context(Protocol):
         """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
         ...
 
+    def say(self, line: str) -> None:
+        """Hand over a line of progress for whoever watches; the lines of rank 0 are enough."""
+        ...
+
     def latest_checkpoint(self) -> Path | None:
         """Return the folder of the checkpoint to resume from, or None for a fresh start."""
         ...
@@ -74,6 +83,7 @@ class SingleProcess:
     device: torch.device = CPU
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
+    on_progress: Say = _say_nothing
 
     @property
     def rank(self) -> int:
@@ -92,6 +102,10 @@ class SingleProcess:
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         self.on_report(metrics, checkpoint)
 
+    def say(self, line: str) -> None:
+        if self.rank == 0:
+            self.on_progress(line)
+
     def latest_checkpoint(self) -> Path | None:
         return self.find_checkpoint()
 
@@ -103,6 +117,7 @@ class TorchDistributed:
     device: torch.device
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
+    on_progress: Say = _say_nothing
 
     @property
     def rank(self) -> int:
@@ -138,6 +153,10 @@ class TorchDistributed:
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         self.on_report(metrics, checkpoint)
+
+    def say(self, line: str) -> None:
+        if self.rank == 0:
+            self.on_progress(line)
 
     def latest_checkpoint(self) -> Path | None:
         return self.find_checkpoint()

@@ -12,23 +12,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from schemas.errors import UsageError
 from training.config import Precision
 from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
+from training.data.streams import seed_of
+from training.encoders.bank import on_device
+from training.encoders.dropout import drawing
 from training.encoders.rows import Rows
 from training.loop.context import Context
 from training.model import LinkModel
-from training.objectives.batch import Choice, EncodedBatch, Moment, Objective
+from training.objectives.batch import Choice, EncodedBatch, Moment, Objective, Relations
+from training.relations import label_matrix
 
 ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSplit:
-    """A held split with the rows its towers read: one row a sentence, one row a bank image."""
+    """A held split with the rows its towers read.
+
+    Attributes:
+        held: the split.
+        sentences: one row a sentence.
+        images: one row a bank image.
+        sentence_numbers: number of each held sentence among those of the whole split, the key of its dropout.
+        image_numbers: number of each held image place among those of the whole split.
+        relations: D_held x R labels (1, 0, NaN unknown), where the model predicts relations and the split's were read.
+    """
 
     held: HeldSplit
     sentences: Rows
     images: Rows
+    sentence_numbers: Int64
+    image_numbers: Int64
+    relations: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +58,7 @@ class OwnRows:
         image_counts: their numbers of images, int64.
         texts: N x d sentence vectors, document by document.
         images: M x d image vectors, document by document.
+        relations: B_own x 2R, logits and labels of the documents' relations, where there are any.
     """
 
     places: Int64
@@ -48,15 +66,23 @@ class OwnRows:
     image_counts: Int64
     texts: Tensor
     images: Tensor
+    relations: Tensor | None = None
 
 
 def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
     """Return a split with its rows prepared for a model's towers (words looked up once, not at every step)."""
-    documents = held.documents
+    documents, index = held.documents, held.index
+    positions = np.flatnonzero(held.local >= 0)
+    labels = None
+    if model.relations is not None and documents.relations is not None:
+        labels = torch.from_numpy(label_matrix(documents.relations, model.card.relations)).to(model.device)
     return PreparedSplit(
         held=held,
-        sentences=model.text.prepare(documents.texts, documents.sentence_vectors),
-        images=model.image.prepare(documents.image_bank),
+        sentences=on_device(model.text.prepare(documents.texts, documents.sentence_vectors), model.device),
+        images=on_device(model.image.prepare(documents.image_bank), model.device),
+        sentence_numbers=ragged_positions(index.sentence_offsets, positions),
+        image_numbers=ragged_positions(index.image_offsets, positions),
+        relations=labels,
     )
 
 
@@ -72,25 +98,52 @@ def encode_batch(
     """Return a global batch encoded, equal on every worker but for whose rows carry a gradient."""
     held = split.held
     places = held.held(positions)
-    choice = objective.choose(held.documents, held.local[positions[places]], moment)
+    own_documents = held.local[positions[places]]
+    choice = objective.choose(held.documents, own_documents, moment)
+    draw = seed_of("dropout", model.card.config.training.seed, moment.split, moment.epoch, moment.step)
     with autocast(model, context):
-        text_ND = model.text(split.sentences.take(choice.sentences))
-        image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]))
+        with drawing(draw, split.sentence_numbers[choice.sentences], context.device):
+            text_ND = model.text(split.sentences.take(choice.sentences))
+        with drawing(draw, split.image_numbers[choice.images], context.device):
+            image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]))
     own = OwnRows(
         places=places,
         sentence_counts=choice.sentence_counts,
         image_counts=choice.image_counts,
         texts=text_ND,
         images=image_MD,
+        relations=_own_relations(model, split, own_documents, text_ND, image_MD),
     )
     whole = share(own, context)
     return EncodedBatch(
+        ids=tuple(held.index.ids[position] for position in positions),
         texts=whole.texts,
         images=whole.images,
         sentence_counts=whole.sentence_counts,
         image_counts=whole.image_counts,
         allowed=allowed_negatives(held, positions, context.device),
+        moment=moment,
+        relations=_relations(model, whole),
     )
+
+
+def _own_relations(
+    model: LinkModel, split: PreparedSplit, documents: Int64, text_ND: Tensor, image_ND: Tensor
+) -> Tensor | None:
+    """Return logits and labels of this worker's pairs, side by side; each worker predicts for its own alone."""
+    if model.relations is None or split.relations is None:
+        return None
+    if len(text_ND) != len(documents) or len(image_ND) != len(documents):
+        raise UsageError("objective 'coherence': expected documents of one text and one image")
+    labels = split.relations.index_select(0, torch.from_numpy(documents).to(text_ND.device))
+    return torch.cat([model.relations(text_ND, image_ND), labels], dim=1)
+
+
+def _relations(model: LinkModel, whole: OwnRows) -> Relations | None:
+    if model.relations is None or whole.relations is None:
+        return None
+    logits, labels = whole.relations.chunk(2, dim=1)
+    return Relations(logits=logits, labels=labels, weights=model.relations.weights)
 
 
 def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -> OwnRows:
@@ -122,24 +175,34 @@ def share(own: OwnRows, context: Context) -> OwnRows:
     ]
     places, sentence_counts, image_counts = np.concatenate(headers).T
     order = np.argsort(places)
+    relations = None
+    if own.relations is not None:
+        parts = context.gather(own.relations)
+        parts[context.rank] = own.relations
+        relations = torch.cat(parts).index_select(0, torch.from_numpy(order).to(own.relations.device))
     return OwnRows(
         places=places[order],
         sentence_counts=sentence_counts[order],
         image_counts=image_counts[order],
         texts=_reorder(torch.cat([piece[0] for piece in pieces]), sentence_counts, order),
         images=_reorder(torch.cat([piece[1] for piece in pieces]), image_counts, order),
+        relations=relations,
     )
 
 
-def choose_encoded(rows: OwnRows, choice: Choice, allowed_BB: Tensor) -> EncodedBatch:
+def choose_encoded(
+    rows: OwnRows, choice: Choice, allowed_BB: Tensor, *, ids: tuple[str, ...], moment: Moment
+) -> EncodedBatch:
     """Return the batch that a choice among already encoded rows makes."""
     device = rows.texts.device
     return EncodedBatch(
+        ids=ids,
         texts=rows.texts.index_select(0, torch.from_numpy(choice.sentences).to(device)),
         images=rows.images.index_select(0, torch.from_numpy(choice.images).to(device)),
         sentence_counts=choice.sentence_counts,
         image_counts=choice.image_counts,
         allowed=allowed_BB,
+        moment=moment,
     )
 
 

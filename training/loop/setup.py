@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -23,6 +23,7 @@ from training.encoders.sentence import SentenceTower
 from training.encoders.standardise import Moments, moments
 from training.loop.context import Context
 from training.model import LinkModel, ModelCard
+from training.relations import count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words
 from training.text.word_vectors import initial_vectors
 
@@ -33,8 +34,12 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     vocabulary = None
     if config.encoder.text is TextEncoder.GRU:
         vocabulary = _vocabulary(config, documents.texts, context)
+    rates = relation_rates(config, data, context)
+    card = ModelCard(config=config, data=data.identity, relations=tuple(rates))
     with seeded(context.device, "weights", config.training.seed):
-        model = LinkModel(ModelCard(config=config, data=data.identity), vocabulary)
+        model = LinkModel(card, vocabulary)
+    if model.relations is not None:
+        model.relations.set_rates(list(rates.values()))
     _start_text(model, documents, context)
     if model.image.standardise is not None:
         places = np.bincount(documents.image_rows, minlength=len(documents.image_bank))
@@ -67,13 +72,34 @@ def _start_text(model: LinkModel, documents: DocumentSet, context: Context) -> N
         model.text.standardise.set_moments(found)
 
 
-def _vocabulary(config: TrainConfig, texts: Sequence[str], context: Context) -> Vocabulary:
-    """Return the vocabulary of all workers' training sentences; word counts travel as JSON bytes."""
-    own = np.frombuffer(json.dumps(count_words(texts)).encode(), dtype=np.uint8)
+def relation_rates(config: TrainConfig, data: TrainingData, context: Context) -> dict[str, float]:
+    """Return the share of true labels of each relation that is to be predicted, by name; none where none is read.
+
+    Raises:
+        UsageError: the training split has no label that the objective could learn from.
+    """
+    relations = data.training.documents.relations
+    if relations is None:
+        return {}
     counts: Counter[str] = Counter()
-    for part in context.gather(torch.from_numpy(own.copy()).to(context.device)):
-        counts.update(json.loads(part.cpu().numpy().tobytes()))
+    for part in _gather_json(count_labels(relations), context):
+        counts.update(part)
+    return known_rates(counts, wanted=config.objective.relations, reference=data.identity.reference)
+
+
+def _vocabulary(config: TrainConfig, texts: Sequence[str], context: Context) -> Vocabulary:
+    """Return the vocabulary of all workers' training sentences."""
+    counts: Counter[str] = Counter()
+    for part in _gather_json(count_words(texts), context):
+        counts.update(part)
     return Vocabulary.from_counts(counts, min_count=config.encoder.min_word_count)
+
+
+def _gather_json(counts: Mapping[str, int], context: Context) -> Iterator[dict[str, int]]:
+    """Yield every worker's counts; they travel as JSON bytes."""
+    own = np.frombuffer(json.dumps(dict(counts)).encode(), dtype=np.uint8)
+    for part in context.gather(torch.from_numpy(own.copy()).to(context.device)):
+        yield json.loads(part.cpu().numpy().tobytes())
 
 
 def _sum_moments(own: Moments, context: Context) -> Moments:

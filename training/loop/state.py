@@ -16,7 +16,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
         raise IntegrityError(f"{path}: checkpoint format is {values['format']!r}, this code reads {STATE_FORMAT}")
     _check_same(checkpoint, values, card)
     model = LinkModel.load(checkpoint / MODEL, context.device)
-    model.card = card
+    model.card = replace(card, relations=model.card.relations)
     state = start(model)
     state.optimiser.load_state_dict(values["optimiser"])
     state.schedule.load_state_dict(values["schedule"])

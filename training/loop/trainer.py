@@ -7,6 +7,7 @@ saved in `state.py`. A data set with no validation document trains with `select 
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,14 +22,17 @@ from training.data.loading import TrainingData
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, prepare_split
+from training.loop.progress import Progress
 from training.loop.setup import new_model
 from training.loop.state import RunState
-from training.loop.step import take_step
+from training.loop.step import StepGuard, is_collapsed, take_step
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment, Objective
 from training.objectives.registry import build_objective
+from training.requirements import check_pairs
 
+logger = logging.getLogger(__name__)
 MODEL = "model"
 
 
@@ -60,11 +64,15 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     run.
 
     Raises:
-        UsageError: there is no validation document and `training.select` is not `last`.
+        UsageError: there is no validation document and `training.select` is not `last`, or the objective does not fit
+            the documents.
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
         BuildError: a loss or a gradient norm was not finite.
     """
     _check_selectable(config, data)
+    for split in (data.training, data.validation):
+        if split is not None:
+            check_pairs(config, data.identity.reference, split.index)
     objective = build_objective(config.objective, seed=config.training.seed)
     run = _begin(config, data, context)
     training = prepare_split(run.model, data.training)
@@ -90,6 +98,12 @@ def _check_selectable(config: TrainConfig, data: TrainingData) -> None:
             f"training.select = '{select}': {data.identity.reference} has no validation document to judge an epoch by; "
             "use --set training.select=last"
         )
+    if data.validation is not None and len(data.validation.index.usable) == 1:
+        logger.warning(
+            "%s has a single validation document: it has no negative, so loss and rank judge nothing; "
+            "use --set training.select=last",
+            data.identity.reference,
+        )
 
 
 def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunState:
@@ -108,6 +122,8 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
         index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
     )
     total = torch.zeros((), device=context.device)
+    guard, rate = StepGuard(), float(run.optimiser.param_groups[0]["lr"])
+    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=len(batches), say=context.say).start()
     for step, positions in enumerate(batches):
         moment = Moment(split="training", epoch=run.epoch, step=step)
         total += take_step(
@@ -118,7 +134,12 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
             positions=positions,
             moment=moment,
             context=context,
+            guard=guard,
         )
+        progress.step(len(positions), total, rate)
+    guard.check()
+    if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
+        logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
     mean_loss = float(total) / len(batches)
     return {
         "epoch": float(run.epoch),

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from training.config import ObjectiveConfig
 from training.data.batches import validation_batches
 from training.data.documents import HeldSplit, Int64
 from training.evaluation.links import score_documents
@@ -27,13 +26,12 @@ from training.loop.encoding import (
     encode_documents,
     share,
 )
+from training.loop.step import COLLAPSED
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective, choose_all
-from training.similarity import batch_similarity
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
-COLLAPSED = 1e-6
 Float64 = npt.NDArray[np.float64]
 
 
@@ -87,11 +85,12 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     for positions in validation_batches(held.index, negative_documents=settings.training.negative_documents):
         allowed = allowed_negatives(held, positions, rows.texts.device)
         choice = objective.choose(held.index, positions, moment)
-        losses.append(objective.losses(choose_encoded(rows, choice, allowed)))
+        ids = tuple(held.index.ids[position] for position in positions)
+        losses.append(objective.losses(choose_encoded(rows, choice, allowed, ids=ids, moment=moment)))
     ranks: list[Tensor] = []
     spread = 0.0
-    for pool in _pools(rows, held):
-        similarity_BB = _similarity(pool, settings.objective)
+    for pool in _pools(rows, held, moment):
+        similarity_BB = pool.similarity(settings.objective)
         spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
         ranks.append(own_set_ranks(similarity_BB, pool.allowed))
     if spread < COLLAPSED and len(held.index.usable) > 1:
@@ -99,24 +98,12 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     return np.array([float(torch.cat(losses).mean()), float(torch.cat(ranks).mean())])
 
 
-def _pools(rows: OwnRows, held: HeldSplit) -> Iterator[EncodedBatch]:
+def _pools(rows: OwnRows, held: HeldSplit, moment: Moment) -> Iterator[EncodedBatch]:
     usable = held.index.usable
     for positions in np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL)):
         allowed = allowed_negatives(held, positions, rows.texts.device)
-        yield choose_encoded(rows, choose_all(held.index, positions), allowed)
-
-
-def _similarity(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
-    return batch_similarity(
-        batch.texts,
-        batch.images,
-        batch.text_offsets,
-        batch.image_offsets,
-        config.similarity,
-        k=config.k,
-        combine=config.combine,
-        matching=config.matching,
-    )
+        ids = tuple(held.index.ids[position] for position in positions)
+        yield choose_encoded(rows, choose_all(held.index, positions), allowed, ids=ids, moment=moment)
 
 
 def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:

@@ -6,34 +6,61 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from training.config import Negatives, ObjectiveConfig
+from training.config import Loss, Negatives, ObjectiveConfig
 from training.data.documents import Int64
 from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
-from training.similarity import batch_similarity
 
 
 def cross_document_losses(
-    similarity_BB: Tensor, allowed_BB: Tensor, *, margin: float, negatives: Negatives = Negatives.HARDEST
+    similarity_BB: Tensor,
+    allowed_BB: Tensor,
+    *,
+    margin: float,
+    negatives: Negatives = Negatives.HARDEST,
+    loss: Loss = Loss.HINGE,
+    own_B: Tensor | None = None,
 ) -> Tensor:
     """Return the B losses of a batch whose documents are each other's negatives.
 
-    With `h(p, q) = max(0, margin - p + q)`, document `i` costs `h(s_ii, s_ij)` over other image sets `j`, plus
-    `h(s_ii, s_ji)` over other sentence sets `j`: the largest of each (`hardest`) or the mean of each (`mean`).
+    Document `i` costs `h(s_ii, s_ij)` over other image sets `j`, plus `h(s_ii, s_ji)` over other sentence sets `j`: the
+    largest of each (`hardest`) or the mean of each (`mean`). A document without any negative costs nothing.
+
+        hinge     h(p, q) = max(0, margin - p + q)
+        logistic  h(p, q) = log(1 + exp(q - p))
+        softmax   not pair by pair: log(1 + sum over j of exp(margin - s_ii + s_ij)), the cross-entropy of the own set
+                  among all, its similarity lowered by the margin
 
     Args:
         similarity_BB: sentence set `i` against image set `j`.
-        allowed_BB: symmetric; whether `j` is a negative of `i`. A document without any costs nothing.
-        margin: of the hinge.
-        negatives: how the hinges of a document's negatives are put together.
+        allowed_BB: symmetric; whether `j` is a negative of `i`.
+        margin: see above.
+        negatives: how the costs of a document's negatives are put together (`softmax` always counts all).
+        loss: which `h`.
+        own_B: what stands for `s_ii`; the diagonal unless given.
     """
-    own_B = similarity_BB.diagonal()
-    over_images_BB = torch.relu(margin - own_B[:, None] + similarity_BB).masked_fill(~allowed_BB, 0.0)
-    over_sentences_BB = torch.relu(margin - own_B[None, :] + similarity_BB).masked_fill(~allowed_BB, 0.0)
+    own_B = similarity_BB.diagonal() if own_B is None else own_B
+    over_images_B = _over_negatives(similarity_BB - own_B[:, None], allowed_BB, margin, negatives, loss)
+    over_sentences_B = _over_negatives(similarity_BB.T - own_B[:, None], allowed_BB, margin, negatives, loss)
+    return over_images_B + over_sentences_B
+
+
+def _over_negatives(excess_BB: Tensor, allowed_BB: Tensor, margin: float, negatives: Negatives, loss: Loss) -> Tensor:
+    """Return per row the cost of its negatives, given by how much more similar they are than the own set."""
+    if loss is Loss.SOFTMAX:
+        return log_one_plus_sum_exp(excess_BB + margin, allowed_BB)
+    costs_BB = torch.relu(margin + excess_BB) if loss is Loss.HINGE else F.softplus(excess_BB)
+    costs_BB = costs_BB.masked_fill(~allowed_BB, 0.0)
     if negatives is Negatives.HARDEST:
-        return over_images_BB.amax(dim=1) + over_sentences_BB.amax(dim=0)
-    counts_B = allowed_BB.sum(dim=1).clamp(min=1)
-    return (over_images_BB.sum(dim=1) + over_sentences_BB.sum(dim=0)) / counts_B
+        return costs_BB.amax(dim=1)
+    return costs_BB.sum(dim=1) / allowed_BB.sum(dim=1).clamp(min=1)
+
+
+def log_one_plus_sum_exp(values_BB: Tensor, counted_BB: Tensor) -> Tensor:
+    """Return per row `log(1 + sum of exp(value))` over the counted entries; 0 where none is."""
+    kept_BB = values_BB.masked_fill(~counted_BB, -torch.inf)
+    return torch.cat([kept_BB.new_zeros((len(kept_BB), 1)), kept_BB], dim=1).logsumexp(dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +73,10 @@ class CrossDocument:
         return choose_all(documents, rows)
 
     def losses(self, batch: EncodedBatch) -> Tensor:
-        similarity_BB = batch_similarity(
-            batch.texts,
-            batch.images,
-            batch.text_offsets,
-            batch.image_offsets,
-            self.config.similarity,
-            k=self.config.k,
-            combine=self.config.combine,
-            matching=self.config.matching,
-        )
         return cross_document_losses(
-            similarity_BB, batch.allowed, margin=self.config.margin, negatives=self.config.negatives
+            batch.similarity(self.config),
+            batch.allowed,
+            margin=self.config.margin,
+            negatives=self.config.negatives,
+            loss=self.config.loss,
         )

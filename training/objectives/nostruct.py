@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from training.config import ObjectiveConfig
@@ -38,9 +39,16 @@ class NoStruct:
         )
 
     def losses(self, batch: EncodedBatch) -> Tensor:
-        similarity_BB = self.config.cosine_scale * (batch.texts @ batch.images.T)
+        """Return the losses over the drawn rows; of a batch that holds those alone, the draw is the same again."""
+        drawn = self.choose(batch, np.arange(len(batch)), batch.moment)
+        rows, columns = (torch.from_numpy(chosen).to(batch.texts.device) for chosen in (drawn.sentences, drawn.images))
+        cosines_BB = batch.cosines.index_select(0, rows).index_select(1, columns)
         return cross_document_losses(
-            similarity_BB, batch.allowed, margin=self.config.margin, negatives=self.config.negatives
+            self.config.cosine_scale * cosines_BB,
+            batch.allowed,
+            margin=self.config.margin,
+            negatives=self.config.negatives,
+            loss=self.config.loss,
         )
 
     def _draw(self, document: str, moment: Moment) -> tuple[float, float]:

@@ -29,14 +29,20 @@ from training.model import LinkModel
 
 WORKER = Path(__file__).with_name("worker.py")
 FROZEN = TrainConfig(
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
-    objective=ObjectiveConfig(similarity=Similarity.AP),
+    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.3),
+    objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.AP),
     training=LoopConfig(epochs=2, learning_rate=1e-2, negative_documents=4),
 )
 WORDS = replace(
     FROZEN,
     recipe="words",
-    encoder=EncoderConfig(dimensions=16, dropout=0.0, word_dimensions=8, min_word_count=2),
+    encoder=EncoderConfig(dimensions=16, dropout=0.3, word_dimensions=8, min_word_count=2),
+    objective=ObjectiveConfig(similarity=Similarity.TK),
+)
+COHERENT = replace(
+    FROZEN,
+    recipe="coherent",
+    objective=ObjectiveConfig(name="coherence-aware", margin=0.3, relation_weight=1.0),
 )
 SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
@@ -105,3 +111,18 @@ def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Pa
     run_workers(lake, 4, jobs)
     for run, result in alone.items():
         assert_same_run(run, result, 4)
+
+
+def test_relations_are_learnt_alike_by_any_number_of_workers(lakes: ModuleType, tmp_path: Path) -> None:
+    world = lakes.World(sentences=(1, 1), images=(1, 1))
+    made = {
+        split: lakes.with_relations(lakes.make_documents(split, count, world))
+        for split, count in ((Split.TRAIN, 20), (Split.VAL, 8))
+    }
+    lake = lakes.write_lake(str(tmp_path / "lake"), made, shards=2)
+    alone = train_alone(lake, tmp_path / "alone", COHERENT)
+    train_alone(lake, tmp_path / "cut", replace(COHERENT, training=replace(COHERENT.training, epochs=1)))
+    run_workers(lake, 2, {tmp_path / "together": COHERENT, tmp_path / "cut": COHERENT})
+    assert_same_run(tmp_path / "together", alone, 2)
+    assert_same_run(tmp_path / "cut", alone, 2)
+    assert LinkModel.load(alone.model).card.relations == ("action", "story")

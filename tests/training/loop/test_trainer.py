@@ -1,14 +1,16 @@
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from schemas.documents import Split
+from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import (
@@ -23,7 +25,7 @@ from training.config import (
     TrainConfig,
 )
 from training.data.loading import TrainingData, load_training_data
-from training.loop import state
+from training.loop import progress, state
 from training.loop.context import SingleProcess
 from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
@@ -33,12 +35,17 @@ from training.loop.validation import own_set_ranks
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument
+from training.relations import label_matrix
 
 FROZEN = TrainConfig(
     encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=24, dropout=0.2),
     training=LoopConfig(epochs=4, learning_rate=5e-3, negative_documents=6),
 )
 WORDS = replace(FROZEN, encoder=EncoderConfig(dimensions=24, dropout=0.2, word_dimensions=12, min_word_count=2))
+
+SUM = replace(FROZEN, objective=ObjectiveConfig(name="cross+intra+dropout+nostruct", similarity=Similarity.TK))
+PAIRS = replace(FROZEN, objective=ObjectiveConfig(name="triplet-hardest", margin=0.3))
+COHERENT = replace(FROZEN, objective=ObjectiveConfig(name="coherence-aware", margin=0.3))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def with_loop(config: TrainConfig, **changes: object) -> TrainConfig:
     return replace(config, training=replace(config.training, **changes))
 
 
-@pytest.mark.parametrize("similarity", list(Similarity))
+@pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
 def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path, similarity: Similarity) -> None:
     config = replace(with_loop(FROZEN, epochs=6), objective=ObjectiveConfig(similarity=similarity))
     result = train(config, data, SingleProcess(), run_directory=tmp_path)
@@ -94,7 +101,7 @@ def test_nostruct_learns(data: TrainingData, tmp_path: Path) -> None:
     assert result.history[-1]["validation_auc"] > 75
 
 
-@pytest.mark.parametrize("config", [FROZEN, WORDS], ids=["sentence", "gru"])
+@pytest.mark.parametrize("config", [FROZEN, WORDS, SUM], ids=["sentence", "gru", "sum"])
 @pytest.mark.parametrize("change", ["removed", "permuted"])
 def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config: TrainConfig, change: str) -> None:
     """Training with the links removed or permuted, in both splits, gives the same weights to the last bit."""
@@ -111,6 +118,99 @@ def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config
         row["validation_loss"] for row in results[1].history
     ]
     assert ("validation_auc" in results[1].history[0]) == (change == "permuted")
+
+
+def pairs(lakes: ModuleType, root: Path, change: Callable[[Any], Any] | None = None) -> Lake:
+    """Return a lake of pairs with relations; `change` is made to its training split."""
+    world = lakes.World(sentences=(1, 1), images=(1, 1))
+    made = {split: lakes.with_relations(lakes.make_documents(split, 30, world)) for split in (Split.TRAIN, Split.VAL)}
+    if change is not None:
+        made[Split.TRAIN] = change(made[Split.TRAIN])
+    return lakes.write_lake(str(root), made)
+
+
+def train_on(lake: Lake, config: TrainConfig, run: Path) -> TrainResult:
+    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=run)
+
+
+def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: ModuleType, tmp_path: Path) -> None:
+    shown, hidden = pairs(lakes, tmp_path / "shown"), pairs(lakes, tmp_path / "hidden", lakes.without_links)
+    assert_equal_weights(train_on(shown, PAIRS, tmp_path / "a"), train_on(hidden, PAIRS, tmp_path / "b"))
+    config = with_loop(COHERENT, epochs=12)
+    model = LinkModel.load(train_on(shown, config, tmp_path / "c").model)
+    assert model.relations is not None and model.card.relations == ("action", "story")
+    documents = load_training_data(shown, "synthetic", config).training.documents
+    assert documents.relations is not None
+    labels = label_matrix(documents.relations, model.card.relations)
+    assert np.isnan(labels).sum() == 6
+    assert model.relations.weights.tolist() == pytest.approx((1 / np.nanmean(labels, axis=0)).tolist())
+    texts = torch.from_numpy(model.encode_sentences(documents.texts, documents.sentence_vectors))
+    images = torch.from_numpy(model.encode_images(documents.image_bank[documents.image_rows]))
+    found = model.relations(texts, images).detach().numpy() > 0
+    assert (found == (labels > 0))[~np.isnan(labels)].mean() > 0.8
+
+
+def test_relations_of_validation_are_not_read(lakes: ModuleType, tmp_path: Path) -> None:
+    data = load_training_data(pairs(lakes, tmp_path), "synthetic", COHERENT)
+    assert data.validation is not None
+    assert data.training.documents.relations is not None and data.training.documents.links is None
+    assert data.validation.documents.relations is None
+
+
+def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
+    one = replace(COHERENT, objective=replace(COHERENT.objective, relations="story"))
+    lake = pairs(lakes, tmp_path / "lake")
+    assert LinkModel.load(train_on(lake, with_loop(one, epochs=1), tmp_path / "run").model).card.relations == ("story",)
+    missing = replace(COHERENT, objective=replace(COHERENT.objective, relations="meta"))
+    with pytest.raises(UsageError, match="no training document of synthetic@v1 has it; it has action, story"):
+        train_on(lake, missing, tmp_path / "none")
+
+
+def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"one text and one image, split 'train' has up to 5 images; use --set"):
+        load_training_data(lake, "synthetic", PAIRS)
+    texts = lakes.World(sentences=(1, 3), images=(1, 1))
+    made = {split: lakes.make_documents(split, 9, texts) for split in (Split.TRAIN, Split.VAL)}
+    with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); use --set objective"):
+        train_on(lakes.write_lake(str(tmp_path / "texts"), made), PAIRS, tmp_path / "run")
+    with pytest.raises(UsageError, match="the training split has no link; train on a data set with relations"):
+        load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT)
+    bare = pairs(lakes, tmp_path / "bare", lakes.with_other_links)
+    with pytest.raises(UsageError, match="has a relation; train on one that has"):
+        train_on(bare, COHERENT, tmp_path / "run")
+
+
+def test_progress_is_said(data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    train(with_loop(FROZEN, epochs=1), data, SingleProcess(on_progress=lines.append), run_directory=tmp_path)
+    assert len(lines) == 8
+    assert re.fullmatch(
+        r"epoch 1/1, step 8/8: [\d.]+ documents/s, loss 0\.\d{4}, learning rate 0\.005, 0:00:00 left", lines[-1]
+    )
+
+
+def test_the_smallest_documents_train(lakes: ModuleType, tmp_path: Path) -> None:
+    made = {split: lakes.make_documents(split, 6, lakes.World(sentences=(1, 1), images=(1, 2))) for split in Split}
+    train_split = made[Split.TRAIN]
+    blank = replace(train_split.documents[0], sentences=(Sentence(""),))
+    made[Split.TRAIN] = replace(train_split, documents=(blank, *train_split.documents[1:]))
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    for config in (WORDS, replace(SUM, training=WORDS.training)):
+        result = train_on(lake, with_loop(config, epochs=2), tmp_path / config.encoder.text)
+        assert all(np.isfinite(row["train_loss"]) for row in result.history)
+
+
+def test_a_single_validation_document_is_warned_of(
+    lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in ((Split.TRAIN, 8), (Split.VAL, 1))
+    }
+    lake = lakes.write_lake(str(tmp_path / "lake"), made, shards=1)
+    with caplog.at_level(logging.WARNING):
+        train_on(lake, with_loop(FROZEN, epochs=1), tmp_path / "run")
+    assert "synthetic@v1 has a single validation document" in caplog.text
 
 
 @pytest.mark.parametrize("config", [FROZEN, WORDS], ids=["sentence", "gru"])
@@ -224,6 +324,23 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
 
+def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> None:
+    bank = data.training.documents.image_bank.copy()
+    bank[data.training.documents.image_rows[data.training.documents.image_offsets[3]]] = np.nan
+    documents = replace(data.training.documents, image_bank=bank)
+    run = state.start(new_model(FROZEN, data, SingleProcess()))
+    with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):
+        take_step(
+            run.model,
+            run.optimiser,
+            objective=CrossDocument(FROZEN.objective),
+            split=prepare_split(run.model, replace(data.training, documents=documents)),
+            positions=np.flatnonzero(data.training.local >= 0)[:6],
+            moment=Moment(split="training", epoch=1, step=0),
+            context=SingleProcess(),
+        )
+
+
 def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = lakes.World()
     made = {split: lakes.make_documents(split, 8, world) for split in (Split.TRAIN, Split.VAL)}
@@ -244,7 +361,8 @@ def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, cap
     with caplog.at_level(logging.WARNING):
         given = load_training_data(lake, "synthetic", FROZEN)
         train(with_loop(FROZEN, epochs=1), given, SingleProcess(), run_directory=tmp_path / "run")
-    assert "collapsed" in caplog.text
+    assert "all validation documents are equally similar" in caplog.text
+    assert "all training pairs are equally similar" in caplog.text
 
 
 def test_bfloat16_trains_too(lake: Lake, tmp_path: Path) -> None:

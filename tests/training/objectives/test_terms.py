@@ -1,0 +1,287 @@
+"""The terms of an objective against loops written from the papers' equations."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from schemas.configs import override, resolve, restore
+from schemas.errors import ConfigError, UsageError
+from training.config import Loss, Negatives, ObjectiveConfig, ObjectiveName, Similarity
+from training.objectives.batch import EncodedBatch, Moment, Relations, choose_all
+from training.objectives.coherence import relation_losses
+from training.objectives.cross_document import cross_document_losses
+from training.objectives.dropout_subdocument import sub_documents
+from training.objectives.pair_retrieval import (
+    euclidean_batch_hard_losses,
+    hal_losses,
+    triplet_hardest_losses,
+    triplet_sum_losses,
+)
+from training.objectives.registry import build_objective
+from training.similarity import set_similarity
+
+SENTENCES, IMAGES = [3, 5, 1, 4], [2, 4, 3, 1]
+MOMENT = Moment(split="training", epoch=2, step=5)
+
+
+def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBatch:
+    generator = torch.Generator().manual_seed(0)
+    text, image = (
+        F.normalize(torch.randn(sum(counts), 6, generator=generator, dtype=torch.float64), dim=1).requires_grad_()
+        for counts in (sentences, images)
+    )
+    return EncodedBatch(
+        ids=tuple(f"d{number}" for number in range(len(sentences))),
+        texts=text,
+        images=image,
+        sentence_counts=np.array(sentences),
+        image_counts=np.array(images),
+        allowed=~torch.eye(len(sentences), dtype=torch.bool),
+        moment=MOMENT,
+        **more,
+    )
+
+
+def losses(name: str, given: EncodedBatch, **settings: object) -> torch.Tensor:
+    return build_objective(ObjectiveConfig(name=name, **settings), seed=3).losses(given).detach()
+
+
+def test_intra_document_by_the_equation() -> None:
+    given = batch(SENTENCES, IMAGES)
+    found = losses("intra", given, margin=0.5, similarity=Similarity.AP)
+    blocks = [s @ v.T for s, v in zip(given.texts.split(SENTENCES), given.images.split(IMAGES), strict=True)]
+    for value, matrix in zip(found.tolist(), blocks, strict=True):
+        most = float(set_similarity(matrix.detach(), Similarity.TK))
+        least = -float(set_similarity(-matrix.detach(), Similarity.TK))
+        assert value == pytest.approx(max(0.0, 0.25 - most + least))
+
+
+@pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
+def test_dropout_sub_document_by_the_equation(similarity: Similarity) -> None:
+    given = batch(SENTENCES, IMAGES)
+    found = losses("dropout", given, similarity=similarity, kept_share=0.6, margin=0.4)
+    texts, images = given.texts.detach().split(SENTENCES), given.images.detach().split(IMAGES)
+    parts = sub_documents(given, np.arange(4), MOMENT, kept_share=0.6, seed=3)
+    assert parts.sentence_counts.tolist() == [1, 3, 1, 2]
+    assert parts.image_counts.tolist() == [1, 2, 1, 1]
+    sub_texts = given.texts.detach()[parts.sentences].split(parts.sentence_counts.tolist())
+    sub_images = given.images.detach()[parts.images].split(parts.image_counts.tolist())
+    for i in range(4):
+        own = float(set_similarity(sub_texts[i] @ sub_images[i].T, similarity))
+        others = [j for j in range(4) if j != i]
+        over_images = max(max(0, 0.2 - own + float(set_similarity(texts[i] @ images[j].T, similarity))) for j in others)
+        over_texts = max(max(0, 0.2 - own + float(set_similarity(texts[j] @ images[i].T, similarity))) for j in others)
+        assert float(found[i]) == pytest.approx(over_images + over_texts)
+
+
+def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_step() -> None:
+    given = batch([9, 10], [7, 10])
+    parts = sub_documents(given, np.arange(2), MOMENT, kept_share=0.7, seed=0)
+    assert parts.sentence_counts.tolist() == [6, 7]
+    assert parts.image_counts.tolist() == [4, 7]
+    for chosen, offsets, counts in (
+        (parts.sentences, given.sentence_offsets, parts.sentence_counts),
+        (parts.images, given.image_offsets, parts.image_counts),
+    ):
+        assert len(set(chosen.tolist())) == len(chosen)
+        owners = np.searchsorted(offsets, chosen, side="right") - 1
+        assert owners.tolist() == np.repeat([0, 1], counts).tolist()
+    alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7, seed=0)
+    assert alone.sentences.tolist() == parts.sentences[6:].tolist()
+    later = Moment(split="training", epoch=2, step=6)
+    other = sub_documents(given, np.arange(2), later, kept_share=0.7, seed=0)
+    assert other.sentences.tolist() != parts.sentences.tolist()
+
+
+def test_a_sub_document_keeps_each_row_equally_often() -> None:
+    given = batch([5], [5])
+    kept = np.zeros(5)
+    for step in range(1500):
+        moment = Moment(split="training", epoch=1, step=step)
+        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6, seed=0).sentences] += 1
+    assert np.abs(kept / 1500 - 0.6).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cross+intra+dropout", ("cross-document", "intra-document", "dropout-subdocument")),
+        ("intra+cross", ("cross", "intra")),
+        ("nostruct+cross-document", ("cross", "nostruct")),
+    ],
+)
+def test_a_sum_is_the_sum_of_its_terms(name: str, parts: tuple[str, ...]) -> None:
+    expected = sum(losses(part, batch(SENTENCES, IMAGES)) for part in parts)
+    assert torch.allclose(losses(name, batch(SENTENCES, IMAGES)), expected)
+
+
+def test_nostruct_in_a_sum_draws_what_it_draws_alone() -> None:
+    objective = build_objective(ObjectiveConfig(name="nostruct"), seed=3)
+    whole = batch(SENTENCES, IMAGES)
+    choice = objective.choose(whole, np.arange(4), MOMENT)
+    drawn = EncodedBatch(
+        ids=whole.ids,
+        texts=whole.texts[choice.sentences],
+        images=whole.images[choice.images],
+        sentence_counts=choice.sentence_counts,
+        image_counts=choice.image_counts,
+        allowed=whole.allowed,
+        moment=MOMENT,
+    )
+    assert torch.allclose(objective.losses(drawn), losses("nostruct", whole))
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("negatives", list(Negatives))
+def test_what_negatives_cost_by_the_equations(loss: Loss, negatives: Negatives) -> None:
+    similarity = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]], dtype=torch.float64)
+    allowed = torch.tensor([[False, True, False], [True, False, True], [False, True, False]])
+    found = cross_document_losses(similarity, allowed, margin=0.2, loss=loss, negatives=negatives)
+
+    def cost(own: float, others: list[float]) -> float:
+        if loss is Loss.SOFTMAX:
+            lowered = math.exp(own - 0.2)
+            return -math.log(lowered / (lowered + sum(map(math.exp, others))))
+        each = [max(0.0, 0.2 - own + q) if loss is Loss.HINGE else math.log(1 + math.exp(q - own)) for q in others]
+        return max(each) if negatives is Negatives.HARDEST else sum(each) / len(each)
+
+    table = similarity.tolist()
+    for i in range(3):
+        others = [j for j in range(3) if allowed[i, j]]
+        expected = cost(table[i][i], [table[i][j] for j in others]) + cost(table[i][i], [table[j][i] for j in others])
+        assert float(found[i]) == pytest.approx(expected)
+
+
+def test_pair_losses_by_the_equations() -> None:
+    generator = torch.Generator().manual_seed(1)
+    text, image = (F.normalize(torch.randn(5, 3, generator=generator, dtype=torch.float64), dim=1) for _ in range(2))
+    allowed = ~torch.eye(5, dtype=torch.bool)
+    allowed[1, 2] = allowed[2, 1] = False
+    cosines = text @ image.T
+    s = cosines.tolist()
+    hardest = triplet_hardest_losses(cosines, allowed, margin=0.3).tolist()
+    total = triplet_sum_losses(cosines, allowed, margin=0.3).tolist()
+    hal = hal_losses(cosines, allowed, alpha=20, beta=30, epsilon=0.2).tolist()
+    euclidean = euclidean_batch_hard_losses(text, image, allowed, margin=0.3).tolist()
+    rows = torch.cat([text, image])
+    for i in range(5):
+        others = [j for j in range(5) if allowed[i, j]]
+        by_image = [max(0.0, 0.3 - s[i][i] + s[i][j]) for j in others]
+        by_text = [max(0.0, 0.3 - s[i][i] + s[j][i]) for j in others]
+        assert hardest[i] == pytest.approx(max(by_image) + max(by_text))
+        assert total[i] == pytest.approx(sum(by_image) + sum(by_text))
+        sums = [
+            1 + sum(math.exp(20 * (q - 0.2)) for q in qs)
+            for qs in zip(*[(s[i][j], s[j][i]) for j in others], strict=True)
+        ]
+        assert hal[i] == pytest.approx(sum(map(math.log, sums)) / 20 - math.log(1 + 30 * max(0.0, s[i][i])))
+        own = float(torch.dist(text[i], image[i]))
+        anchors = [min(float(torch.dist(rows[a], rows[j + k])) for j in others for k in (0, 5)) for a in (i, i + 5)]
+        assert euclidean[i] == pytest.approx(sum(max(0.0, 0.3 + own - near) for near in anchors) / 2)
+
+
+def test_pairs_without_a_negative_cost_nothing_but_their_own() -> None:
+    one = torch.tensor([[0.5]], dtype=torch.float64)
+    nothing = torch.zeros(1, 1, dtype=torch.bool)
+    assert triplet_hardest_losses(one, nothing, margin=0.3).tolist() == [0]
+    assert triplet_sum_losses(one, nothing, margin=0.3).tolist() == [0]
+    assert hal_losses(one, nothing, alpha=20, beta=30, epsilon=0.2).tolist() == pytest.approx([-math.log(16)])
+    row = torch.tensor([[0.6, 0.8]])
+    assert euclidean_batch_hard_losses(row, -row, nothing, margin=0.3).tolist() == [0]
+
+
+def test_euclidean_gradient_is_finite_where_text_and_image_are_equal() -> None:
+    rows = F.normalize(torch.randn(3, 4), dim=1).requires_grad_()
+    euclidean_batch_hard_losses(rows, rows, ~torch.eye(3, dtype=torch.bool), margin=0.3).sum().backward()
+    assert rows.grad is not None and bool(torch.isfinite(rows.grad).all())
+
+
+def test_relations_cost_their_weighted_cross_entropy_and_unknown_ones_nothing() -> None:
+    relations = Relations(
+        logits=torch.tensor([[0.5, -1.0], [2.0, 0.3]], requires_grad=True),
+        labels=torch.tensor([[1.0, torch.nan], [0.0, 1.0]]),
+        weights=torch.tensor([2.0, 5.0]),
+    )
+
+    def sigmoid(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    found = relation_losses(relations)
+    expected = [-2 * math.log(sigmoid(0.5)), -2 * math.log(1 - sigmoid(2.0)) - 5 * math.log(sigmoid(0.3))]
+    assert found.tolist() == pytest.approx(expected)
+    found.sum().backward()
+    assert relations.logits.grad is not None
+    assert relations.logits.grad[0, 1] == 0
+    assert bool(torch.isfinite(relations.logits.grad).all())
+
+
+def test_coherence_aware_is_retrieval_and_a_tenth_of_the_relations() -> None:
+    relations = Relations(
+        logits=torch.zeros(3, 1), labels=torch.tensor([[1.0], [0.0], [torch.nan]]), weights=torch.ones(1)
+    )
+    given = batch([1] * 3, [1] * 3, relations=relations)
+    retrieval = losses("triplet-hardest", batch([1] * 3, [1] * 3), margin=0.3)
+    expected = retrieval + 0.1 * torch.tensor([math.log(2), math.log(2), 0.0])
+    assert torch.allclose(losses("coherence-aware", given, margin=0.3), expected)
+    assert torch.allclose(losses("coherence-aware", batch([1] * 3, [1] * 3), margin=0.3), retrieval)
+
+
+@pytest.mark.parametrize("name", ["triplet-hardest", "triplet-sum", "hal", "euclidean-batch-hard"])
+def test_a_pair_objective_names_the_document_that_is_no_pair(name: str) -> None:
+    with pytest.raises(UsageError, match="document d1 has 2 texts and 1 images"):
+        losses(name, batch([1, 2], [1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cross+cros", r"found 'cros'"),
+        ("cross+cross-document", "sums a term twice"),
+        ("coherence", "triplet-hardest.coherence"),
+        ("", "expected one of"),
+    ],
+)
+def test_a_wrong_name_is_one_line(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ObjectiveConfig(name=name)
+
+
+def test_documents_are_not_compared_by_what_belongs_least_together() -> None:
+    with pytest.raises(ConfigError, match="dc, tk or ap"):
+        ObjectiveConfig(similarity=Similarity.NEG_TK)
+
+
+def test_names_are_settings() -> None:
+    config = override(ObjectiveConfig(), ["name=dropout+intra+cross", "kept_share=0.8", "loss=softmax"])
+    expected = (ObjectiveName.CROSS_DOCUMENT, ObjectiveName.INTRA_DOCUMENT, ObjectiveName.DROPOUT_SUBDOCUMENT)
+    assert config.terms == expected
+    assert restore(ObjectiveConfig, resolve(config)) == config
+    assert ObjectiveConfig(name="coherence-aware").reads_relations
+    assert ObjectiveConfig(name="hal").is_for_pairs and not config.is_for_pairs
+
+
+@pytest.mark.parametrize("name", ["cross+intra+dropout", "nostruct"])
+def test_every_term_s_gradient_is_its_derivative(name: str) -> None:
+    objective = build_objective(ObjectiveConfig(name=name, similarity=Similarity.TK, loss=Loss.SOFTMAX), seed=0)
+    given = batch([3, 2, 2], [2, 3, 1])
+
+    def total(texts: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+        changed = EncodedBatch(
+            ids=given.ids,
+            texts=texts,
+            images=images,
+            sentence_counts=given.sentence_counts,
+            image_counts=given.image_counts,
+            allowed=given.allowed,
+        )
+        return objective.losses(changed).sum()
+
+    assert torch.autograd.gradcheck(total, (given.texts, given.images))
+
+
+def test_a_batch_is_ragged() -> None:
+    given = batch(SENTENCES, IMAGES)
+    assert choose_all(given, np.array([1])).sentences.tolist() == [3, 4, 5, 6, 7]

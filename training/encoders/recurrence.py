@@ -1,0 +1,181 @@
+"""A GRU over packed sentences on the CPU, about twice as fast as PyTorch's own: the same mathematics and parameters.
+
+PyTorch sums the weights' gradient up step by step, one product of a few rows each. Here the recurrence keeps the gates,
+the backward pass leaves the gradient of every step's gates in one array, and each weight's gradient is a single product
+over all words. Whole time steps are contiguous, gates are computed in place, and weights are laid out once for all.
+
+Shape suffixes: T words of all sentences laid out by `training.encoders.gru.pack` (time step by time step), N sentences
+by falling length, E input and d state dimensions. Gates are in PyTorch's order: reset r, update z, new n:
+
+    r, z = sigmoid(W_rz x + U_rz h + b_rz)    n = tanh(W_n x + b_n + r (U_n h + c_n))    h' = n + z (h - n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from training.data.documents import Int64, offsets_of
+
+PACKED_TYPES = frozenset({torch.float32, torch.bfloat16})
+PACK = "_reorder_linear_weight"
+
+
+def last_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64) -> Tensor:
+    """Return the N x d last states of a one-layer GRU that starts from zero.
+
+    Args:
+        gru: whose parameters are used.
+        inputs_TE: inputs, on the CPU.
+        batch_sizes: sentences that are still there at each time step, falling.
+    """
+    precision = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs_TE.dtype
+    weights = gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0
+    states: Tensor = _Recurrence.apply(inputs_TE, *weights, batch_sizes, precision)
+    return states
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(  # noqa: PLR0917
+        ctx: Any,
+        inputs_TE: Tensor,
+        input_weights: Tensor,
+        state_weights: Tensor,
+        input_bias: Tensor,
+        state_bias: Tensor,
+        batch_sizes: Int64,
+        precision: torch.dtype,
+    ) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            size = state_weights.shape[1]
+            x_TE, w, u = (values.to(precision) for values in (inputs_TE, input_weights, state_weights))
+            bias = input_bias.clone()
+            bias[: 2 * size] += state_bias[: 2 * size]
+            bias, new_bias = bias.to(precision), state_bias[2 * size :].to(precision)
+            gates_T2d = torch.addmm(bias[: 2 * size], x_TE, w[: 2 * size].T)
+            new_Td = torch.addmm(bias[2 * size :], x_TE, w[2 * size :].T)
+            carried_Td, states_Td = torch.empty_like(new_Td), torch.empty_like(new_Td)
+            kept = gates_T2d, new_Td, carried_Td, states_Td
+            _run(kept, u, new_bias, batch_sizes)
+            ctx.save_for_backward(x_TE, w, u, *kept)
+            ctx.batch_sizes, ctx.types = batch_sizes, (inputs_TE.dtype, input_weights.dtype)
+            return states_Td.index_select(0, torch.from_numpy(_last_rows(batch_sizes))).to(inputs_TE.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_Nd: Tensor) -> tuple[Tensor | None, ...]:
+        x_TE, w, u, gates_T2d, new_Td, carried_Td, states_Td = ctx.saved_tensors
+        input_type, weight_type = ctx.types
+        d_gates_T2d, d_new_Td, d_carried_Td = (torch.empty_like(values) for values in (gates_T2d, new_Td, carried_Td))
+        state_Nd = gradient_Nd.to(gates_T2d.dtype, copy=True)
+        kept = gates_T2d, new_Td, carried_Td, states_Td
+        _run_back(state_Nd, kept, (d_gates_T2d, d_new_Td, d_carried_Td), u, ctx.batch_sizes)
+        size = u.shape[1]
+        before = torch.from_numpy(_rows_before(ctx.batch_sizes))
+        first = int(ctx.batch_sizes[0])
+        states_before = states_Td.index_select(0, before)
+        d_w = torch.cat([d_gates_T2d.T @ x_TE, d_new_Td.T @ x_TE])
+        d_u = torch.cat([d_gates_T2d[first:].T @ states_before, d_carried_Td[first:].T @ states_before])
+        d_gate_bias = d_gates_T2d.sum(dim=0, dtype=weight_type)
+        d_input_bias = torch.cat([d_gate_bias, d_new_Td.sum(dim=0, dtype=weight_type)])
+        d_state_bias = torch.cat([d_gate_bias, d_carried_Td.sum(dim=0, dtype=weight_type)])
+        d_x_TE = None
+        if ctx.needs_input_grad[0]:
+            d_x_TE = torch.mm(d_gates_T2d, w[: 2 * size]).addmm_(d_new_Td, w[2 * size :]).to(input_type)
+        return d_x_TE, d_w.to(weight_type), d_u.to(weight_type), d_input_bias, d_state_bias, None, None
+
+
+def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tensor, batch_sizes: Int64) -> None:
+    """Turn the inputs' part of gates and new into their values, step by step; fill what is carried and the states.
+
+    `kept` is gates (T x 2d), new, carried (`U_n h + c_n`) and states (T x d each).
+    """
+    size = u.shape[1]
+    to_gates, to_new = _product_with(u[: 2 * size].T), _product_with(u[2 * size :].T)
+    before: Tensor | None = None
+    for start, stop in pairwise(offsets_of(batch_sizes).tolist()):
+        gates, new, carried, state = (values[start:stop] for values in kept)
+        if before is None:
+            carried.copy_(new_bias.expand_as(carried))
+        else:
+            before = before[: stop - start]
+            gates += to_gates(before)
+            torch.add(to_new(before), new_bias, out=carried)
+        gates.sigmoid_()
+        reset, update = gates[:, :size], gates[:, size:]
+        new.addcmul_(reset, carried).tanh_()
+        if before is None:
+            torch.addcmul(new, new, update, value=-1, out=state)
+        else:
+            torch.lerp(new, before, update, out=state)
+        before = state
+
+
+def _run_back(
+    state_Nd: Tensor,
+    kept: tuple[Tensor, Tensor, Tensor, Tensor],
+    wanted: tuple[Tensor, Tensor, Tensor],
+    u: Tensor,
+    batch_sizes: Int64,
+) -> None:
+    """Fill the gradients of pre-activations (gates, new) and of what is carried; `state_Nd` is used up."""
+    size = u.shape[1]
+    from_gates, from_new = _product_with(u[: 2 * size]), _product_with(u[2 * size :])
+    offsets = offsets_of(batch_sizes).tolist()
+    zeros = torch.zeros_like(state_Nd)
+    for step in reversed(range(len(batch_sizes))):
+        start, stop = offsets[step], offsets[step + 1]
+        gates, new, carried, _ = (values[start:stop] for values in kept)
+        d_gates, d_new, d_carried = (values[start:stop] for values in wanted)
+        reset, update = gates[:, :size], gates[:, size:]
+        d_reset, d_update = d_gates[:, :size], d_gates[:, size:]
+        d_state = state_Nd[: stop - start]
+        before = kept[3][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
+        torch.sub(before, new, out=d_update).mul_(d_state)
+        torch.addcmul(d_state, d_state, update, value=-1, out=d_new)
+        torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
+        torch.mul(d_new, carried, out=d_reset)
+        torch.mul(d_new, reset, out=d_carried)
+        torch.ops.aten.sigmoid_backward.grad_input(d_gates, gates, grad_input=d_gates)
+        if step:
+            d_state.mul_(update).add_(from_gates(d_gates)).add_(from_new(d_carried))
+
+
+def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what multiplies rows with `weights`, laid out once for all time steps where oneDNN can.
+
+    A plain product lays the weights out anew each time, which costs more than the few rows of a late time step.
+    """
+    if weights.dtype in PACKED_TYPES and hasattr(torch.ops.mkldnn, PACK):  # there only where oneDNN is built in
+        return partial(_packed_product, torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None))
+    return partial(_plain_product, weights)
+
+
+def _packed_product(packed: Tensor, rows: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
+    return product
+
+
+def _plain_product(weights: Tensor, rows: Tensor) -> Tensor:
+    return rows @ weights
+
+
+def _last_rows(batch_sizes: Int64) -> Int64:
+    """Return for each sentence the row of its last word."""
+    lengths = np.searchsorted(-batch_sizes, -np.arange(int(batch_sizes[0])), side="left")
+    rows: Int64 = offsets_of(batch_sizes)[lengths - 1] + np.arange(int(batch_sizes[0]))
+    return rows
+
+
+def _rows_before(batch_sizes: Int64) -> Int64:
+    """Return for each word but the first words of sentences the row of the word before it."""
+    steps = np.repeat(np.arange(1, len(batch_sizes)), batch_sizes[1:])
+    return np.arange(int(batch_sizes[0]), int(batch_sizes.sum())) - batch_sizes[steps - 1]

@@ -1,0 +1,111 @@
+"""Losses of documents that are one text and one image each: the other pairs of a batch are the negatives.
+
+`cosines_BB[i, j]` is text `i` with image `j`; `allowed_BB[i, j]` whether pair `j` is a negative of pair `i`. Each
+function returns the B losses of the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from schemas.errors import UsageError
+from training.config import ObjectiveConfig, ObjectiveName
+from training.data.documents import Int64
+from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
+from training.objectives.cross_document import cross_document_losses, log_one_plus_sum_exp
+
+SMALLEST_SQUARE = 1e-12
+
+
+def triplet_hardest_losses(cosines_BB: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:
+    """Return the hinge of each text's hardest image plus that of each image's hardest text (Alikhani 2022, eq. 1).
+
+    VSE++ is the same (Liu 2020, eq. 4). Alikhani 2022 writes `min` where `max` of the negated triplet is meant.
+    """
+    return cross_document_losses(cosines_BB, allowed_BB, margin=margin)
+
+
+def triplet_sum_losses(cosines_BB: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:
+    """Return the sum of the hinges of all negatives, in both directions (Liu 2020, eq. 1)."""
+    own_B = cosines_BB.diagonal()
+    over_images_BB = torch.relu(margin - own_B[:, None] + cosines_BB).masked_fill(~allowed_BB, 0.0)
+    over_texts_BB = torch.relu(margin - own_B[None, :] + cosines_BB).masked_fill(~allowed_BB, 0.0)
+    return over_images_BB.sum(dim=1) + over_texts_BB.sum(dim=0)
+
+
+def hal_losses(cosines_BB: Tensor, allowed_BB: Tensor, *, alpha: float, beta: float, epsilon: float) -> Tensor:
+    """Return HAL (Liu 2020, eq. 5), which weighs every negative by how hard it is.
+
+    `log(1 + sum of exp(alpha (s - epsilon))) / alpha` over the negatives, both ways, less `log(1 + beta s_ii)`.
+
+    A negative `s_ii`, for which the formula may have no value, counts as 0, as in the code of HAL's authors.
+    """
+    hardness_BB = alpha * (cosines_BB - epsilon)
+    over_images_B = log_one_plus_sum_exp(hardness_BB, allowed_BB)
+    over_texts_B = log_one_plus_sum_exp(hardness_BB.T, allowed_BB)
+    return (over_images_B + over_texts_B) / alpha - torch.log1p(beta * torch.relu(cosines_BB.diagonal()))
+
+
+def euclidean_batch_hard_losses(texts_BD: Tensor, images_BD: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:
+    """Return the batch-hard triplet loss over the 2B joint embeddings, what Alikhani 2022's code trained.
+
+    Each text and each image is an anchor: its positive is the other half of its pair, its negative the nearest text or
+    image of another pair. A pair costs the mean of its two anchors; one without a negative costs nothing.
+    """
+    all_AD = torch.cat([texts_BD, images_BD])
+    distances_AA = (2 - 2 * (all_AD @ all_AD.T)).clamp(min=SMALLEST_SQUARE).sqrt()
+    pairs = len(texts_BD)
+    to_own_A = distances_AA.diagonal(pairs).repeat(2)
+    nearest_A = distances_AA.masked_fill(~allowed_BB.repeat(2, 2), torch.inf).amin(dim=1)
+    return torch.relu(margin + to_own_A - nearest_A).view(2, pairs).mean(dim=0)
+
+
+def _hardest(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
+    return triplet_hardest_losses(batch.cosines, batch.allowed, margin=config.margin)
+
+
+def _sum(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
+    return triplet_sum_losses(batch.cosines, batch.allowed, margin=config.margin)
+
+
+def _hal(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
+    scales = {"alpha": config.hal_alpha, "beta": config.hal_beta, "epsilon": config.hal_epsilon}
+    return hal_losses(batch.cosines, batch.allowed, **scales)
+
+
+def _euclidean(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
+    return euclidean_batch_hard_losses(batch.texts, batch.images, batch.allowed, margin=config.margin)
+
+
+PAIR_LOSSES: Mapping[ObjectiveName, Callable[[EncodedBatch, ObjectiveConfig], Tensor]] = {
+    ObjectiveName.TRIPLET_HARDEST: _hardest,
+    ObjectiveName.TRIPLET_SUM: _sum,
+    ObjectiveName.HAL: _hal,
+    ObjectiveName.EUCLIDEAN_BATCH_HARD: _euclidean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PairRetrieval:
+    """The objective: one of `PAIR_LOSSES`, by name."""
+
+    config: ObjectiveConfig
+    name: ObjectiveName
+
+    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
+        return choose_all(documents, rows)
+
+    def losses(self, batch: EncodedBatch) -> Tensor:
+        check_pairs(batch, self.name)
+        return PAIR_LOSSES[self.name](batch, self.config)
+
+
+def check_pairs(batch: EncodedBatch, name: ObjectiveName) -> None:
+    """Raise a `UsageError` unless every document of a batch is one text and one image."""
+    for id_, n, m in zip(batch.ids, batch.sentence_counts.tolist(), batch.image_counts.tolist(), strict=True):
+        if (n, m) != (1, 1):
+            raise UsageError(f"objective '{name}': document {id_} has {n} texts and {m} images, expected one of each")

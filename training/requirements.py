@@ -1,0 +1,78 @@
+"""What a configuration needs of a data set version, checked against its manifest before anything else starts.
+
+A requirement looks at a configuration and a manifest and says in one line what does not fit and what to do, or
+nothing. A part of the configuration that needs something of the data adds its own to `REQUIREMENTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.manifest import Manifest, SplitStatistics
+from training.config import TrainConfig
+from training.data.documents import SplitIndex
+
+Requirement = Callable[[TrainConfig, Manifest], str | None]
+
+
+def check_fits(config: TrainConfig, manifest: Manifest) -> None:
+    """Raise a `UsageError` with the first requirement that a data set version does not meet."""
+    for requirement in REQUIREMENTS:
+        problem = requirement(config, manifest)
+        if problem is not None:
+            raise UsageError(f"{manifest.dataset}@{manifest.version}: {problem}")
+
+
+def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
+    """Raise a `UsageError` where the objective is for pairs and a document, as the towers read it, is none.
+
+    The manifest knows images; how many texts a document has also depends on which of them are read.
+    """
+    if not config.objective.is_for_pairs:
+        return
+    more = np.flatnonzero((index.sentence_counts > 1) | (index.image_counts > 1))
+    if len(more):
+        first = int(more[0])
+        raise UsageError(
+            f"{reference}: objective.name = '{config.objective.name}' is for documents of one text and one image, "
+            f"{len(more)} have more (document {index.ids[first]}: {index.sentence_counts[first]} and "
+            f"{index.image_counts[first]}); use --set objective.name=cross-document"
+        )
+
+
+def one_image_where_pairs_are_needed(config: TrainConfig, manifest: Manifest) -> str | None:
+    """Objectives of image-text pairs need documents of one image (and of one text, see `check_pairs`)."""
+    if not config.objective.is_for_pairs:
+        return None
+    for name, split in _learnt_from(manifest):
+        if split.max_images > 1:
+            return (
+                f"objective.name = '{config.objective.name}' is for documents of one text and one image, "
+                f"split '{name}' has up to {split.max_images} images; use --set objective.name=cross-document"
+            )
+    return None
+
+
+def links_where_relations_are_read(config: TrainConfig, manifest: Manifest) -> str | None:
+    """Relations belong to links: without one, there is none to learn."""
+    train = manifest.splits.get(str(Split.TRAIN))
+    if not config.objective.reads_relations or train is None or train.links:
+        return None
+    return (
+        f"objective.name = '{config.objective.name}' learns relations of links, the training split has no link; "
+        "train on a data set with relations (cite, clue), or use --set objective.name=triplet-hardest"
+    )
+
+
+def _learnt_from(manifest: Manifest) -> Iterator[tuple[str, SplitStatistics]]:
+    """Yield the splits whose documents an objective sees."""
+    for split in (Split.TRAIN, Split.VAL):
+        if str(split) in manifest.splits:
+            yield str(split), manifest.splits[str(split)]
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (one_image_where_pairs_are_needed, links_where_relations_are_read)
