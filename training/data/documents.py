@@ -15,6 +15,39 @@ import numpy.typing as npt
 
 Int64 = npt.NDArray[np.int64]
 Float16 = npt.NDArray[np.float16]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionBank:
+    """Detected regions of U images: those of image `u` are rows `offsets[u]:offsets[u + 1]`.
+
+    Attributes:
+        offsets: U + 1 offsets, int64.
+        labels: R labels ("traffic light").
+        vectors: R x d, float16.
+        boxes: R x 4, float32: left, top, right, bottom.
+        scores: R, float32: the detector's certainty of the label.
+    """
+
+    offsets: Int64
+    labels: tuple[str, ...]
+    vectors: Float16
+    boxes: Float32
+    scores: Float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBank:
+    """The K most probable classes of U images, the most probable first.
+
+    Attributes:
+        labels: U times K labels.
+        probabilities: U x K, float32.
+    """
+
+    labels: tuple[tuple[str, ...], ...]
+    probabilities: Float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +68,12 @@ class DocumentSet:
         image_bank: U x v, float16: every different image once.
         image_sets: D keys; two documents with equal keys hold the same set of images.
         links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
+        roles: N roles of the sentences; () as a whole: not read.
+        languages: D language codes; () as a whole: not read.
+        sources: N tuples of texts, one a fused role ("" where the document has none); None: rows are single sentences.
+        regions: of the U bank images; None: not read.
+        classes: of the U bank images; None: not read.
+        image_jpegs: U JPEG files; None: not read.
     """
 
     ids: tuple[str, ...]
@@ -47,6 +86,12 @@ class DocumentSet:
     image_bank: Float16
     image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
+    roles: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    sources: tuple[tuple[str, ...], ...] | None = None
+    regions: RegionBank | None = None
+    classes: ClassBank | None = None
+    image_jpegs: tuple[bytes, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -127,6 +172,30 @@ class HeldSplit:
 def image_set_key(hashes: Sequence[str]) -> str:
     """Return the key of a set of images: the SHA-256 of their sorted different content hashes."""
     return hashlib.sha256("\n".join(sorted(set(hashes))).encode()).hexdigest()
+
+
+def join_regions(banks: Sequence[RegionBank]) -> RegionBank:
+    """Return the regions of several groups of images as one bank, group after group."""
+    vectors = [bank.vectors for bank in banks if len(bank.vectors)]
+    return RegionBank(
+        offsets=offsets_of(np.concatenate([np.zeros(0, np.int64), *(np.diff(bank.offsets) for bank in banks)])),
+        labels=tuple(label for bank in banks for label in bank.labels),
+        vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float16),
+        boxes=np.concatenate([np.zeros((0, 4), np.float32), *(bank.boxes for bank in banks)]),
+        scores=np.concatenate([np.zeros(0, np.float32), *(bank.scores for bank in banks)]),
+    )
+
+
+def take_regions(bank: RegionBank, images: Int64) -> RegionBank:
+    """Return the regions of some images of a bank, in the given order."""
+    rows = ragged_positions(bank.offsets, images)
+    return RegionBank(
+        offsets=offsets_of(np.diff(bank.offsets)[images]),
+        labels=tuple(bank.labels[row] for row in rows),
+        vectors=bank.vectors[rows],
+        boxes=bank.boxes[rows],
+        scores=bank.scores[rows],
+    )
 
 
 def ragged_positions(offsets: Int64, rows: Int64) -> Int64:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,22 +16,29 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.config import TextEncoder, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import HeldSplit
 from training.data.reading import choose_extractor, read_index, read_split
+from training.data.roles import TextView
+from training.fitting import choose_regions, inputs_of, region_extractors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetIdentity:
-    """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes."""
+    """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes.
+
+    A column that the towers do not read is None, as is its size.
+    """
 
     dataset: str
     version: str
     manifest_digest: str
-    image_features: str
-    image_dimensions: int
+    image_features: str | None
+    image_dimensions: int | None
     sentence_features: str | None
     sentence_dimensions: int | None
+    region_features: str | None = None
+    region_dimensions: int | None = None
 
     @property
     def reference(self) -> str:
@@ -58,38 +66,57 @@ def load_training_data(
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
-    training = _hold(manifest, folder, Split.TRAIN, identity, rank=rank, world_size=world_size)
+    hold = partial(_hold, manifest, folder, identity, config, rank=rank, world_size=world_size)
+    training = hold(Split.TRAIN)
     if not len(training.index.usable):
-        raise UsageError(f"{identity.reference}: expected training documents with a sentence and an image, found none")
-    validation = None
-    if manifest.parts("documents", Split.VAL):
-        validation = _hold(manifest, folder, Split.VAL, identity, rank=rank, world_size=world_size)
+        wanted = " or ".join(TextView.of(config).roles) or "sentence"
+        raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
+    validation = hold(Split.VAL) if manifest.parts("documents", Split.VAL) else None
     has_validation = validation is not None and len(validation.index.usable) > 0
     return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)
 
 
 def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> DatasetIdentity:
-    """Return which data set version and which of its feature columns a configuration trains on."""
-    images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
-    sentences: str | None = None
-    if config.encoder.text is TextEncoder.SENTENCE:
+    """Return which data set version and which of its feature columns a configuration trains on.
+
+    Raises:
+        ConfigError: the data set lacks what the configuration's towers read.
+    """
+    reads = inputs_of(config)
+    images = sentences = regions = None
+    if reads.image_vectors:
+        images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
+    if reads.sentence_vectors:
         known = manifest.sentence_extractors
         sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
+    region_sizes = region_extractors(manifest)
+    if reads.regions:
+        regions = choose_regions(region_sizes, config.data.region_features)
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         image_features=images,
-        image_dimensions=manifest.image_extractors[images],
+        image_dimensions=manifest.image_extractors[images] if images else None,
         sentence_features=sentences,
         sentence_dimensions=manifest.sentence_extractors[sentences] if sentences else None,
+        region_features=regions,
+        region_dimensions=region_sizes[regions] if regions else None,
     )
 
 
 def _hold(
-    manifest: Manifest, folder: Folder, split: Split, identity: DatasetIdentity, *, rank: int, world_size: int
+    manifest: Manifest,
+    folder: Folder,
+    identity: DatasetIdentity,
+    config: TrainConfig,
+    split: Split,
+    *,
+    rank: int,
+    world_size: int,
 ) -> HeldSplit:
-    index = read_index(manifest, folder, split)
+    view = TextView.of(config)
+    index = read_index(manifest, folder, split, view=view)
     documents = read_split(
         manifest,
         folder,
@@ -97,6 +124,8 @@ def _hold(
         image_features=identity.image_features,
         sentence_features=identity.sentence_features,
         with_links=split is Split.VAL,
+        with_jpegs=inputs_of(config).jpegs,
+        view=view,
         shards=range(rank, len(manifest.parts("documents", split)), world_size),
     )
     local = np.full(len(index), -1, dtype=np.int64)

@@ -6,7 +6,7 @@ why that gives the exact gradient).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from training.config import Precision
 from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
+from training.data.sampling import sample_rows
+from training.encoders.inputs import TrainingPass, image_input, text_input
 from training.encoders.rows import Rows
 from training.loop.context import Context
 from training.model import LinkModel
@@ -55,8 +57,8 @@ def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
     documents = held.documents
     return PreparedSplit(
         held=held,
-        sentences=model.text.prepare(documents.texts, documents.sentence_vectors),
-        images=model.image.prepare(documents.image_bank),
+        sentences=model.text.prepare(text_input(documents)),
+        images=model.image.prepare(image_input(documents)),
     )
 
 
@@ -72,10 +74,12 @@ def encode_batch(
     """Return a global batch encoded, equal on every worker but for whose rows carry a gradient."""
     held = split.held
     places = held.held(positions)
-    choice = objective.choose(held.documents, held.local[positions[places]], moment)
+    choice = _choose(model, held, held.local[positions[places]], objective, moment)
+    seed = model.card.config.training.seed
+    training_pass = TrainingPass(seed=seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
     with autocast(model, context):
-        text_ND = model.text(split.sentences.take(choice.sentences))
-        image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]))
+        text_ND = model.text(split.sentences.take(choice.sentences), training_pass)
+        image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]), training_pass)
     own = OwnRows(
         places=places,
         sentence_counts=choice.sentence_counts,
@@ -152,6 +156,18 @@ def autocast(model: LinkModel, context: Context) -> torch.autocast:
     """Return the region in which matrix products run at the configured precision."""
     enabled = model.card.config.training.precision is Precision.BFLOAT16
     return torch.autocast(context.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _choose(model: LinkModel, held: HeldSplit, rows: Int64, objective: Objective, moment: Moment) -> Choice:
+    """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
+    settings = model.card.config.training
+    if not settings.max_rows:
+        return objective.choose(held.documents, rows, moment)
+    sample = sample_rows(
+        held.documents, rows, most=settings.max_rows, seed=settings.seed, epoch=moment.epoch, step=moment.step
+    )
+    choice = objective.choose(sample, np.arange(len(rows)), moment)
+    return replace(choice, sentences=sample.sentences[choice.sentences], images=sample.images[choice.images])
 
 
 def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
