@@ -74,6 +74,8 @@ def link_file(
 
     loaded = load(model, open_tracking(tracking))
     data = loaded.model.card.data
+    if data.image_features is None:
+        raise UsageError("the model reads regions or pictures, which are not made from raw documents here")
     _require(data.image_features, image_extractor_names())
     if data.sentence_features is not None:
         _require(data.sentence_features, sentence_extractor_names())
@@ -108,8 +110,13 @@ def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) 
         if isinstance(item, Failure):
             failures.append(item)
             continue
-        texts = [sentence.text for sentence in item.document.sentences]
-        document = DocumentInput(texts=texts, sentence_vectors=item.sentence_vectors, image_vectors=item.image_vectors)
+        document = DocumentInput(
+            texts=[sentence.text for sentence in item.document.sentences],
+            sentence_vectors=item.sentence_vectors,
+            image_vectors=item.image_vectors,
+            roles=[sentence.role for sentence in item.document.sentences],
+            language=item.document.language,
+        )
         yield LinkInput(item.document.id, document)
 
 

@@ -132,8 +132,8 @@ class EncoderConfig:
         dimensions: size of the joint space (H: 1024).
         dropout: dropout probability (H: 0.4, on each tower's input).
         word_dimensions: size of a word vector (H: 300).
-        word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`, MUSE),
-            `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
+        word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`,
+            MUSE), `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
         aligned_vectors: one-for-all (N 5.2.2): `LANGUAGE=FILE` of aligned word vectors (MUSE) per language; a word is
             looked up in its document's language. Empty: one language.
         train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
@@ -143,7 +143,8 @@ class EncoderConfig:
         heads: attention heads (L: 8; N: 6).
         head_dimensions: size of a head of `subword-attention` (N: 64).
         hidden_dimensions: width of the layer between the two of a feed-forward block (N: 2048; L does not say).
-        attention: whether `subword-attention` and `bilstm-attention` have their attention (ablations N table 1, A table 3).
+        attention: whether `subword-attention` and `bilstm-attention` have their attention (ablations N table 1, A
+            table 3).
         subwords: whether `subword-attention` and `multi-source` read n-grams beside words (ablation N table 1).
         ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
         buckets: rows of the hashed n-gram table (fastText: 2,000,000).

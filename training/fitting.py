@@ -91,8 +91,8 @@ def _check_towers(encoder: EncoderConfig) -> None:
     if encoder.text not in SHARES_WORDS:
         usable = ", ".join(sorted(SHARES_WORDS))
         raise ConfigError(
-            f"encoder.text = '{encoder.text}': region labels are read through the text tower's word vectors, and it has "
-            f"none to share; use one of {usable}, or --set encoder.concepts=false"
+            f"encoder.text = '{encoder.text}': region labels are read through the text tower's word vectors, and it "
+            f"has none to share; use one of {usable}, or --set encoder.concepts=false"
         )
     if encoder.aligned_vectors:
         raise ConfigError(

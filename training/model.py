@@ -23,6 +23,7 @@ from training.config import TrainConfig
 from training.data.documents import RegionBank, join_regions, offsets_of
 from training.data.loading import DatasetIdentity
 from training.data.roles import fuse
+from training.encoders.dropout import salt_dropouts
 from training.encoders.inputs import ImageInput, TextInput
 from training.encoders.multi_source import MultiSourceTower
 from training.encoders.registry import Features, ImageTower, TextTower, build_towers
@@ -93,6 +94,7 @@ class LinkModel(nn.Module):
         towers = build_towers(card.config.encoder, features, vocabulary)
         self.text: TextTower = towers[0]
         self.image: ImageTower = towers[1]
+        salt_dropouts(self)
 
     @property
     def device(self) -> torch.device:
@@ -137,7 +139,9 @@ class LinkModel(nn.Module):
             )
         fused = fuse(document.texts, document.roles, self.text.sources)
         rows = [fused] if any(role in self.text.sources for role in document.roles) else []
-        return TextInput(texts=[" ".join(row) for row in rows], sources=rows, languages=languages and languages[: len(rows)])
+        return TextInput(
+            texts=[" ".join(row) for row in rows], sources=rows, languages=languages and languages[: len(rows)]
+        )
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""

@@ -63,9 +63,7 @@ def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry,
     return list(zip(documents, images, strict=True))
 
 
-def read_index(
-    manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES
-) -> SplitIndex:
+def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
     """Return what every worker knows of a split: ids, image sets and sizes in a view, from a few narrow columns."""
     tables = [_read(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
     table = pa.concat_tables(tables)

@@ -33,9 +33,7 @@ class RowSample:
     images: Int64
 
 
-def sample_rows(
-    documents: DocumentSet, rows: Int64, *, most: int, seed: int, epoch: int, step: int
-) -> RowSample:
+def sample_rows(documents: DocumentSet, rows: Int64, *, most: int, seed: int, epoch: int, step: int) -> RowSample:
     """Return at most `most` sentences and images of each of the given documents (by row); 0: all of them."""
     ids = tuple(documents.ids[row] for row in rows)
     sentences: list[Int64] = []

@@ -1,8 +1,8 @@
 """Batch normalisation over the global batch, the same however many workers share it.
 
 Each worker normalises its own rows with the mean and variance of all workers' rows. The gradient of those two passes
-between workers, too: every worker sums, in its backward pass, what all of them found, so that parameter gradients summed
-over workers are those of one process. A worker without a row takes part like the others.
+between workers, too: every worker sums, in its backward pass, what all of them found, so that parameter gradients
+summed over workers are those of one process. A worker without a row takes part like the others.
 """
 
 from __future__ import annotations

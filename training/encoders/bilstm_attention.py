@@ -1,7 +1,8 @@
 """Text tower of Alikhani 2022: word vectors, bidirectional LSTM, attention over its states, batch norm, affine map.
 
-The attention is one learned query over the states: `softmax(K h_i . q / sqrt(e))` weighs state `h_i` of e numbers. Without
-it (the paper's -NoAttn) all states weigh the same. Words are laid out as in `gru.py`, so no work is done on padding.
+The attention is one learned query over the states: `softmax(K h_i . q / sqrt(e))` weighs state `h_i` of e numbers.
+Without it (the paper's -NoAttn) all states weigh the same. Words are laid out as in `gru.py`, so no work is done on
+padding.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from training.data.documents import Int64
 from training.encoders.batch_norm import BatchNorm
-from training.encoders.gru import pack
+from training.encoders.dropout import RowDropout
+from training.encoders.gru import pack, word_places
 from training.encoders.inputs import TrainingPass
 from training.encoders.linear import unit
 from training.encoders.packing import Packing, mean_of, pool, softmax_pool
@@ -48,7 +50,7 @@ class BilstmAttentionTower(WordTower):
     ) -> None:
         super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
         states = 2 * word_dimensions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.lstm = nn.LSTM(word_dimensions, word_dimensions, bidirectional=True)
         self.key = nn.Linear(states, states) if has_attention else None
         self.query = nn.Linear(states, 1, bias=False) if has_attention else None
@@ -62,7 +64,8 @@ class BilstmAttentionTower(WordTower):
     def _read(self, rows: WordRows) -> Tensor:
         device = self.embedding.weight.device
         order, words, batch_sizes = pack(rows)
-        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)))
+        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
         states, _ = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
         packing = Packing.of(rows.offsets)
         positions = torch.from_numpy(places_of_states(packing, order, batch_sizes)).to(device)

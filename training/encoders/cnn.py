@@ -1,8 +1,8 @@
 """Networks that are trained end to end: N x 3 x 224 x 224 pictures -> N x f features, and where their weights start.
 
 A network comes from a package that is imported only when such a tower is built: the training core itself needs none of
-them. Batch normalisations inside keep the moments they start with (and train scale and shift): a step's few pictures say
-less than the pretraining's millions, and the result does not depend on how workers share a batch.
+them. Batch normalisations inside keep the moments they start with (and train scale and shift): a step's few pictures
+say less than the pretraining's millions, and the result does not depend on how workers share a batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Image tower whose CNN is trained end to end from the pictures in the shards (Hessel 2019, suppl. 2).
 
-A picture is resized to 256 x 256. In training it is flipped, turned by up to 20 degrees and cropped to a random 224 x 224, all
-in one resampling; otherwise its centre is cropped. The draw's stream is keyed by seed, content hash, epoch and step.
+A picture is resized to 256 x 256. In training it is flipped, turned by up to 20 degrees and cropped to a random 224 x
+224, all in one resampling; otherwise its centre is cropped. The draw's stream is keyed by seed, content hash, epoch
+and step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 from schemas.errors import ConfigError, UsageError
 from training.data.streams import stream
 from training.encoders.cnn import Network, hold_moments
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import ImageInput, TrainingPass
 from training.encoders.linear import unit
 from training.encoders.rows import PictureRows
@@ -47,7 +49,7 @@ class FineTunedTower(nn.Module):
         mean, deviation = network.normalisation
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
         self.register_buffer("deviation", torch.tensor(deviation).view(3, 1, 1))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(network.features, dimensions)
 
     def train(self, mode: bool = True) -> FineTunedTower:
@@ -79,7 +81,7 @@ class FineTunedTower(nn.Module):
     def _features(self, rows: PictureRows, draws: TrainingPass | None) -> Tensor:
         pictures = torch.from_numpy(decode(rows)).to(self.mean.device).permute(0, 3, 1, 2)
         cropped = centre_crop(pictures) if draws is None else augment(pictures, augmentations(rows, draws))
-        found: Tensor = self.cnn(((cropped / 255 - self.mean) / self.deviation))
+        found: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
         return found
 
 
@@ -131,6 +133,8 @@ def _decode_one(jpeg: bytes) -> npt.NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError as problem:
-        raise ConfigError("encoder.image = 'fine-tuned': pictures are decoded by Pillow; pip install pillow") from problem
+        raise ConfigError(
+            "encoder.image = 'fine-tuned': pictures are decoded by Pillow; pip install pillow"
+        ) from problem
     with Image.open(io.BytesIO(jpeg)) as image:
         return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))

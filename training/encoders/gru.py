@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from training.data.documents import Int64
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import TrainingPass
 from training.encoders.linear import unit
 from training.encoders.rows import WordRows
@@ -44,7 +45,7 @@ class GruTower(WordTower):
         is_multilingual: bool = False,
     ) -> None:
         super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.gru = nn.GRU(word_dimensions, dimensions)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
@@ -52,7 +53,8 @@ class GruTower(WordTower):
         if not len(rows):
             return torch.zeros((0, self.gru.hidden_size), device=device)
         order, words, batch_sizes = pack(rows)
-        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)))
+        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
         packed = PackedSequence(embedded, torch.from_numpy(batch_sizes))
         _, last_1ND = self.gru(packed)
         restore = torch.from_numpy(np.argsort(order)).to(device)
@@ -67,3 +69,9 @@ def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
     places = np.arange(len(rows.words)) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
     return order, rows.words[rows.offsets[order][places] + steps].astype(np.int64), batch_sizes
+
+
+def word_places(order: Int64, batch_sizes: Int64) -> tuple[Int64, Int64]:
+    """Return of each word laid out by `pack` the sentence it belongs to and its place there."""
+    firsts = np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    return order[np.arange(len(firsts)) - firsts], np.repeat(np.arange(len(batch_sizes)), batch_sizes)

@@ -1,8 +1,8 @@
 """Image towers over one CNN feature an image: an affine map into the joint space.
 
-`LinearMap` is Hessel 2019's (3.1) and Liu 2020's (4.2): input dropout, affine map, L2 norm. With word-reading text towers the
-CNN feature goes in as it is; with `sentence` both towers standardise theirs on the training split (SPEC 6). `LinearBn` is
-Alikhani 2022's: batch norm before the map.
+`LinearMap` is Hessel 2019's (3.1) and Liu 2020's (4.2): input dropout, affine map, L2 norm. With word-reading text
+towers the CNN feature goes in as it is; with `sentence` both towers standardise theirs on the training split (SPEC 6).
+`LinearBn` is Alikhani 2022's: batch norm before the map.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.encoders.batch_norm import BatchNorm
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import ImageInput, TrainingPass
 from training.encoders.rows import VectorRows
 from training.encoders.standardise import Standardise
@@ -30,7 +31,7 @@ class LinearMap(nn.Module):
         super().__init__()
         self.features = features
         self.standardise = Standardise(features) if standardised else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
     def prepare(self, given: ImageInput) -> VectorRows:
@@ -61,7 +62,7 @@ class LinearBn(nn.Module):
         super().__init__()
         self.features = features
         self.norm = BatchNorm(features)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
     def prepare(self, given: ImageInput) -> VectorRows:

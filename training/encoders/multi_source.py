@@ -1,10 +1,10 @@
 """Text tower over several texts of a document (Liu 2020, 5.1 and 6.2): one encoder a source, fused by attention.
 
-Each source has its own subword encoder over one shared word table. Their N x d outputs are stacked to N x sources x d, pass
-one single-head attention (eq. 2: no residual), and the concatenation goes through two affine maps, 4d-4d-d.
+Each source has its own subword encoder over one shared word table. Their N x d outputs are stacked to N x sources x d,
+pass one single-head attention (eq. 2: no residual), and the concatenation goes through two affine maps, 4d-4d-d.
 
-In training each source is left empty with probability `source_drop`, but for one, drawn from those the document has. The
-draw's stream is keyed by seed, document id, epoch and step.
+In training each source is left empty with probability `source_drop`, but for one, drawn from those the document has.
+The draw's stream is keyed by seed, document id, epoch and step.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ class MultiSourceTower(nn.Module):
             raise UsageError(f"this model reads a text for each of {', '.join(self.sources)}; the texts have no roles")
         if any(len(row) != len(self.sources) for row in given.sources):
             raise UsageError(f"expected {len(self.sources)} texts a document: {', '.join(self.sources)}")
-        columns = [TextInput(texts=[row[s] for row in given.sources], languages=given.languages) for s in range(len(self.sources))]
+        columns = [
+            TextInput(texts=[row[s] for row in given.sources], languages=given.languages)
+            for s in range(len(self.sources))
+        ]
         return SourceRows(
             sources=tuple(self.embedding.prepare(column) for column in columns),
             is_present=np.array([[bool(text.strip()) for text in row] for row in given.sources], bool).reshape(

@@ -2,9 +2,9 @@
 
     rows       a b | c | d e      packed   c | a b | d e      groups  1 row of 1 token, 2 rows of 2
 
-All that is done token by token (embedding, projections, normalisation, feed-forward) sees the packed T x E tokens as they
-are. What mixes the tokens of a row (attention, pooling) sees each group as a dense rows x length x E block, a view of the
-packed tokens: nothing is copied, padded or masked.
+All that is done token by token (embedding, projections, normalisation, feed-forward) sees the packed T x E tokens as
+they are. What mixes the tokens of a row (attention, pooling) sees each group as a dense rows x length x E block, a
+view of the packed tokens: nothing is copied, padded or masked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.data.documents import Int64, ragged_positions
+from training.encoders.dropout import RowDropout
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,13 @@ class Packing:
         """Return the T places of the packed tokens in their own rows, from 0."""
         return np.concatenate([np.zeros(0, np.int64), *(np.tile(np.arange(size), n) for n, size in self.groups)])
 
+    @property
+    def owners(self) -> Int64:
+        """Return the T rows that the packed tokens belong to."""
+        return np.repeat(
+            self.order, np.concatenate([np.zeros(0, np.int64), *(np.full(n, size) for n, size in self.groups)])
+        )
+
     def restore(self, rows_NE: Tensor) -> Tensor:
         """Return rows that are in packed order in the order they were given in."""
         return rows_NE.index_select(0, torch.from_numpy(np.argsort(self.order)).to(rows_NE.device))
@@ -59,10 +67,18 @@ def blocks(tokens_TE: Tensor, groups: tuple[tuple[int, int], ...]) -> list[Tenso
     return [part.view(count, size, -1) for part, (count, size) in zip(parts, groups, strict=True)]
 
 
-def attend(query_TE: Tensor, key_TE: Tensor, value_TE: Tensor, packing: Packing, *, heads: int, dropout: float) -> Tensor:
+def drop_tokens(dropout: RowDropout, tokens_TE: Tensor, packing: Packing) -> Tensor:
+    """Return packed tokens after dropout; the draw knows each by its row and its place there."""
+    if not dropout.training or dropout.p == 0:
+        return tokens_TE
+    owners, places = (torch.from_numpy(of).to(tokens_TE.device) for of in (packing.owners, packing.places))
+    return dropout(tokens_TE, owners, places)  # type: ignore[no-any-return]
+
+
+def attend(query_TE: Tensor, key_TE: Tensor, value_TE: Tensor, packing: Packing, *, heads: int) -> Tensor:
     """Return scaled dot-product attention of each row's tokens over one another, T x E (Vaswani 2017, eq. 1)."""
     parts = [
-        _attend_block(query, key, value, heads, dropout)
+        _attend_block(query, key, value, heads)
         for query, key, value in zip(*(blocks(x, packing.groups) for x in (query_TE, key_TE, value_TE)), strict=True)
     ]
     return torch.cat([value_TE[:0], *parts])
@@ -93,9 +109,9 @@ def softmax_pool(tokens_TE: Tensor, scores_T1: Tensor, packing: Packing) -> Tens
     return packing.restore(torch.cat([tokens_TE[:0], *parts]))
 
 
-def _attend_block(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:
+def _attend_block(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
     """Return (rows x length) x E attention of one group's rows."""
     count, size, _ = query.shape
     q, k, v = (x.view(count, size, heads, -1).transpose(1, 2) for x in (query, key, value))
-    mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+    mixed = F.scaled_dot_product_attention(q, k, v)
     return mixed.transpose(1, 2).reshape(count * size, -1)

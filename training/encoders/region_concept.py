@@ -3,9 +3,9 @@
     region   (LayerNorm(W_V f + b_V) + LayerNorm(segment 0)) / 2
     concept  (LayerNorm(W_T w + b_T) + LayerNorm(segment 1)) / 2,   w: mean word vector of the label
 
-Word vectors, and W_T where the text tower has it (`transformer`), are the text tower's own modules: trained by both. The
-ablations of table 3 leave out the concepts, or the transformer (softmax pooling with weights of one linear layer), or both.
-An image in which nothing was detected is one blank region.
+Word vectors, and W_T where the text tower has it (`transformer`), are the text tower's own modules: trained by both.
+The ablations of table 3 leave out the concepts, or the transformer (softmax pooling with weights of one linear layer),
+or both. An image in which nothing was detected is one blank region.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import ImageInput, TrainingPass
 from training.encoders.linear import unit
-from training.encoders.packing import Packing, blocks, mean_of, pool, softmax_pool
+from training.encoders.packing import Packing, blocks, drop_tokens, mean_of, pool, softmax_pool
 from training.encoders.rows import RegionRows
 from training.encoders.transformer import Transformer, TransformerTower
 from training.encoders.words import WordTower
@@ -36,8 +37,9 @@ class Concepts(nn.Module):
         super().__init__()
         self.vocabulary: Vocabulary = text.vocabulary
         self.embedding = text.embedding
-        is_shared = isinstance(text, TransformerTower)
-        self.project = text.project if is_shared else nn.Linear(text.embedding.embedding_dim, dimensions)
+        self.project: nn.Linear = (
+            text.project if isinstance(text, TransformerTower) else nn.Linear(text.embedding.embedding_dim, dimensions)
+        )
         self.norm = nn.LayerNorm(dimensions)
 
     def forward(self, rows: RegionRows, labels: np.ndarray) -> Tensor:
@@ -87,7 +89,7 @@ class RegionConceptTower(nn.Module):
         self.segment = nn.Embedding(2, dimensions)
         self.segment_norm = nn.LayerNorm(dimensions)
         self.concepts = Concepts(concepts, dimensions) if concepts is not None else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.transformer = (
             Transformer(dimensions, layers=layers, heads=heads, hidden=hidden, dropout=dropout) if layers else None
         )
@@ -109,7 +111,7 @@ class RegionConceptTower(nn.Module):
         x_TD = self._regions(rows, packing)
         if self.concepts is not None:
             x_TD, packing = self._with_concepts(x_TD, rows, packing)
-        x_TD = self.dropout(x_TD)
+        x_TD = drop_tokens(self.dropout, x_TD, packing)
         if self.transformer is not None:
             return unit(pool(self.transformer(x_TD, packing), packing, mean_of))
         assert self.score is not None
@@ -129,4 +131,5 @@ class RegionConceptTower(nn.Module):
         return torch.cat([region_TD[:0], *both]), replace(packing, groups=groups)
 
     def _segment(self, kind: int) -> Tensor:
-        return self.segment_norm(self.segment.weight[kind])  # type: ignore[no-any-return]
+        segment: Tensor = self.segment_norm(self.segment.weight[kind])
+        return segment

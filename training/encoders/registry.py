@@ -113,7 +113,9 @@ def _sentence(config: EncoderConfig, features: Features, vocabulary: Vocabulary 
 
 def _linear(config: EncoderConfig, features: Features, text: TextTower) -> LinearMap:
     standardised = config.text is TextEncoder.SENTENCE
-    return LinearMap(_image_size(config, features), config.dimensions, dropout=config.dropout, standardised=standardised)
+    return LinearMap(
+        _image_size(config, features), config.dimensions, dropout=config.dropout, standardised=standardised
+    )
 
 
 def _linear_bn(config: EncoderConfig, features: Features, text: TextTower) -> LinearBn:

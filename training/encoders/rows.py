@@ -133,7 +133,9 @@ class SubwordRows:
     def entries_of(self, words: npt.NDArray[np.int32]) -> tuple[Int64, Int64]:
         """Return the table rows of some different words, and their bounds."""
         chosen = words.astype(np.int64)
-        return self.entries[ragged_positions(self.entry_offsets, chosen)], offsets_of(np.diff(self.entry_offsets)[chosen])
+        return self.entries[ragged_positions(self.entry_offsets, chosen)], offsets_of(
+            np.diff(self.entry_offsets)[chosen]
+        )
 
     def blanked(self, is_blank: npt.NDArray[np.bool_]) -> SubwordRows:
         """Return the rows with some of them (N booleans) replaced by an empty text."""
@@ -236,7 +238,9 @@ class RegionRows:
     def labels_of(self, positions: Int64) -> Int64:
         """Return T label numbers of the regions at some positions of `regions`."""
         places = self.regions[positions]
-        return np.where(places >= 0, np.append(self.labels, 0)[places], 0).astype(np.int64)
+        found = np.zeros(len(places), np.int64)
+        found[places >= 0] = self.labels[places[places >= 0]]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

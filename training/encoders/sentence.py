@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import TextInput, TrainingPass
 from training.encoders.linear import unit
 from training.encoders.rows import VectorRows
@@ -18,7 +19,7 @@ class SentenceTower(nn.Module):
         super().__init__()
         self.features = features
         self.standardise = Standardise(features)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
     def prepare(self, given: TextInput) -> VectorRows:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import TextInput, TrainingPass
 from training.encoders.linear import unit
-from training.encoders.packing import Packing, attend, largest_of, pool
+from training.encoders.packing import Packing, attend, drop_tokens, largest_of, pool
 from training.encoders.rows import SubwordRows
 from training.encoders.words import languages_of
 from training.text.subwords import Subwords
@@ -67,7 +68,7 @@ class SubwordEmbedding(nn.Module):
         words, places = np.unique(rows.words[packing.positions], return_inverse=True)
         entries, bounds = rows.entries_of(words)
         found = self.table(torch.from_numpy(entries).to(device), torch.from_numpy(bounds[:-1]).to(device))
-        return found.index_select(0, torch.from_numpy(places).to(device))  # type: ignore[no-any-return]
+        return found.index_select(0, torch.from_numpy(places).to(device))
 
 
 class SelfAttention(nn.Module):
@@ -99,8 +100,8 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(values, features, bias=False) if has_output else None
 
     def forward(self, x_TE: Tensor, packing: Packing) -> Tensor:
-        mixed = attend(self.query(x_TE), self.key(x_TE), self.value(x_TE), packing, heads=self.heads, dropout=0.0)
-        return mixed if self.output is None else self.output(mixed)  # type: ignore[no-any-return]
+        mixed = attend(self.query(x_TE), self.key(x_TE), self.value(x_TE), packing, heads=self.heads)
+        return mixed if self.output is None else self.output(mixed)
 
 
 class SubwordEncoder(nn.Module):
@@ -128,7 +129,7 @@ class SubwordEncoder(nn.Module):
         has_attention: bool,
     ) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.attention = None
         if has_attention:
             self.attention = SelfAttention(word_dimensions, heads=heads, head_dimensions=head_dimensions)
@@ -136,7 +137,7 @@ class SubwordEncoder(nn.Module):
         self.narrow = nn.Linear(hidden, dimensions)
 
     def forward(self, x_TE: Tensor, packing: Packing) -> Tensor:
-        x_TE = self.dropout(x_TE)
+        x_TE = drop_tokens(self.dropout, x_TE, packing)
         if self.attention is not None:
             x_TE = self.attention(x_TE, packing) + x_TE
         return pool(self.narrow(F.relu(self.widen(x_TE))), packing, largest_of)

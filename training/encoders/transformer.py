@@ -1,7 +1,8 @@
 """Transformer layers over packed tokens, and the text tower of Li 2022 (eq. 6-7) that is made of them.
 
 A layer is Vaswani 2017's (attention and feed-forward, each with residual and layer normalisation after it), equal to
-`torch.nn.TransformerEncoderLayer` on padded rows.
+`torch.nn.TransformerEncoderLayer` on padded rows. Attention weights are not dropped: their draw would depend on who
+computes them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from training.encoders.dropout import RowDropout
 from training.encoders.inputs import TrainingPass
 from training.encoders.linear import unit
-from training.encoders.packing import Packing, attend, mean_of, pool
+from training.encoders.packing import Packing, attend, drop_tokens, mean_of, pool
 from training.encoders.rows import WordRows
 from training.encoders.words import WordTower
 from training.text.vocabulary import Vocabulary
@@ -32,18 +34,19 @@ class TransformerLayer(nn.Module):
         self.widen = nn.Linear(dimensions, hidden)
         self.narrow = nn.Linear(hidden, dimensions)
         self.norm = nn.LayerNorm(dimensions)
-        self.dropout = nn.Dropout(dropout)
+        self.mixed_dropout = RowDropout(dropout)
+        self.wide_dropout = RowDropout(dropout)
+        self.dropout = RowDropout(dropout)
         nn.init.xavier_uniform_(self.attention_in.weight)
         nn.init.zeros_(self.attention_in.bias)
         nn.init.zeros_(self.attention_out.bias)
 
     def forward(self, x_TD: Tensor, packing: Packing) -> Tensor:
         query, key, value = self.attention_in(x_TD).chunk(3, dim=-1)
-        dropout = self.dropout.p if self.training else 0.0
-        mixed = attend(query, key, value, packing, heads=self.heads, dropout=dropout)
-        x_TD = self.attention_norm(x_TD + self.dropout(self.attention_out(mixed)))
-        widened = self.dropout(F.relu(self.widen(x_TD)))
-        return self.norm(x_TD + self.dropout(self.narrow(widened)))  # type: ignore[no-any-return]
+        mixed = self.attention_out(attend(query, key, value, packing, heads=self.heads))
+        x_TD = self.attention_norm(x_TD + drop_tokens(self.mixed_dropout, mixed, packing))
+        widened = drop_tokens(self.wide_dropout, F.relu(self.widen(x_TD)), packing)
+        return self.norm(x_TD + drop_tokens(self.dropout, self.narrow(widened), packing))  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
@@ -93,7 +96,7 @@ class TransformerTower(WordTower):
         self.position = nn.Embedding(max_words, word_dimensions)
         nn.init.uniform_(self.position.weight, -POSITION_BOUND, POSITION_BOUND)
         self.norm = nn.LayerNorm(word_dimensions)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = RowDropout(dropout)
         self.project = nn.Linear(word_dimensions, dimensions)
         self.transformer = Transformer(dimensions, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
 
@@ -102,6 +105,6 @@ class TransformerTower(WordTower):
         device = self.embedding.weight.device
         words = torch.from_numpy(rows.words[packing.positions]).to(device)
         places = torch.from_numpy(packing.places).to(device)
-        x_TE = self.dropout(self.norm(self.embedding(words) + self.position(places)))
+        x_TE = drop_tokens(self.dropout, self.norm(self.embedding(words) + self.position(places)), packing)
         x_TD = self.transformer(self.project(x_TE), packing)
         return unit(pool(x_TD, packing, mean_of))

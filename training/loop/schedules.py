@@ -1,9 +1,9 @@
 """The learning rate of a step: a pure function of the settings, the step and the epoch, and of the plateaus so far.
 
-    warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` steps, then
-    plateau    H, L: divided by `plateau_factor` when the validation loss has not improved for more than `plateau_epochs`
-    steps      N: divided by `step_factor` after every `step_epochs` epochs
-    constant   A
+warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` steps, then
+plateau    H, L: divided by `plateau_factor` when the validation loss has not improved for more than `plateau_epochs`
+steps      N: divided by `step_factor` after every `step_epochs` epochs
+constant   A
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def _start_subwords(embedding: SubwordEmbedding, config: TrainConfig, split: Hel
     is_inside = known.shortest <= wanted.shortest and wanted.longest <= known.longest
     if known.buckets != wanted.buckets or not is_inside or model.dimensions != encoder.word_dimensions:
         raise ConfigError(
-            f"{encoder.word_vectors}: {known.buckets} buckets of {known.shortest}- to {known.longest}-grams, vectors of "
-            f"{model.dimensions} numbers; set encoder.buckets={known.buckets}, encoder.ngrams within that range and "
-            f"encoder.word_dimensions={model.dimensions}"
+            f"{encoder.word_vectors}: {known.buckets} buckets of {known.shortest}- to {known.longest}-grams, vectors "
+            f"of {model.dimensions} numbers; set encoder.buckets={known.buckets}, encoder.ngrams within that range "
+            f"and encoder.word_dimensions={model.dimensions}"
         )
     own_rows = ((word, model.own_row(word)) for word in embedding.vocabulary.words)
     vectors = initial_vectors(

@@ -1,8 +1,8 @@
 """Weights a run starts from that other runs trained, and how long they stay as they are.
 
-Three uses: `multi-source` from single-source models (Liu 2020, 6.2: an encoder a role, word table and image tower of the
-caption's model, the fuser new and trained alone for an epoch); all-for-one (5.2.3: all but the word vectors, which are
-another language's); and plain continuation on other data.
+Three uses: `multi-source` from single-source models (Liu 2020, 6.2: an encoder a role, word table and image tower of
+the caption's model, the fuser new and trained alone for an epoch); all-for-one (5.2.3: all but the word vectors, which
+are another language's); and plain continuation on other data.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ def start_from_models(model: LinkModel) -> None:
 
 
 def set_trainable(model: LinkModel, epoch: int) -> None:
-    """Say which parameters an epoch (from 1) trains: not the frozen word vectors, nor for a while what was taken over."""
+    """Say which parameters an epoch (from 1) trains: not frozen word vectors, nor for a while what was taken over."""
     settings = model.card.config.training
-    is_held = bool(settings.start_from) and epoch <= settings.frozen_epochs
+    is_early = bool(settings.start_from) and epoch <= settings.frozen_epochs
     for name, parameter in model.named_parameters():
-        is_word = name in WORD_TABLES
-        parameter.requires_grad_(
-            (not is_held or not _is_taken_over(name, settings)) and (not is_word or model.card.config.encoder.train_words)
-        )
+        is_frozen_word = name in WORD_TABLES and not model.card.config.encoder.train_words
+        is_held = is_early and _is_taken_over(name, settings)
+        parameter.requires_grad_(not is_frozen_word and not is_held)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError(
             f"training.frozen_epochs = {settings.frozen_epochs}: everything was taken over from training.start_from, "
@@ -118,7 +117,8 @@ def _take_words(model: LinkModel, target: Tensor, given: Tensor, vocabulary: Voc
         raise _mismatch(model, "expected a model that reads words")
     if target.shape[1] != given.shape[1]:
         raise _mismatch(model, f"word vectors of {given.shape[1]} numbers, this run's have {target.shape[1]}")
-    pairs = [(row, vocabulary.numbers[word]) for row, word in enumerate(model.vocabulary.words) if word in vocabulary.numbers]
+    known = vocabulary.numbers
+    pairs = [(row, known[word]) for row, word in enumerate(model.vocabulary.words) if word in known]
     rows, others = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
     target[rows] = given[others]
     own_ngrams, ngrams = target[len(model.vocabulary) :], given[len(vocabulary) :]

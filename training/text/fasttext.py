@@ -8,7 +8,8 @@ Layout, little-endian (fastText 0.9, `fasttext.cc`, `dictionary.cc`, `densematri
     entries x (text, 0 byte, int64 count, int8 kind)
     bool quantised; int64 rows, columns; rows x columns float32      the input matrix: words, then buckets
 
-A word's vector is the mean of its own row and its n-grams' rows; a word that is not in the dictionary has n-grams alone.
+A word's vector is the mean of its own row and its n-grams' rows; a word that is not in the dictionary has n-grams
+alone.
 """
 
 from __future__ import annotations
@@ -100,9 +101,7 @@ def _open(path: Path, data: mmap.mmap) -> FastText:
     if (rows, columns) != (count + buckets, dimensions) or len(words) != count:
         raise ValueError(f"{rows} x {columns} vectors for {count} words and {buckets} buckets")
     matrix: Float32 = np.memmap(path, dtype="<f4", mode="r", offset=place + _MATRIX.size, shape=(rows, columns))
-    return FastText(
-        words=words, rows=matrix, subwords=Subwords(shortest=shortest, longest=longest, buckets=buckets)
-    )
+    return FastText(words=words, rows=matrix, subwords=Subwords(shortest=shortest, longest=longest, buckets=buckets))
 
 
 def _dictionary(data: mmap.mmap, place: int, entries: int) -> tuple[dict[str, int], int]:

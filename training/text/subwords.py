@@ -1,7 +1,8 @@
 """N-grams of words, numbered as fastText numbers them: hashed into a fixed number of buckets.
 
-A word is put between `<` and `>`; its n-grams are runs of Unicode characters, hashed as UTF-8 bytes by 32-bit FNV-1a in which
-bytes are signed, as in fastText's `dictionary.cc` (`hash`, `computeSubwords`). A single character at either end is none.
+A word is put between `<` and `>`; its n-grams are runs of Unicode characters, hashed as UTF-8 bytes by 32-bit FNV-1a
+in which bytes are signed, as in fastText's `dictionary.cc` (`hash`, `computeSubwords`). A single character at either
+end is none.
 """
 
 from __future__ import annotations

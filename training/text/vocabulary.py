@@ -47,8 +47,8 @@ class Vocabulary:
     ) -> tuple[Int32, Int64]:
         """Return the word numbers of all sentences, one after the other, and N + 1 offsets.
 
-        The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`. With `languages` (one a
-        sentence), words are those of the sentence's language.
+        The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`. With `languages`
+        (one a sentence), words are those of the sentence's language.
         """
         rows = [
             self._encode(text, max_words, None if languages is None else languages[place])

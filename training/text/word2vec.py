@@ -1,7 +1,7 @@
 """Word vectors trained on the training split itself (Alikhani 2022: gensim's word2vec, window 10, minimum count 1).
 
-One thread and a fixed order of sentences: the same sentences and seed give the same vectors. gensim is imported only here
-and only when asked for; the training core does not need it.
+One thread and a fixed order of sentences: the same sentences and seed give the same vectors. gensim is imported only
+here and only when asked for; the training core does not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from training.text.tokens import tokenize
 WINDOW, MIN_COUNT = 10, 1
 
 
-def train_word2vec(texts: Iterable[str], *, dimensions: int, seed: int) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+def train_word2vec(
+    texts: Iterable[str], *, dimensions: int, seed: int
+) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     """Yield the words of some sentences with vectors of `dimensions` numbers learned from them (CBOW, 5 passes).
 
     Raises:

