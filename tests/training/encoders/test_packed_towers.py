@@ -1,5 +1,7 @@
 """Each tower against a slow, padded or one-at-a-time computation of the same mathematics from torch's own modules."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -95,7 +97,7 @@ def test_pooling_equals_row_by_row() -> None:
     tokens, scores = torch.randn(9, 4), torch.randn(9, 1)
     packing = Packing.of(offsets)
     packed, packed_scores = tokens[packing.positions], scores[packing.positions]
-    rows = [slice(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    rows = [slice(a, b) for a, b in pairwise(offsets)]
     assert torch.allclose(pool(packed, packing, mean_of), torch.stack([tokens[row].mean(0) for row in rows]))
     assert torch.equal(pool(packed, packing, largest_of), torch.stack([tokens[row].amax(0) for row in rows]))
     expected = torch.stack([(scores[row].softmax(0) * tokens[row]).sum(0) for row in rows])

@@ -81,6 +81,7 @@ def test_the_packaged_vectors_are_glove() -> None:
     def cosine(a: str, b: str) -> float:
         return float(found[a] @ found[b] / np.linalg.norm(found[a]) / np.linalg.norm(found[b]))
 
-    assert cosine("dog", "cat") > 0.9 > 0.5 > cosine("dog", "economy")
+    assert cosine("dog", "cat") > 0.9
+    assert cosine("dog", "economy") < 0.5
     with pytest.raises(ConfigError, match="vectors of 50 numbers"):
         list(read_vectors("glove-6b-50d", {"the"}, dimensions=300))
