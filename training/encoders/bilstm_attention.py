@@ -52,7 +52,7 @@ class BilstmAttentionTower(WordTower):
         states = 2 * word_dimensions
         self.dropout = RowDropout(dropout)
         self.lstm = nn.LSTM(word_dimensions, word_dimensions, bidirectional=True)
-        self.key = nn.Linear(states, states) if has_attention else None
+        self.key = nn.Linear(states, states, bias=False) if has_attention else None
         self.query = nn.Linear(states, 1, bias=False) if has_attention else None
         self.norm = BatchNorm(states)
         self.affine = nn.Linear(states, dimensions)
