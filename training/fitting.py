@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, UsageError
 from schemas.manifest import Manifest
 from training.config import EncoderConfig, ImageEncoder, TextEncoder, TrainConfig
+from training.data.documents import SplitIndex
+from training.data.roles import TextView
 
 AUTO = "auto"
 READS_WORDS = frozenset(TextEncoder) - {TextEncoder.SENTENCE}
@@ -53,6 +55,24 @@ def inputs_of(config: TrainConfig) -> Inputs:
         jpegs=encoder.image is ImageEncoder.FINE_TUNED,
         sentence_vectors=encoder.text is TextEncoder.SENTENCE,
     )
+
+
+def check_pairs(config: TrainConfig, view: TextView, index: SplitIndex, *, reference: str) -> None:
+    """Refuse an objective of pairs where a view of the documents leaves several texts or images in one.
+
+    Raises:
+        UsageError: a document has more than one text or image.
+    """
+    if not config.objective.is_for_pairs:
+        return
+    for what, counts in (("texts", index.sentence_counts), ("images", index.image_counts)):
+        if (most := int(counts.max(initial=0))) > 1:
+            read = f"roles {', '.join(view.roles)}" if view.roles else "all roles"
+            raise UsageError(
+                f"objective.name = '{config.objective.name}' is for documents of one text and one image, {reference} "
+                f"has up to {most} {what} ({read}); read one role (--set data.roles=caption), fuse several "
+                "(--set encoder.text=multi-source), or use --set objective.name=cross-document"
+            )
 
 
 def shares_concepts(encoder: EncoderConfig) -> bool:

@@ -41,4 +41,4 @@ def joint_embedding_scores(documents: DocumentSet) -> tuple[Float32, ...]:
 def _unit(rows: npt.NDArray[np.floating[Any]]) -> Float32:
     wide = rows.astype(np.float32)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return wide / np.where(lengths > 0, lengths, 1)
+    return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -99,4 +99,4 @@ def _by_auc(judged: Judged) -> tuple[float, int]:
 
 def _unit(rows: Float32) -> Float32:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -20,7 +20,7 @@ from training.config import TrainConfig
 from training.data.documents import HeldSplit
 from training.data.reading import choose_extractor, read_index, read_split
 from training.data.roles import TextView
-from training.fitting import choose_regions, inputs_of, region_extractors
+from training.fitting import check_pairs, choose_regions, inputs_of, region_extractors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,7 @@ def load_training_data(
     if not len(training.index.usable):
         wanted = " or ".join(TextView.of(config).roles) or "sentence"
         raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
+    check_pairs(config, TextView.of(config), training.index, reference=identity.reference)
     validation = hold(Split.VAL) if manifest.parts("documents", Split.VAL) else None
     has_validation = validation is not None and len(validation.index.usable) > 0
     return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)

@@ -119,7 +119,8 @@ class RegionConceptTower(nn.Module):
 
     def _regions(self, rows: RegionRows, packing: Packing) -> Tensor:
         vectors = rows.vectors_of(packing.positions).to(self.region.weight.device)
-        return (self.region_norm(self.region(vectors)) + self._segment(REGION)) / 2
+        tokens: Tensor = self.region_norm(self.region(vectors))
+        return (tokens + self._segment(REGION)) / 2
 
     def _with_concepts(self, region_TD: Tensor, rows: RegionRows, packing: Packing) -> tuple[Tensor, Packing]:
         """Return each image's regions followed by their labels, and their packing."""

@@ -271,4 +271,4 @@ def _most_certain(bank: RegionBank, image: int, most: int) -> Int64:
     if start == stop:
         return np.array([-1], np.int64)
     order = np.argsort(-bank.scores[start:stop], kind="stable")[:most]
-    return np.sort(order).astype(np.int64) + start
+    return np.sort(order).astype(np.int64) + int(start)

@@ -67,7 +67,7 @@ class SubwordEmbedding(nn.Module):
         device = self.table.weight.device
         words, places = np.unique(rows.words[packing.positions], return_inverse=True)
         entries, bounds = rows.entries_of(words)
-        found = self.table(torch.from_numpy(entries).to(device), torch.from_numpy(bounds[:-1]).to(device))
+        found: Tensor = self.table(torch.from_numpy(entries).to(device), torch.from_numpy(bounds[:-1]).to(device))
         return found.index_select(0, torch.from_numpy(places).to(device))
 
 
