@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pipelines.plain import Extraction, VectorDocument
     from schemas.feature_arrays import RegionArrays
     from training.data.documents import RegionBank
-    from training.data.loading import DatasetIdentity
     from training.linking.links import LinkInput
+    from training.model import ModelCard
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def link_file(
     from training.tracking import open_tracking
 
     loaded = load(model, open_tracking(tracking))
-    extraction = _extraction(loaded.model.card.data, settings)
+    extraction = _extraction(loaded.model.card, settings)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
         failures: list[Failure] = []
@@ -85,14 +85,15 @@ def link_file(
     }
 
 
-def _extraction(data: DatasetIdentity, settings: list[str]) -> Extraction:
+def _extraction(card: ModelCard, settings: list[str]) -> Extraction:
     """Return the extractors of the columns a model was trained on, with the weights and limits of the settings."""
     from pipelines.features.plan import make_image_extractor, make_sentence_extractor
     from pipelines.plain import Extraction
     from pipelines.recipes import recipe
     from schemas.configs import override
+    from training.fitting import inputs_of
 
-    features = override(recipe("documents"), settings).features
+    data, features = card.data, override(recipe("documents"), settings).features
     compute = features.compute(workers=1)
     image = partial(make_image_extractor, config=features, compute=compute)
     sentence = partial(make_sentence_extractor, config=features, compute=compute)
@@ -101,6 +102,7 @@ def _extraction(data: DatasetIdentity, settings: list[str]) -> Extraction:
             images=_or_none(data.image_features, image),
             sentences=_or_none(data.sentence_features, sentence),
             regions=_or_none(data.region_features, image),
+            pictures=inputs_of(card.config).jpegs,
         )
     except ConfigError as problem:
         raise UsageError(
@@ -127,6 +129,9 @@ def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) 
             sentence_vectors=item.sentence_vectors,
             image_vectors=item.image_vectors,
             regions=_bank(item.regions),
+            jpegs=item.jpegs,
+            roles=[sentence.role for sentence in item.document.sentences],
+            language=item.document.language,
         )
         yield LinkInput(item.document.id, document)
 

@@ -6,7 +6,7 @@ The same plain functions as in the pipeline, so the same bytes give the same vec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,11 +41,12 @@ DOCUMENTS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The extractors of what a model reads; None where it reads nothing of the kind."""
+    """The extractors of what a model reads (None where it reads nothing of the kind), and whether it reads pictures."""
 
     images: ImageExtractor | None
     sentences: SentenceExtractor | None
     regions: ImageExtractor | None = None
+    pictures: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,14 @@ class VectorDocument:
         sentence_vectors: n x t, float16, or None where no sentence extractor was given.
         image_vectors: m x v, float16; m x 0 where no extractor of image vectors was given.
         regions: of the m images, or None where no extractor of regions was given.
+        jpegs: m stored pictures, or None where they were not asked for.
     """
 
     document: Document
     sentence_vectors: npt.NDArray[np.float16] | None
     image_vectors: npt.NDArray[np.float16]
     regions: RegionArrays | None = None
+    jpegs: tuple[bytes, ...] | None = None
 
 
 def read_vectors(
@@ -141,7 +144,15 @@ def add_vectors(
         yield from resolved.failures
         missing = len(resolved.failures)
         problem = reject_document(resolved.document, config, missing=missing) if missing else None
-        yield problem or _with_features(resolved.document, vectors, regions, extraction)
+        if problem is not None:
+            yield problem
+            continue
+        found = _with_features(resolved.document, vectors, regions, extraction)
+        yield replace(found, jpegs=_pictures_of(found.document, store)) if extraction.pictures else found
+
+
+def _pictures_of(document: Document, store: ImageStore) -> tuple[bytes, ...]:
+    return tuple(store.read(image.hash) for image in document.images)
 
 
 def _extracted(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.configs import require
+from schemas.documents import Role
 
 
 class Similarity(StrEnum):
@@ -82,12 +83,41 @@ class Matching(StrEnum):
 
 
 class TextEncoder(StrEnum):
+    """Text towers (SPEC 6)."""
+
     GRU = "gru"
+    TRANSFORMER = "transformer"
+    BILSTM_ATTENTION = "bilstm-attention"
+    SUBWORD_ATTENTION = "subword-attention"
+    MULTI_SOURCE = "multi-source"
     SENTENCE = "sentence"
 
 
 class ImageEncoder(StrEnum):
+    """Image towers (SPEC 6)."""
+
     LINEAR = "linear"
+    LINEAR_BN = "linear-bn"
+    REGION_CONCEPT = "region-concept"
+    FINE_TUNED = "fine-tuned"
+
+
+class Schedule(StrEnum):
+    """How the learning rate falls: on a plateau of the validation loss (H, L), every few epochs (N), never (A)."""
+
+    PLATEAU = "plateau"
+    STEPS = "steps"
+    CONSTANT = "constant"
+
+
+class Cnn(StrEnum):
+    """Networks that can be trained end to end; all but the first are torchvision's."""
+
+    EFFICIENTNET_LITE0 = "efficientnet-lite0"
+    MOBILENET_V3_SMALL = "mobilenet-v3-small"
+    DENSENET169 = "densenet169"
+    RESNET50 = "resnet50"
+    RESNET152 = "resnet152"
 
 
 class Select(StrEnum):
@@ -111,19 +141,25 @@ class Device(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """Which feature columns are read; `auto` takes the only one there is.
+    """What is read of a data set; for feature columns, `auto` takes the only one there is.
 
     Attributes:
-        image_features: extractor of the image vectors.
-        sentence_features: extractor of the frozen sentence vectors (used by the `sentence` text encoder).
-        region_features: extractor of the images' regions; empty: none are read.
+        image_features: extractor of the image vectors (not read by the `region-concept` and `fine-tuned` towers).
+        sentence_features: extractor of the frozen sentence vectors (read by the `sentence` tower alone).
+        region_features: detector of the regions (read by the `region-concept` tower alone).
+        roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
+            tower reads the roles of `encoder.sources` instead.
         class_features: extractor of the images' likeliest classes; empty: none are read.
     """
 
     image_features: str = "auto"
     sentence_features: str = "auto"
-    region_features: str = ""
+    region_features: str = "auto"
+    roles: tuple[str, ...] = ()
     class_features: str = ""
+
+    def __post_init__(self) -> None:
+        _require_roles(self.roles, field="data.roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +170,31 @@ class EncoderConfig:
         text: text tower.
         image: image tower.
         dimensions: size of the joint space (H: 1024).
-        dropout: dropout probability on each tower's input (H: 0.4).
+        dropout: dropout probability (H: 0.4, on each tower's input).
         word_dimensions: size of a word vector (H: 300).
-        word_vectors: word2vec, GloVe or fastText text file, or word2vec binary (`*.bin`), to start from; empty:
-            random in +-0.2.
+        word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`,
+            MUSE), `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
+        aligned_vectors: one-for-all (N 5.2.2): `LANGUAGE=FILE` of aligned word vectors (MUSE) per language; a word is
+            looked up in its document's language. Empty: one language.
+        train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
         max_words: words of a sentence that are read (H: 20 for crowd-labelled sets, 50 for the others).
+        layers: transformer layers of `transformer` and `region-concept` (L: 3).
+        heads: attention heads (L: 8; N: 6).
+        head_dimensions: size of a head of `subword-attention` (N: 64).
+        hidden_dimensions: width of the layer between the two of a feed-forward block (N: 2048; L does not say).
+        attention: whether `subword-attention` and `bilstm-attention` have their attention (ablations N table 1, A
+            table 3).
+        subwords: whether `subword-attention` and `multi-source` read n-grams beside words (ablation N table 1).
+        ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
+        buckets: rows of the hashed n-gram table (fastText: 2,000,000).
+        sources: roles that `multi-source` fuses (N 5.1).
+        source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
+        max_regions: regions of an image that `region-concept` reads, the most certain (L: 36).
+        concepts: whether the labels of regions are read, too (ablation L table 3).
+        image_transformer: whether regions pass through a transformer; without: softmax pooling (ablation L table 3).
+        cnn: network of the `fine-tuned` tower.
+        cnn_weights: file of its starting weights (a torch state); empty: those its package holds, or random.
     """
 
     text: TextEncoder = TextEncoder.GRU
@@ -148,15 +203,67 @@ class EncoderConfig:
     dropout: float = 0.4
     word_dimensions: int = 300
     word_vectors: str = ""
+    aligned_vectors: tuple[str, ...] = ()
+    train_words: bool = True
     min_word_count: int = 5
     max_words: int = 50
+    layers: int = 3
+    heads: int = 8
+    head_dimensions: int = 64
+    hidden_dimensions: int = 2048
+    attention: bool = True
+    subwords: bool = True
+    ngrams: tuple[int, ...] = (3, 5)
+    buckets: int = 200_000
+    sources: tuple[str, ...] = (Role.HEADLINE.value, Role.LEAD.value, Role.CAPTION.value, Role.BODY.value)
+    source_drop: float = 0.3
+    max_regions: int = 36
+    concepts: bool = True
+    image_transformer: bool = True
+    cnn: Cnn = Cnn.EFFICIENTNET_LITE0
+    cnn_weights: str = ""
 
     def __post_init__(self) -> None:
-        require(self.dimensions > 0, field="encoder.dimensions", value=self.dimensions, rule="must be positive")
-        require(0 <= self.dropout < 1, field="encoder.dropout", value=self.dropout, rule="must be in [0, 1)")
-        for name in ("word_dimensions", "min_word_count", "max_words"):
+        for name in ("dropout", "source_drop"):
+            value = getattr(self, name)
+            require(0 <= value < 1, field=f"encoder.{name}", value=value, rule="must be in [0, 1)")
+        for name in _POSITIVE:
             value = getattr(self, name)
             require(value > 0, field=f"encoder.{name}", value=value, rule="must be positive")
+        is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
+        require(is_range, field="encoder.ngrams", value=self.ngrams, rule="expected shortest,longest")
+        _require_roles(self.sources, field="encoder.sources")
+        require(bool(self.sources), field="encoder.sources", value=self.sources, rule="expected at least one role")
+        self._check_heads()
+        self._check_languages()
+
+    def _check_heads(self) -> None:
+        has_transformer = self.text is TextEncoder.TRANSFORMER or self.image is ImageEncoder.REGION_CONCEPT
+        rule = f"a transformer's heads must divide encoder.dimensions = {self.dimensions}"
+        fits = not has_transformer or self.dimensions % self.heads == 0
+        require(fits, field="encoder.heads", value=self.heads, rule=rule)
+
+    def _check_languages(self) -> None:
+        for item in self.aligned_vectors:
+            language, _, path = item.partition("=")
+            require(bool(language and path), field="encoder.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
+        rule = "aligned word vectors are frozen, else their languages drift apart; set encoder.train_words=false"
+        is_frozen = not (self.aligned_vectors and self.train_words)
+        require(is_frozen, field="encoder.aligned_vectors", value=self.aligned_vectors, rule=rule)
+
+
+_POSITIVE = (
+    "dimensions",
+    "word_dimensions",
+    "min_word_count",
+    "max_words",
+    "layers",
+    "heads",
+    "head_dimensions",
+    "hidden_dimensions",
+    "buckets",
+    "max_regions",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +355,21 @@ class LoopConfig:
         epochs: passes over the training split.
         negative_documents: `b`; a global batch is b + 1 documents whatever the number of workers.
         learning_rate: Adam's.
-        plateau_epochs: the rate is divided by `plateau_factor` when the validation loss has not improved for
-            more than this many epochs (H: 3 and 5).
+        schedule: how the rate falls.
+        plateau_epochs: of `plateau`: the rate is divided by `plateau_factor` when the validation loss has not improved
+            for more than this many epochs (H: 3 and 5).
         plateau_factor: see above.
+        step_epochs: of `steps`: the rate is divided by `step_factor` after each so many epochs (N: 10 and 5).
+        step_factor: see above.
+        warmup_steps: steps over which the rate first rises linearly from `warmup_from` (L: 3000 or 4000); 0: none.
+        warmup_from: see above (L: 1e-7).
+        start_from: folders of trained models whose weights the run starts from: one `FOLDER`, or `ROLE=FOLDER` for each
+            source of `multi-source`.
+        start_words: whether word vectors are taken over, too, word by word; else they start from
+            `encoder.word_vectors` (N 5.2.3, all-for-one: another language's). New words always do.
+        frozen_epochs: epochs at the start in which weights from `start_from` stay as they are (N 6.2: 1).
+        max_rows: at most this many random sentences and images of a document take part in a step (H suppl. 2: 10);
+            0: all.
         clip_norm: gradient norm above which gradients are scaled down; 0: never.
         select: which epoch is kept.
         seed: of initial weights, batches, dropout and samples.
@@ -261,8 +380,17 @@ class LoopConfig:
     epochs: int = 50
     negative_documents: int = 10
     learning_rate: float = 1e-4
+    schedule: Schedule = Schedule.PLATEAU
     plateau_epochs: int = 3
     plateau_factor: float = 5.0
+    step_epochs: int = 10
+    step_factor: float = 5.0
+    warmup_steps: int = 0
+    warmup_from: float = 1e-7
+    start_from: tuple[str, ...] = ()
+    start_words: bool = True
+    frozen_epochs: int = 0
+    max_rows: int = 0
     clip_norm: float = 0.0
     select: Select = Select.LOSS
     seed: int = 0
@@ -270,13 +398,13 @@ class LoopConfig:
     device: Device = Device.AUTO
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "negative_documents"):
+        for name in ("epochs", "negative_documents", "step_epochs"):
             value = getattr(self, name)
             require(value >= 1, field=f"training.{name}", value=value, rule="must be at least 1")
-        for name in ("learning_rate", "plateau_factor"):
+        for name in ("learning_rate", "plateau_factor", "step_factor", "warmup_from"):
             value = getattr(self, name)
             require(value > 0, field=f"training.{name}", value=value, rule="must be positive")
-        for name in ("plateau_epochs", "clip_norm", "seed"):
+        for name in ("plateau_epochs", "warmup_steps", "frozen_epochs", "max_rows", "clip_norm", "seed"):
             value = getattr(self, name)
             require(value >= 0, field=f"training.{name}", value=value, rule="must not be negative")
 
@@ -290,6 +418,12 @@ class TrainConfig:
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
+
+
+def _require_roles(roles: tuple[str, ...], *, field: str) -> None:
+    known = [role.value for role in Role]
+    rule = f"expected different roles of {', '.join(known)}"
+    require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
 
 
 def _is_k(text: str) -> bool:

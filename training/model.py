@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,13 @@ from torch import nn
 from schemas.configs import resolve, restore
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
-from training.data.documents import RegionBank, offsets_of
+from training.data.documents import RegionBank, join_regions, offsets_of
 from training.data.loading import DatasetIdentity
+from training.data.roles import fuse
 from training.encoders.dropout import salt_dropouts
-from training.encoders.registry import ImageTower, TextTower, build_image_tower, build_text_tower
+from training.encoders.inputs import ImageInput, TextInput
+from training.encoders.multi_source import MultiSourceTower
+from training.encoders.registry import Features, ImageTower, TextTower, build_towers
 from training.encoders.rows import Rows
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
@@ -33,6 +36,8 @@ Float32 = npt.NDArray[np.float32]
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 1
 ROWS_AT_ONCE = 4096
+WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +47,21 @@ class DocumentInput:
     Attributes:
         texts: n sentences.
         sentence_vectors: n x t vectors of the model's sentence extractor; None for a model that reads words.
-        image_vectors: m x v vectors of the model's image extractor.
-        regions: of the m images, for a model that reads regions; else None.
+        image_vectors: m x v vectors of the model's image extractor; of a model that reads regions or pictures only m
+            counts, and m x 0 will do.
+        roles: n roles of the texts, for a model that fuses several sources; such a model has one row a document.
+        language: of the texts, for a model of several languages.
+        regions: of the m images, for a model that reads regions.
+        jpegs: m pictures, for a model that reads pictures.
     """
 
     texts: Sequence[str]
     sentence_vectors: Float | None
     image_vectors: Float
+    roles: Sequence[str] | None = None
+    language: str | None = None
     regions: RegionBank | None = None
+    jpegs: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +92,14 @@ class LinkModel(nn.Module):
         super().__init__()
         self.card = card
         self.vocabulary = vocabulary
-        self.text: TextTower = build_text_tower(card.config.encoder, card.data.sentence_dimensions, vocabulary)
-        self.image: ImageTower = build_image_tower(card.config.encoder, card.data.image_dimensions)
+        features = Features(
+            sentence=card.data.sentence_dimensions,
+            image=card.data.image_dimensions,
+            region=card.data.region_dimensions,
+        )
+        towers = build_towers(card.config.encoder, features, vocabulary)
+        self.text: TextTower = towers[0]
+        self.image: ImageTower = towers[1]
         self.relations = RelationHead(len(card.relations), card.config.encoder.dimensions) if card.relations else None
         salt_dropouts(self)
 
@@ -92,29 +110,45 @@ class LinkModel(nn.Module):
     def similarities(self, documents: Iterable[DocumentInput]) -> list[Float32]:
         """Return per document the n x m matrix of cosine similarities, float32; no sentences or images: n x 0, 0 x m.
 
+        A model that fuses several sources has one row a document (none without a text of a source): 1 x m.
+
         Raises:
-            UsageError: a document's vectors have another size than the model's extractors give, or are missing.
+            UsageError: a document lacks what the model reads, or its vectors have another size.
         """
         given = list(documents)
-        text_offsets = offsets_of([len(document.texts) for document in given])
+        rows = [self._text_input(document) for document in given]
+        text_offsets = offsets_of([len(row.texts) for row in rows])
         image_offsets = offsets_of([len(document.image_vectors) for document in given])
-        texts = self.encode_sentences(
-            [text for document in given for text in document.texts],
-            _stack_known([document.sentence_vectors for document in given]),
-        )
-        images = self.encode_images(_stack([document.image_vectors for document in given]))
+        texts = self.encode_sentences(_joined_texts(rows))
+        images = self.encode_images(_joined_images(given))
         return [
             texts[text_offsets[d] : text_offsets[d + 1]] @ images[image_offsets[d] : image_offsets[d + 1]].T
             for d in range(len(given))
         ]
 
-    def encode_sentences(self, texts: Sequence[str], vectors: Float | None) -> Float32:
+    def encode_sentences(self, given: TextInput) -> Float32:
         """Return N x d unit vectors of sentences, float32, without dropout."""
-        return self._encode(self.text, self.text.prepare(texts, vectors))
+        return self._encode(self.text, self.text.prepare(given))
 
-    def encode_images(self, vectors: Float) -> Float32:
+    def encode_images(self, given: ImageInput) -> Float32:
         """Return M x d unit vectors of images, float32, without dropout."""
-        return self._encode(self.image, self.image.prepare(vectors))
+        return self._encode(self.image, self.image.prepare(given))
+
+    def _text_input(self, document: DocumentInput) -> TextInput:
+        """Return a document's rows as the text tower reads them: its sentences, or its sources fused."""
+        count = len(document.texts)
+        languages = None if document.language is None else (document.language,) * count
+        if not isinstance(self.text, MultiSourceTower):
+            return TextInput(texts=document.texts, vectors=document.sentence_vectors, languages=languages)
+        if document.roles is None:
+            raise UsageError(
+                f"this model reads a text for each of {', '.join(self.text.sources)}; the texts have no roles"
+            )
+        fused = fuse(document.texts, document.roles, self.text.sources)
+        rows = [fused] if any(role in self.text.sources for role in document.roles) else []
+        return TextInput(
+            texts=[" ".join(row) for row in rows], sources=rows, languages=languages and languages[: len(rows)]
+        )
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""
@@ -172,3 +206,38 @@ def _stack_known(parts: Sequence[Float | None]) -> Float | None:
     """Return the parts one after the other, or None where any is missing."""
     known = [part for part in parts if part is not None]
     return _stack(known) if len(known) == len(parts) else None
+
+
+def _joined_texts(rows: Sequence[TextInput]) -> TextInput:
+    """Return the documents' rows one after the other; what any of them lacks is None."""
+    languages = [row.languages for row in rows if row.languages is not None or not row.texts]
+    sources = [row.sources for row in rows if row.sources is not None]
+    return TextInput(
+        texts=[text for row in rows for text in row.texts],
+        vectors=_stack_known([row.vectors for row in rows]),
+        languages=_flat(languages) if len(languages) == len(rows) else None,
+        sources=_flat(sources) if len(sources) == len(rows) else None,
+    )
+
+
+def _joined_images(documents: Sequence[DocumentInput]) -> ImageInput:
+    """Return the documents' images one after the other; what any of them lacks is None."""
+    for document in documents:
+        given = {
+            "regions": document.regions and len(document.regions.offsets) - 1,
+            "pictures": None if document.jpegs is None else len(document.jpegs),
+        }
+        for what, count in given.items():
+            if count is not None and count != len(document.image_vectors):
+                raise UsageError(f"expected {what} of {len(document.image_vectors)} images, found {count}")
+    regions = [document.regions for document in documents if document.regions is not None]
+    jpegs = [document.jpegs for document in documents if document.jpegs is not None]
+    return ImageInput(
+        vectors=_stack([document.image_vectors for document in documents]),
+        regions=join_regions(regions) if len(regions) == len(documents) else None,
+        jpegs=_flat(jpegs) if len(jpegs) == len(documents) else None,
+    )
+
+
+def _flat(parts: Iterable[Sequence[Item] | None]) -> list[Item]:
+    return [item for part in parts for item in part or ()]

@@ -40,7 +40,8 @@ def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
         raise UsageError(
             f"{reference}: objective.name = '{config.objective.name}' is for documents of one text and one image, "
             f"{len(more)} have more (document {index.ids[first]}: {index.sentence_counts[first]} and "
-            f"{index.image_counts[first]}); use --set objective.name=cross-document"
+            f"{index.image_counts[first]}); read one role (--set data.roles=caption), fuse several (--set "
+            "encoder.text=multi-source), or use --set objective.name=cross-document"
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, to_row
+from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, to_row
 from schemas.images import image_schema
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
@@ -81,6 +81,19 @@ def make_documents(split: Split, count: int, world: World) -> Made:
             )
         )
     return Made(tuple(documents), sentence_vectors, image_vectors)
+
+
+def with_roles(made: Made, roles: Sequence[str], language: str = "und") -> Made:
+    """Return the same documents with roles given to their sentences in turn."""
+    documents = tuple(
+        replace(
+            document,
+            sentences=tuple(Sentence(s.text, Role(roles[i % len(roles)])) for i, s in enumerate(document.sentences)),
+            language=language,
+        )
+        for document in made.documents
+    )
+    return replace(made, documents=documents)
 
 
 def without_links(made: Made) -> Made:

@@ -1,61 +1,114 @@
+import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from training.config import EncoderConfig, TextEncoder, TrainConfig
+from training.config import Cnn, EncoderConfig, ImageEncoder, TextEncoder, TrainConfig
+from training.data.documents import RegionBank
 from training.data.loading import DatasetIdentity
 from training.model import DocumentInput, LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
-VOCABULARY = Vocabulary(("<pad>", "<unk>", "a", "cat", "dog"))
+WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
+SMALL = EncoderConfig(
+    dimensions=8, word_dimensions=4, layers=1, heads=2, head_dimensions=3, hidden_dimensions=10, buckets=20
+)
+TEXTS = (["a cat", "", "a dog a dog"], [], ["dog"], ["cat"])
+IMAGES = (2, 3, 0, 1)
+ROLES = (["headline", "caption", "body"], [], ["lead"], ["caption"])
+TOWERS = {
+    "gru": {},
+    "transformer + region-concept": {"text": TextEncoder.TRANSFORMER, "image": ImageEncoder.REGION_CONCEPT},
+    "gru + region-concept": {"image": ImageEncoder.REGION_CONCEPT, "image_transformer": False},
+    "no concepts": {"text": TextEncoder.SENTENCE, "image": ImageEncoder.REGION_CONCEPT, "concepts": False},
+    "bilstm-attention + linear-bn": {"text": TextEncoder.BILSTM_ATTENTION, "image": ImageEncoder.LINEAR_BN},
+    "subword-attention": {"text": TextEncoder.SUBWORD_ATTENTION},
+    "multi-source": {"text": TextEncoder.MULTI_SOURCE},
+    "one for all": {"aligned_vectors": ("de=wiki.de.vec", "fr=wiki.fr.vec"), "train_words": False},
+    "sentence": {"text": TextEncoder.SENTENCE},
+    "fine-tuned": {"image": ImageEncoder.FINE_TUNED, "cnn": Cnn.EFFICIENTNET_LITE0},
+}
 
 
-def model_of(text: TextEncoder) -> LinkModel:
-    frozen = text is TextEncoder.SENTENCE
+def model_of(towers: str = "gru") -> LinkModel:
+    encoder = replace(SMALL, **TOWERS[towers])
+    frozen = encoder.text is TextEncoder.SENTENCE
+    vectors = encoder.image in (ImageEncoder.LINEAR, ImageEncoder.LINEAR_BN)
+    regions = encoder.image is ImageEncoder.REGION_CONCEPT
     data = DatasetIdentity(
         dataset="d",
         version="v",
         manifest_digest="0" * 64,
-        image_features="cnn",
-        image_dimensions=6,
+        image_features="cnn" if vectors else None,
+        image_dimensions=6 if vectors else None,
         sentence_features="use" if frozen else None,
         sentence_dimensions=5 if frozen else None,
+        region_features="rcnn" if regions else None,
+        region_dimensions=7 if regions else None,
     )
-    config = TrainConfig(encoder=EncoderConfig(text=text, dimensions=8, word_dimensions=4))
-    return LinkModel(ModelCard(config=config, data=data, epoch=3), None if frozen else VOCABULARY)
+    words = (*WORDS, "de:a", "de:cat") if encoder.aligned_vectors else WORDS
+    card = ModelCard(config=TrainConfig(encoder=encoder), data=data, epoch=3)
+    torch.manual_seed(0)
+    return LinkModel(card, None if frozen else Vocabulary(words))
+
+
+def jpeg(seed: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (256, 256, 3), dtype=np.uint8)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def regions_of(images: int, seed: int) -> RegionBank:
+    counts = [(place + seed) % 3 for place in range(images)]
+    rng = np.random.default_rng(seed)
+    return RegionBank(
+        offsets=np.cumsum([0, *counts]),
+        labels=("cat",) * sum(counts),
+        vectors=rng.normal(size=(sum(counts), 7)).astype(np.float16),
+        boxes=np.zeros((sum(counts), 4), np.float32),
+        scores=rng.random(sum(counts)).astype(np.float32),
+    )
 
 
 def documents() -> list[DocumentInput]:
+    """Four documents with all that any tower reads."""
     rng = np.random.default_rng(0)
-    texts = [["a cat", "", "a dog a dog"], [], ["dog"], ["cat"]]
-    images = [2, 3, 0, 1]
     return [
         DocumentInput(
-            texts=sentences,
-            sentence_vectors=rng.normal(size=(len(sentences), 5)),
-            image_vectors=rng.normal(size=(count, 6)),
+            texts=texts,
+            sentence_vectors=rng.normal(size=(len(texts), 5)),
+            image_vectors=rng.normal(size=(images, 6)),
+            roles=roles,
+            language="de",
+            regions=regions_of(images, number),
+            jpegs=[jpeg(10 * number + place) for place in range(images)],
         )
-        for sentences, count in zip(texts, images, strict=True)
+        for number, (texts, images, roles) in enumerate(zip(TEXTS, IMAGES, ROLES, strict=True))
     ]
 
 
-@pytest.mark.parametrize("text", list(TextEncoder))
-def test_similarities_are_cosines_of_each_document(text: TextEncoder) -> None:
-    model = model_of(text)
+@pytest.mark.parametrize("towers", TOWERS)
+def test_similarities_are_cosines_of_each_document(towers: str) -> None:
+    model = model_of(towers)
     found = model.similarities(documents())
-    assert [matrix.shape for matrix in found] == [(3, 2), (0, 3), (1, 0), (1, 1)]
+    rows = [1, 0, 1, 1] if towers == "multi-source" else [3, 0, 1, 1]
+    assert [matrix.shape for matrix in found] == list(zip(rows, IMAGES, strict=True))
     assert all(matrix.dtype == np.float32 for matrix in found)
     for document, matrix in zip(documents(), found, strict=True):
-        assert np.allclose(model.similarities([document])[0], matrix, atol=1e-6)
+        assert np.allclose(model.similarities([document])[0], matrix, atol=1e-5)
         assert (np.abs(matrix) <= 1 + 1e-6).all()
+    assert len({float(value) for matrix in found for value in matrix.flatten()}) > 2
     assert model.similarities([]) == []
 
 
-@pytest.mark.parametrize("text", list(TextEncoder))
-def test_saving_and_loading_is_the_same_model(text: TextEncoder, tmp_path: Path) -> None:
-    model = model_of(text)
+@pytest.mark.parametrize("towers", TOWERS)
+def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> None:
+    model = model_of(towers)
     model.save(tmp_path / "model")
     again = LinkModel.load(tmp_path / "model")
     assert again.card == model.card
@@ -64,29 +117,45 @@ def test_saving_and_loading_is_the_same_model(text: TextEncoder, tmp_path: Path)
     for mine, theirs in zip(model.similarities(documents()), again.similarities(documents()), strict=True):
         assert np.array_equal(mine, theirs)
     has_words = (tmp_path / "model" / "vocabulary.txt").exists()
-    assert has_words == (text is TextEncoder.GRU)
+    assert has_words == (model.card.config.encoder.text is not TextEncoder.SENTENCE)
 
 
 def test_a_document_that_does_not_fit_is_refused() -> None:
-    model = model_of(TextEncoder.SENTENCE)
+    one = documents()[0]
     with pytest.raises(UsageError, match="have none"):
-        model.similarities([DocumentInput(texts=["a"], sentence_vectors=None, image_vectors=np.zeros((1, 6)))])
+        model_of("sentence").similarities([replace(one, sentence_vectors=None)])
     with pytest.raises(UsageError, match="vectors of 6 numbers"):
-        model.similarities(
-            [DocumentInput(texts=["a"], sentence_vectors=np.ones((1, 5)), image_vectors=np.ones((1, 7)))]
-        )
+        model_of("sentence").similarities([replace(one, image_vectors=np.ones((2, 7)))])
+    with pytest.raises(UsageError, match="regions of a detector"):
+        model_of("gru + region-concept").similarities([replace(one, regions=None)])
+    with pytest.raises(UsageError, match="expected regions of 2 images, found 3"):
+        model_of("gru + region-concept").similarities([replace(one, regions=regions_of(3, 0))])
+    with pytest.raises(UsageError, match="without them"):
+        model_of("fine-tuned").similarities([replace(one, jpegs=None)])
+    with pytest.raises(UsageError, match="texts have no roles"):
+        model_of("multi-source").similarities([replace(one, roles=None)])
+    with pytest.raises(UsageError, match="language of each document"):
+        model_of("one for all").similarities([replace(one, language=None)])
+
+
+def test_a_models_words_are_those_of_the_documents_language() -> None:
+    model = model_of("one for all")
+    one = replace(documents()[0], texts=["cat", "dog"], roles=None, sentence_vectors=None)
+    german, french = model.similarities([one, replace(one, language="fr")])
+    assert not np.allclose(german[0], german[1], atol=1e-4)
+    assert np.allclose(french, german[1], atol=1e-6)  # neither French word is known, nor the German dog
 
 
 def test_documents_whose_vectors_differ_in_size_are_refused() -> None:
     given = [DocumentInput(texts=["a"], sentence_vectors=None, image_vectors=np.ones((1, size))) for size in (6, 7)]
     with pytest.raises(UsageError, match="found 6, 7 numbers"):
-        model_of(TextEncoder.GRU).similarities(given)
+        model_of().similarities(given)
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"found no model\.json"):
         LinkModel.load(tmp_path)
-    model_of(TextEncoder.GRU).save(tmp_path)
+    model_of().save(tmp_path)
     card = tmp_path / "model.json"
     card.write_text(card.read_text().replace('"format": 1', '"format": 99'))
     with pytest.raises(IntegrityError, match="format 1"):

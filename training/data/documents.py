@@ -69,8 +69,12 @@ class DocumentSet:
         image_bank: U x v: every different image once.
         image_sets: D keys; two documents with equal keys hold the same set of images.
         links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
+        roles: N roles of the sentences; () as a whole: not read.
+        languages: D language codes; () as a whole: not read.
+        sources: N tuples of texts, one a fused role ("" where the document has none); None: rows are single sentences.
         regions: of the U bank images; None: not read.
         classes: of the U bank images; None: not read.
+        image_jpegs: U JPEG files; None: not read.
         relations: per document, the relations of its first link by name, None where unknown; empty without a link;
             None as a whole: not read.
     """
@@ -85,8 +89,12 @@ class DocumentSet:
     image_bank: Vectors
     image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
+    roles: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    sources: tuple[tuple[str, ...], ...] | None = None
     regions: RegionBank | None = None
     classes: ClassBank | None = None
+    image_jpegs: tuple[bytes, ...] | None = None
     relations: tuple[Mapping[str, bool | None], ...] | None = None
 
     def __len__(self) -> int:
@@ -168,6 +176,30 @@ class HeldSplit:
 def image_set_key(hashes: Sequence[str]) -> str:
     """Return the key of a set of images: the SHA-256 of their sorted different content hashes."""
     return hashlib.sha256("\n".join(sorted(set(hashes))).encode()).hexdigest()
+
+
+def join_regions(banks: Sequence[RegionBank]) -> RegionBank:
+    """Return the regions of several groups of images as one bank, group after group."""
+    vectors = [bank.vectors for bank in banks if len(bank.vectors)]
+    return RegionBank(
+        offsets=offsets_of(np.concatenate([np.zeros(0, np.int64), *(np.diff(bank.offsets) for bank in banks)])),
+        labels=tuple(label for bank in banks for label in bank.labels),
+        vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float16),
+        boxes=np.concatenate([np.zeros((0, 4), np.float32), *(bank.boxes for bank in banks)]),
+        scores=np.concatenate([np.zeros(0, np.float32), *(bank.scores for bank in banks)]),
+    )
+
+
+def take_regions(bank: RegionBank, images: Int64) -> RegionBank:
+    """Return the regions of some images of a bank, in the given order."""
+    rows = ragged_positions(bank.offsets, images)
+    return RegionBank(
+        offsets=offsets_of(np.diff(bank.offsets)[images]),
+        labels=tuple(bank.labels[row] for row in rows),
+        vectors=bank.vectors[rows],
+        boxes=bank.boxes[rows],
+        scores=bank.scores[rows],
+    )
 
 
 def ragged_positions(offsets: Int64, rows: Int64) -> Int64:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,21 +18,26 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.config import TextEncoder, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import HeldSplit
 from training.data.reading import choose_extractor, read_index, read_split
+from training.data.roles import TextView
+from training.fitting import choose_regions, inputs_of
 from training.requirements import check_fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetIdentity:
-    """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes."""
+    """Which data a model comes from: name, version, SHA-256 (hex) of the manifest, feature columns and their sizes.
+
+    A column that the towers do not read is None, as is its size.
+    """
 
     dataset: str
     version: str
     manifest_digest: str
-    image_features: str
-    image_dimensions: int
+    image_features: str | None
+    image_dimensions: int | None
     sentence_features: str | None
     sentence_dimensions: int | None
     region_features: str | None = None
@@ -64,13 +70,12 @@ def load_training_data(
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
-    reads_relations = config.objective.reads_relations
-    training = _hold(manifest, folder, Split.TRAIN, identity, reads_relations, rank=rank, world_size=world_size)
+    hold = partial(_hold, manifest, folder, identity, config, rank=rank, world_size=world_size)
+    training = hold(Split.TRAIN)
     if not len(training.index.usable):
-        raise UsageError(f"{identity.reference}: expected training documents with a sentence and an image, found none")
-    validation = None
-    if manifest.parts("documents", Split.VAL):
-        validation = _hold(manifest, folder, Split.VAL, identity, False, rank=rank, world_size=world_size)
+        wanted = " or ".join(TextView.of(config).roles) or "sentence"
+        raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
+    validation = hold(Split.VAL) if manifest.parts("documents", Split.VAL) else None
     has_validation = validation is not None and len(validation.index.usable) > 0
     return TrainingData(identity=identity, training=training, validation=validation if has_validation else None)
 
@@ -79,23 +84,26 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
     """Return which data set version and which of its feature columns a configuration trains on.
 
     Raises:
-        ConfigError: a feature column is not there, or `auto` is ambiguous.
-        UsageError: the configuration does not fit the data (`training.requirements`).
+        ConfigError: the data set lacks what the configuration's towers read.
+        UsageError: the objective does not fit the data (`training.requirements`).
     """
     check_fits(config, manifest)
-    images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
-    sentences: str | None = None
-    if config.encoder.text is TextEncoder.SENTENCE:
+    reads = inputs_of(config)
+    images = sentences = regions = None
+    if reads.image_vectors:
+        images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
+    if reads.sentence_vectors:
         known = manifest.sentence_extractors
         sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
-    regions = _wanted(manifest.region_extractors, config.data.region_features, field="data.region_features")
+    if reads.regions:
+        regions = choose_regions(manifest.region_extractors, config.data.region_features)
     classes = _wanted(manifest.class_extractors, config.data.class_features, field="data.class_features")
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         image_features=images,
-        image_dimensions=manifest.image_extractors[images],
+        image_dimensions=manifest.image_extractors[images] if images else None,
         sentence_features=sentences,
         sentence_dimensions=manifest.sentence_extractors[sentences] if sentences else None,
         region_features=regions,
@@ -112,14 +120,15 @@ def _wanted(extractors: Mapping[str, int], name: str, *, field: str) -> str | No
 def _hold(
     manifest: Manifest,
     folder: Folder,
-    split: Split,
     identity: DatasetIdentity,
-    with_relations: bool,
+    config: TrainConfig,
+    split: Split,
     *,
     rank: int,
     world_size: int,
 ) -> HeldSplit:
-    index = read_index(manifest, folder, split)
+    view = TextView.of(config)
+    index = read_index(manifest, folder, split, view=view)
     documents = read_split(
         manifest,
         folder,
@@ -129,7 +138,9 @@ def _hold(
         region_features=identity.region_features,
         class_features=identity.class_features,
         with_links=split is Split.VAL,
-        with_relations=with_relations,
+        with_relations=config.objective.reads_relations and split is Split.TRAIN,
+        with_jpegs=inputs_of(config).jpegs,
+        view=view,
         shards=range(rank, len(manifest.parts("documents", split)), world_size),
     )
     local = np.full(len(index), -1, dtype=np.int64)

@@ -7,7 +7,7 @@ like a local one. Which worker reads which part is decided in `loading.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split, document_schema
-from schemas.errors import ConfigError, IntegrityError, NotFoundError
+from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.feature_arrays import column_to_vectors
 from schemas.features import FeatureColumn
 from schemas.images import image_schema
@@ -26,6 +26,7 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.tables import FEATURE_PREFIX, check_schema
 from training.data.banks import class_bank, region_bank
 from training.data.documents import DocumentSet, Int64, SplitIndex, Vectors, image_set_key, offsets_of
+from training.data.roles import ALL_SENTENCES, TextView, viewed
 
 AUTO = "auto"
 _HASHES = "images.list.element.hash"
@@ -66,8 +67,8 @@ def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry,
     return list(zip(documents, images, strict=True))
 
 
-def read_index(manifest: Manifest, folder: Folder, split: Split | str) -> SplitIndex:
-    """Return what every worker knows of a split: ids, image sets and sizes, from a few narrow columns."""
+def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
+    """Return what every worker knows of a split: ids, image sets and sizes in a view, from a few narrow columns."""
     tables = [_read(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
     table = pa.concat_tables(tables)
     hashes = _hash_lists(table)
@@ -75,7 +76,7 @@ def read_index(manifest: Manifest, folder: Folder, split: Split | str) -> SplitI
         ids=tuple(table.column("id").to_pylist()),
         image_sets=tuple(map(image_set_key, hashes)),
         shards=np.repeat(np.arange(len(tables)), [part.num_rows for part in tables]).astype(np.int64),
-        sentence_counts=_lengths(table.column("sentences")),
+        sentence_counts=np.array(list(map(view.rows, _role_lists(table))), dtype=np.int64),
         image_counts=np.array([len(row) for row in hashes], dtype=np.int64),
     )
 
@@ -85,11 +86,13 @@ def read_split(
     folder: Folder,
     split: Split | str,
     *,
-    image_features: str = AUTO,
+    image_features: str | None = AUTO,
     sentence_features: str | None = None,
     region_features: str | None = None,
     class_features: str | None = None,
     with_links: bool = False,
+    with_jpegs: bool = False,
+    view: TextView = ALL_SENTENCES,
     with_relations: bool = False,
     shards: Sequence[int] | None = None,
 ) -> DocumentSet:
@@ -99,11 +102,13 @@ def read_split(
         manifest: of the data set version, as `schemas.manifest.read_manifest` gives it.
         folder: of the data set version.
         split: train, val or test.
-        image_features: extractor of the image vectors.
+        image_features: extractor of the image vectors; None: none are read.
         sentence_features: extractor of the sentence vectors; None: none are read.
         region_features: extractor of the images' regions; None: none are read.
         class_features: extractor of the images' likeliest classes; None: none are read.
         with_links: whether ground truth is read. Training never asks for it.
+        with_jpegs: whether the pictures themselves are read.
+        view: which sentences are read.
         with_relations: whether the relations of links are read (without the links themselves).
         shards: numbers of the shards to read; None: all.
 
@@ -111,7 +116,9 @@ def read_split(
         ConfigError: a named extractor is not there.
         NotFoundError: the split is not there.
     """
-    image_name = choose_extractor(manifest.image_extractors, image_features, field="data.image_features")
+    image_name = None
+    if image_features is not None:
+        image_name = choose_extractor(manifest.image_extractors, image_features, field="data.image_features")
     sentence_name = None
     if sentence_features is not None:
         known = manifest.sentence_extractors
@@ -120,8 +127,10 @@ def read_split(
     parts = split_parts(manifest, split)
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, wanted)
-    bank, hashes = _read_bank(manifest, folder, [part[1] for part in chosen], image_name)
-    found = _document_set(documents, bank, hashes, sentence_name, with_links)
+    bank = _read_bank(manifest, folder, [part[1] for part in chosen], image_name, with_jpegs)
+    found = _document_set(documents, bank, sentence_name, with_links)
+    if with_relations:
+        found = replace(found, relations=_relations(documents))
     images = [part[1] for part in chosen]
     if region_features is not None:
         name = choose_extractor(manifest.region_extractors, region_features, field="data.region_features")
@@ -129,7 +138,7 @@ def read_split(
     if class_features is not None:
         name = choose_extractor(manifest.class_extractors, class_features, field="data.class_features")
         found = replace(found, classes=class_bank(*_column_tables(manifest, folder, images, name)))
-    return replace(found, relations=_relations(documents)) if with_relations else found
+    return viewed(found, view)
 
 
 def _column_tables(
@@ -145,36 +154,65 @@ def _column_tables(
 def _read_documents(
     manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, wanted: Sequence[str]
 ) -> pa.Table:
-    columns = ["id", _TEXTS, _HASHES, *wanted]
+    columns = ["id", "language", _TEXTS, _ROLES, _HASHES, *wanted]
     columns += [FEATURE_PREFIX + features] if features else []
     schema = document_schema(manifest.columns("documents"))
     tables = [_read(folder, entry, columns, schema) for entry in entries]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+@dataclass(frozen=True, slots=True)
+class _Bank:
+    """Every different image of some parts, once: the row of each hash, U x v vectors, U pictures where asked for."""
+
+    rows: Mapping[str, int]
+    vectors: Vectors
+    jpegs: tuple[bytes, ...] | None
+
+
 def _read_bank(
-    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str
-) -> tuple[Vectors, dict[str, int]]:
-    """Return the vectors of every different image of the given parts (U x v), and the row of each hash."""
-    name, schema = FEATURE_PREFIX + features, image_schema(manifest.columns("images"))
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, with_jpegs: bool
+) -> _Bank:
+    schema = image_schema(manifest.columns("images"))
     rows: dict[str, int] = {}
-    kept: list[Vectors] = []
+    vectors: list[Vectors] = []
+    jpegs: list[bytes] = []
+    columns = ["hash"] + ([FEATURE_PREFIX + features] if features else []) + (["jpeg"] if with_jpegs else [])
     for entry in entries:
-        table = _read(folder, entry, ["hash", name], schema)
-        fresh: list[int] = []
-        for place, key in enumerate(table.column("hash").to_pylist()):
-            if key not in rows:
-                rows[key] = len(rows)
-                fresh.append(place)
-        kept.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
-    if not kept:
-        return np.zeros((0, manifest.image_extractors[features]), np.float16), rows
-    return cast(Vectors, np.concatenate(kept)), rows
+        table = _read(folder, entry, columns, schema)
+        fresh = [place for place, key in enumerate(table.column("hash").to_pylist()) if _is_new(key, rows)]
+        if features:
+            name = FEATURE_PREFIX + features
+            vectors.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
+        else:
+            vectors.append(np.zeros((len(fresh), 0), np.float16))
+        if with_jpegs:
+            jpegs += _pictures(table.column("jpeg"), fresh, entry)
+    if not vectors:
+        vectors.append(np.zeros((0, manifest.image_extractors[features] if features else 0), np.float16))
+    return _Bank(rows, cast(Vectors, np.concatenate(vectors)), tuple(jpegs) if with_jpegs else None)
 
 
-def _document_set(
-    table: pa.Table, bank: Vectors, bank_rows: Mapping[str, int], features: str | None, with_links: bool
-) -> DocumentSet:
+def _is_new(key: str, rows: dict[str, int]) -> bool:
+    """Return whether a hash has no row yet, and give it the next."""
+    count = len(rows)
+    rows.setdefault(key, count)
+    return len(rows) > count
+
+
+def _pictures(column: pa.ChunkedArray, chosen: Sequence[int], entry: FileEntry) -> list[bytes]:
+    found: list[bytes | None] = column.take(pa.array(chosen, pa.int64())).to_pylist()
+    pictures = [jpeg for jpeg in found if jpeg is not None]
+    if len(pictures) < len(found):
+        missing = len(found) - len(pictures)
+        raise UsageError(
+            f"{entry.path}: {missing} of {len(found)} images have no picture, only vectors; "
+            "train with another image tower than 'fine-tuned' (--set encoder.image=linear)"
+        )
+    return pictures
+
+
+def _document_set(table: pa.Table, bank: _Bank, features: str | None, with_links: bool) -> DocumentSet:
     ids = table.column("id").to_pylist()
     hashes = _hash_lists(table)
     sentences = [[sentence["text"] for sentence in row] for row in table.column("sentences").to_pylist()]
@@ -185,12 +223,15 @@ def _document_set(
         texts=tuple(text for row in sentences for text in row),
         sentence_offsets=offsets_of([len(row) for row in sentences]),
         sentence_vectors=vectors,
-        image_rows=_bank_rows(ids, hashes, bank_rows),
+        image_rows=_bank_rows(ids, hashes, bank.rows),
         image_offsets=offsets_of([len(row) for row in hashes]),
-        image_hashes=tuple(bank_rows),
-        image_bank=bank,
+        image_hashes=tuple(bank.rows),
+        image_bank=bank.vectors,
         image_sets=tuple(map(image_set_key, hashes)),
         links=_links(table) if with_links else None,
+        roles=tuple(role for row in _role_lists(table) for role in row),
+        languages=tuple(table.column("language").to_pylist()),
+        image_jpegs=bank.jpegs,
     )
 
 
@@ -231,6 +272,10 @@ def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
 
 def _hash_lists(table: pa.Table) -> list[list[str]]:
     return [[image["hash"] for image in row] for row in table.column("images").to_pylist()]
+
+
+def _role_lists(table: pa.Table) -> list[list[str]]:
+    return [[sentence["role"] for sentence in row] for row in table.column("sentences").to_pylist()]
 
 
 def _lengths(column: pa.ChunkedArray) -> Int64:

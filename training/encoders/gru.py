@@ -8,24 +8,22 @@ neither the embedding nor the recurrence does any work on padding:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from training.data.documents import Int64
 from training.encoders.dropout import RowDropout
+from training.encoders.inputs import TrainingPass
 from training.encoders.linear import unit
 from training.encoders.recurrence import last_states
 from training.encoders.rows import WordRows
+from training.encoders.words import WordTower
 from training.text.vocabulary import Vocabulary
 
 
-class GruTower(nn.Module):
+class GruTower(WordTower):
     """N sentences -> N x `dimensions` unit vectors.
 
     Args:
@@ -34,28 +32,24 @@ class GruTower(nn.Module):
         word_dimensions: size of a word vector.
         dropout: probability on the word vectors.
         max_words: words of a sentence that are read.
+        is_multilingual: whether a word is looked up in its sentence's language.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, dimensions: int, *, word_dimensions: int, dropout: float, max_words: int
+        self,
+        vocabulary: Vocabulary,
+        dimensions: int,
+        *,
+        word_dimensions: int,
+        dropout: float,
+        max_words: int,
+        is_multilingual: bool = False,
     ) -> None:
-        super().__init__()
-        self.vocabulary = vocabulary
-        self.max_words = max_words
-        self.embedding = nn.Embedding(len(vocabulary), word_dimensions)
+        super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
         self.dropout = RowDropout(dropout)
         self.gru = nn.GRU(word_dimensions, dimensions)
 
-    def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> WordRows:
-        """Return the word numbers of sentences; vectors are not read."""
-        return WordRows(*self.vocabulary.encode(texts, max_words=self.max_words))
-
-    def set_word_vectors(self, vectors: npt.NDArray[np.float32]) -> None:
-        """Take V x word_dimensions starting vectors."""
-        with torch.no_grad():
-            self.embedding.weight.copy_(torch.from_numpy(vectors))
-
-    def forward(self, rows: WordRows) -> Tensor:
+    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         device = self.embedding.weight.device
         if not len(rows):
             return torch.zeros((0, self.gru.hidden_size), device=device)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
 from training.encoders.dropout import RowDropout
+from training.encoders.inputs import TextInput, TrainingPass
 from training.encoders.linear import unit
 from training.encoders.rows import VectorRows
 from training.encoders.standardise import Standardise
@@ -26,18 +22,18 @@ class SentenceTower(nn.Module):
         self.dropout = RowDropout(dropout)
         self.affine = nn.Linear(features, dimensions)
 
-    def prepare(self, texts: Sequence[str], vectors: npt.NDArray[np.floating[Any]] | None) -> VectorRows:
+    def prepare(self, given: TextInput) -> VectorRows:
         """Return the rows of given sentence vectors; of the texts only the number counts.
 
         Raises:
             UsageError: there are no vectors, not one a sentence, or they have another size.
         """
-        if vectors is None:
+        if given.vectors is None:
             raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
-        if len(vectors) != len(texts):
-            raise UsageError(f"expected a vector for each of {len(texts)} sentences, found {len(vectors)}")
-        return VectorRows.checked(vectors, self.features)
+        if len(given.vectors) != len(given.texts):
+            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
+        return VectorRows.checked(given.vectors, self.features)
 
-    def forward(self, rows: VectorRows) -> Tensor:
+    def forward(self, rows: VectorRows, training_pass: TrainingPass | None = None) -> Tensor:
         x_NT = self.standardise(rows.tensor(self.affine.weight.device))
         return unit(self.affine(self.dropout(x_NT)))

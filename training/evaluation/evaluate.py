@@ -17,10 +17,12 @@ from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.baselines.random import random_scores
-from training.data.documents import DocumentSet
+from training.data.documents import DocumentSet, take_regions
 from training.data.reading import read_split
+from training.data.roles import TextView
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
+from training.fitting import inputs_of
 from training.model import DocumentInput, LinkModel
 
 DOCUMENTS_AT_ONCE = 64
@@ -122,10 +124,14 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
             split,
             image_features=data.image_features,
             sentence_features=data.sentence_features,
+            region_features=data.region_features,
             with_links=True,
+            with_jpegs=inputs_of(model.card.config).jpegs,
+            view=TextView.of(model.card.config),
         )
     except ConfigError as problem:
-        wanted = " and ".join(name for name in (data.image_features, data.sentence_features) if name)
+        columns = (data.image_features, data.sentence_features, data.region_features)
+        wanted = " and ".join(name for name in columns if name)
         raise UsageError(
             f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
             "build the data set with these extractors, or evaluate a model trained on the ones it has"
@@ -134,19 +140,26 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
 
 def similarity_matrices(model: LinkModel, documents: DocumentSet) -> Iterator[Matrix]:
     """Yield the n x m similarities of each document, in order."""
+    roles = model.card.config.encoder.sources
     for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
         places = range(start, min(start + DOCUMENTS_AT_ONCE, len(documents)))
-        yield from model.similarities(_input(documents, place) for place in places)
+        yield from model.similarities(_input(documents, place, roles) for place in places)
 
 
-def _input(documents: DocumentSet, place: int) -> DocumentInput:
+def _input(documents: DocumentSet, place: int, roles: tuple[str, ...]) -> DocumentInput:
+    """Return a document as the model reads it; `roles` are those of fused texts."""
     sentences = slice(*documents.sentence_offsets[place : place + 2])
     images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
-    vectors = documents.sentence_vectors
+    vectors, regions, jpegs = documents.sentence_vectors, documents.regions, documents.image_jpegs
+    fused = documents.sources[sentences] if documents.sources is not None else None
     return DocumentInput(
-        texts=documents.texts[sentences],
+        texts=documents.texts[sentences] if fused is None else (fused or ((),))[0],
         sentence_vectors=None if vectors is None else vectors[sentences],
         image_vectors=documents.image_bank[images],
+        roles=None if fused is None else roles if fused else (),
+        language=documents.languages[place] if documents.languages else None,
+        regions=None if regions is None else take_regions(regions, images),
+        jpegs=None if jpegs is None else [jpegs[row] for row in images],
     )
 
 

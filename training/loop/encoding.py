@@ -6,7 +6,7 @@ why that gives the exact gradient).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 from schemas.errors import UsageError
 from training.config import Precision
 from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
+from training.data.sampling import sample_rows
 from training.data.streams import seed_of
 from training.encoders.bank import on_device
 from training.encoders.dropout import drawing
+from training.encoders.inputs import TrainingPass, image_input, text_input
 from training.encoders.rows import Rows
 from training.loop.context import Context
 from training.model import LinkModel
@@ -78,8 +80,8 @@ def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
         labels = torch.from_numpy(label_matrix(documents.relations, model.card.relations)).to(model.device)
     return PreparedSplit(
         held=held,
-        sentences=on_device(model.text.prepare(documents.texts, documents.sentence_vectors), model.device),
-        images=on_device(model.image.prepare(documents.image_bank), model.device),
+        sentences=on_device(model.text.prepare(text_input(documents)), model.device),
+        images=on_device(model.image.prepare(image_input(documents)), model.device),
         sentence_numbers=ragged_positions(index.sentence_offsets, positions),
         image_numbers=ragged_positions(index.image_offsets, positions),
         relations=labels,
@@ -99,13 +101,15 @@ def encode_batch(
     held = split.held
     places = held.held(positions)
     own_documents = held.local[positions[places]]
-    choice = objective.choose(held.documents, own_documents, moment)
-    draw = seed_of("dropout", model.card.config.training.seed, moment.split, moment.epoch, moment.step)
+    choice = _choose(model, held, own_documents, objective, moment)
+    seed = model.card.config.training.seed
+    draw = seed_of("dropout", seed, moment.split, moment.epoch, moment.step)
+    training_pass = TrainingPass(seed=seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
     with autocast(model, context):
         with drawing(draw, split.sentence_numbers[choice.sentences], context.device):
-            text_ND = model.text(split.sentences.take(choice.sentences))
+            text_ND = model.text(split.sentences.take(choice.sentences), training_pass)
         with drawing(draw, split.image_numbers[choice.images], context.device):
-            image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]))
+            image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]), training_pass)
     own = OwnRows(
         places=places,
         sentence_counts=choice.sentence_counts,
@@ -215,6 +219,18 @@ def autocast(model: LinkModel, context: Context) -> torch.autocast:
     """Return the region in which matrix products run at the configured precision."""
     enabled = model.card.config.training.precision is Precision.BFLOAT16
     return torch.autocast(context.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _choose(model: LinkModel, held: HeldSplit, rows: Int64, objective: Objective, moment: Moment) -> Choice:
+    """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
+    settings = model.card.config.training
+    if not settings.max_rows:
+        return objective.choose(held.documents, rows, moment)
+    sample = sample_rows(
+        held.documents, rows, most=settings.max_rows, seed=settings.seed, epoch=moment.epoch, step=moment.step
+    )
+    choice = objective.choose(sample, np.arange(len(rows)), moment)
+    return replace(choice, sentences=sample.sentences[choice.sentences], images=sample.images[choice.images])
 
 
 def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:

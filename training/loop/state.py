@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from schemas.configs import Json, resolve
 from schemas.errors import ConfigError, IntegrityError
 from training.config import LoopConfig
 from training.loop.context import Context
+from training.loop.schedules import Plateaus
 from training.model import LinkModel, ModelCard
 
 CHECKPOINTS, STATE, MODEL, BEST = "checkpoints", "state.pt", "model", "best"
@@ -52,7 +52,7 @@ class RunState:
 
     model: LinkModel
     optimiser: torch.optim.Optimizer
-    schedule: ReduceLROnPlateau
+    schedule: Plateaus
     epoch: int = 0
     best: LinkModel | None = None
     best_epoch: int = 0
@@ -62,17 +62,10 @@ class RunState:
 
 
 def start(model: LinkModel) -> RunState:
-    """Return the state of a run that has not begun: Adam, and rate / `plateau_factor` on a plateau (Hessel 2019, 4)."""
+    """Return the state of a run that has not begun: Adam, and no plateau yet (the rate is `schedules.py`'s)."""
     settings: LoopConfig = model.card.config.training
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
-    schedule = ReduceLROnPlateau(
-        optimiser,
-        factor=1 / settings.plateau_factor,
-        patience=settings.plateau_epochs,
-        threshold=0.0,
-        threshold_mode="abs",
-        eps=0.0,
-    )
+    schedule = Plateaus(patience=settings.plateau_epochs)
     return RunState(model=model, optimiser=optimiser, schedule=schedule)
 
 

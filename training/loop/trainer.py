@@ -23,7 +23,9 @@ from training.loop import state as states
 from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, prepare_split
 from training.loop.progress import Progress
+from training.loop.schedules import learning_rate, set_rate
 from training.loop.setup import new_model
+from training.loop.starting import set_trainable
 from training.loop.state import RunState
 from training.loop.step import StepGuard, is_collapsed, take_step
 from training.loop.validation import Validation, validate
@@ -122,9 +124,13 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
         index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
     )
     total = torch.zeros((), device=context.device)
+    set_trainable(run.model, run.epoch)
     guard, rate = StepGuard(), float(run.optimiser.param_groups[0]["lr"])
     progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=len(batches), say=context.say).start()
     for step, positions in enumerate(batches):
+        before = (run.epoch - 1) * len(batches) + step
+        rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
+        set_rate(run.optimiser, rate)
         moment = Moment(split="training", epoch=run.epoch, step=step)
         total += take_step(
             run.model,

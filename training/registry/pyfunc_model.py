@@ -6,6 +6,7 @@ copied. Everything a document is computed from is `LinkModel`'s; here lists beco
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from schemas.errors import UsageError
+from training.config import TextEncoder
+from training.data.documents import RegionBank, offsets_of
+from training.fitting import inputs_of
 from training.model import DocumentInput, LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
+ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
+REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
 SIMILARITIES = "similarities"
 
 
@@ -30,8 +36,10 @@ class LinkPredictor:
         """Return `similarities`, a row a document: n lists of m cosines.
 
         Args:
-            documents: `sentences` (n texts), `image_vectors` (m vectors of the model's image extractor) and, for a
-                model that reads them, `sentence_vectors` (n vectors); lists may be empty and differ in length.
+            documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
+                image extractor), `sentence_vectors` (n vectors), `region_vectors` and `region_labels` (m lists, the
+                most certain region first), `pictures` (m JPEG files), `roles` (n), `language` (one a document); lists
+                may be empty and differ in length.
             params: none are known.
 
         Raises:
@@ -50,18 +58,64 @@ class LinkPredictor:
             if len(vectors) != len(texts):
                 wanted = f"a {data.sentence_features} vector for each of {len(texts)} sentences"
                 raise UsageError(f"row {place}, {SENTENCE_VECTORS}: expected {wanted}, found {len(vectors)}")
-        images = _vectors(row[IMAGE_VECTORS], data.image_dimensions, f"row {place}, {IMAGE_VECTORS}")
-        return DocumentInput(texts=texts, sentence_vectors=vectors, image_vectors=images)
+        regions, jpegs = None, None
+        images = np.zeros((0, 0), np.float32)
+        if data.image_dimensions is not None:
+            images = _vectors(row[IMAGE_VECTORS], data.image_dimensions, f"row {place}, {IMAGE_VECTORS}")
+        if data.region_dimensions is not None:
+            regions = _regions(row, data.region_dimensions, f"row {place}")
+            images = np.zeros((len(regions.offsets) - 1, 0), np.float32)
+        if inputs_of(self.model.card.config).jpegs:
+            jpegs = [bytes(picture) for picture in _items(row.get(PICTURES))]
+            images = np.zeros((len(jpegs), 0), np.float32)
+        roles, language = row.get(ROLES), row.get(LANGUAGE)
+        return DocumentInput(
+            texts=texts,
+            sentence_vectors=vectors,
+            image_vectors=images,
+            roles=None if roles is None else _items(roles),
+            language=language if isinstance(language, str) else None,
+            regions=regions,
+            jpegs=jpegs,
+        )
+
+
+def inputs(model: LinkModel) -> dict[str, bool]:
+    """Return the columns of a model's input, each with whether it must be given."""
+    data, encoder = model.card.data, model.card.config.encoder
+    wanted = {
+        SENTENCES: True,
+        SENTENCE_VECTORS: data.sentence_dimensions is not None,
+        IMAGE_VECTORS: data.image_dimensions is not None,
+    }
+    extra = {
+        REGION_VECTORS: data.region_dimensions is not None,
+        REGION_LABELS: data.region_dimensions is not None and encoder.concepts,
+        PICTURES: inputs_of(model.card.config).jpegs,
+        ROLES: encoder.text is TextEncoder.MULTI_SOURCE,
+        LANGUAGE: bool(encoder.aligned_vectors),
+    }
+    return wanted | {name: True for name, is_read in extra.items() if is_read}
 
 
 def example(model: LinkModel) -> pd.DataFrame:
     """Return a document the model can link: two sentences, one image."""
-    data = model.card.data
+    data, encoder = model.card.data, model.card.config.encoder
     row: dict[str, Any] = {SENTENCES: ["A dog on the beach.", "Soup in a bowl."]}
+    wanted = inputs(model)
     if data.sentence_dimensions is not None:
         row[SENTENCE_VECTORS] = [[0.1] * data.sentence_dimensions, [-0.1] * data.sentence_dimensions]
-    row[IMAGE_VECTORS] = [[0.1] * data.image_dimensions]
-    return pd.DataFrame([row])
+    if data.image_dimensions is not None:
+        row[IMAGE_VECTORS] = [[0.1] * data.image_dimensions]
+    if data.region_dimensions is not None:
+        row[REGION_VECTORS] = [[[0.1] * data.region_dimensions]]
+    filling = {
+        REGION_LABELS: [["dog"]],
+        PICTURES: [_grey_picture()],
+        ROLES: list((encoder.sources * 2)[:2]),
+        LANGUAGE: encoder.aligned_vectors[0].partition("=")[0] if encoder.aligned_vectors else "",
+    }
+    return pd.DataFrame([row | {name: value for name, value in filling.items() if name in wanted}])
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:
@@ -79,3 +133,29 @@ def _vectors(value: Any, dimensions: int, where: str) -> npt.NDArray[np.float32]
     if sizes:
         raise UsageError(f"{where}: expected vectors of {dimensions} numbers, found {sorted(sizes)}")
     return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+
+
+def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:
+    """Return the regions of a document's images; they are given by falling certainty."""
+    images = _items(row.get(REGION_VECTORS))
+    vectors = [_vectors(image, dimensions, f"{where}, {REGION_VECTORS}") for image in images]
+    given = row.get(REGION_LABELS)
+    labels = [_items(image) for image in _items(given)] if given is not None else [[""] * len(v) for v in vectors]
+    if [len(part) for part in labels] != [len(part) for part in vectors]:
+        raise UsageError(f"{where}, {REGION_LABELS}: expected a label for each of {REGION_VECTORS}")
+    counts = [len(part) for part in vectors]
+    return RegionBank(
+        offsets=offsets_of(counts),
+        labels=tuple(str(label) for part in labels for label in part),
+        vectors=np.concatenate([np.zeros((0, dimensions), np.float16), *vectors]).astype(np.float16),
+        boxes=np.zeros((sum(counts), 4), np.float32),
+        scores=np.concatenate([np.zeros(0, np.float32), *(-np.arange(count, dtype=np.float32) for count in counts)]),
+    )
+
+
+def _grey_picture() -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (256, 256), (128, 128, 128)).save(buffer, "JPEG")
+    return buffer.getvalue()

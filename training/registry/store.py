@@ -21,7 +21,17 @@ from schemas.errors import NotFoundError
 from training.config import TrainConfig
 from training.model import LinkModel
 from training.registry import pyfunc_model
-from training.registry.pyfunc_model import IMAGE_VECTORS, SENTENCE_VECTORS, SENTENCES, SIMILARITIES
+from training.registry.pyfunc_model import (
+    IMAGE_VECTORS,
+    LANGUAGE,
+    PICTURES,
+    REGION_LABELS,
+    REGION_VECTORS,
+    ROLES,
+    SENTENCE_VECTORS,
+    SENTENCES,
+    SIMILARITIES,
+)
 
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
 MODEL_ARTIFACT = "model"
@@ -147,13 +157,18 @@ def _make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 def _signature(model: LinkModel) -> ModelSignature:
     vectors = Array(Array(DataType.double))
-    reads_vectors = model.card.data.sentence_dimensions is not None
-    inputs = [
-        ColSpec(Array(DataType.string), SENTENCES),
-        ColSpec(vectors, SENTENCE_VECTORS, required=reads_vectors),
-        ColSpec(vectors, IMAGE_VECTORS),
-    ]
-    return ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
+    types = {
+        SENTENCES: Array(DataType.string),
+        SENTENCE_VECTORS: vectors,
+        IMAGE_VECTORS: vectors,
+        REGION_VECTORS: Array(vectors),
+        REGION_LABELS: Array(Array(DataType.string)),
+        PICTURES: Array(DataType.binary),
+        ROLES: Array(DataType.string),
+        LANGUAGE: DataType.string,
+    }
+    columns = [ColSpec(types[name], name, required=required) for name, required in pyfunc_model.inputs(model).items()]
+    return ModelSignature(inputs=Schema(columns), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
 
 
 def _requirement() -> str:

@@ -42,18 +42,25 @@ class Vocabulary:
         known = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         return cls((PAD, UNKNOWN, *(word for _, word in known)))
 
-    def encode(self, texts: Sequence[str], *, max_words: int) -> tuple[Int32, Int64]:
+    def encode(
+        self, texts: Sequence[str], *, max_words: int, languages: Sequence[str] | None = None
+    ) -> tuple[Int32, Int64]:
         """Return the word numbers of all sentences, one after the other, and N + 1 offsets.
 
-        The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`.
+        The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`. With `languages`
+        (one a sentence), words are those of the sentence's language.
         """
-        rows = [self._encode(text, max_words) for text in texts]
+        rows = [
+            self._encode(text, max_words, None if languages is None else languages[place])
+            for place, text in enumerate(texts)
+        ]
         flat = [number for row in rows for number in row]
         return np.array(flat, dtype=np.int32), offsets_of([len(row) for row in rows])
 
-    def _encode(self, text: str, max_words: int) -> list[int]:
-        numbers = [self.numbers.get(token, UNKNOWN_NUMBER) for token in tokenize(text)[:max_words]]
-        return numbers or [UNKNOWN_NUMBER]
+    def _encode(self, text: str, max_words: int, language: str | None) -> list[int]:
+        tokens = tokenize(text)[:max_words]
+        words = tokens if language is None else [in_language(token, language) for token in tokens]
+        return [self.numbers.get(word, UNKNOWN_NUMBER) for word in words] or [UNKNOWN_NUMBER]
 
     def save(self, path: Path) -> None:
         """Write one word a line, in order of number."""
@@ -67,9 +74,18 @@ class Vocabulary:
         return cls(words)
 
 
-def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Return how often each token occurs."""
+def count_words(texts: Iterable[str], languages: Iterable[str] | None = None) -> Counter[str]:
+    """Return how often each token occurs; with `languages` (one a text), how often in each language."""
     counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(tokenize(text))
+    if languages is None:
+        for text in texts:
+            counts.update(tokenize(text))
+        return counts
+    for text, language in zip(texts, languages, strict=True):
+        counts.update(in_language(token, language) for token in tokenize(text))
     return counts
+
+
+def in_language(word: str, language: str) -> str:
+    """Return the key of a language's word in a vocabulary of several languages: `de:hund`."""
+    return f"{language}:{word}"

@@ -3,10 +3,11 @@ import pytest
 import torch
 
 from schemas.errors import ConfigError, UsageError
-from training.config import EncoderConfig, TextEncoder
+from training.config import EncoderConfig, ImageEncoder, TextEncoder
 from training.encoders.gru import GruTower, pack
+from training.encoders.inputs import TextInput
 from training.encoders.linear import LinearMap
-from training.encoders.registry import build_image_tower, build_text_tower
+from training.encoders.registry import Features, build_towers
 from training.encoders.rows import VectorRows, WordRows
 from training.encoders.sentence import SentenceTower
 from training.encoders.standardise import Standardise, moments
@@ -23,7 +24,7 @@ def gru_tower() -> GruTower:
 
 def test_gru_equals_one_sentence_at_a_time() -> None:
     tower = gru_tower()
-    rows = tower.prepare(TEXTS, None)
+    rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
     for number in range(len(TEXTS)):
         words = torch.from_numpy(rows.words[rows.offsets[number] : rows.offsets[number + 1]].astype(np.int64))
@@ -41,13 +42,13 @@ def test_packing_lays_words_out_step_by_step() -> None:
 
 def test_sentences_are_cut_at_max_words() -> None:
     tower = gru_tower()
-    long, cut = tower(tower.prepare(["w1 w2 w3 w4 w5", "w1 w2 w3 w4"], None))
+    long, cut = tower(tower.prepare(TextInput(texts=["w1 w2 w3 w4 w5", "w1 w2 w3 w4"])))
     assert torch.allclose(long, cut)
 
 
 def test_taking_rows_is_encoding_those_sentences() -> None:
     tower = gru_tower()
-    rows = tower.prepare(TEXTS, None)
+    rows = tower.prepare(TextInput(texts=TEXTS))
     chosen = np.array([3, 0, 3])
     assert torch.allclose(tower(rows.take(chosen)), tower(rows)[chosen], atol=1e-6)
 
@@ -55,7 +56,7 @@ def test_taking_rows_is_encoding_those_sentences() -> None:
 @pytest.mark.parametrize("tower", [gru_tower(), SentenceTower(6, 7, dropout=0.0)])
 def test_vectors_are_unit_and_none_is_fine(tower: GruTower | SentenceTower) -> None:
     vectors = np.random.default_rng(0).normal(size=(len(TEXTS), 6)).astype(np.float16)
-    rows = tower.prepare(TEXTS, vectors)
+    rows = tower.prepare(TextInput(texts=TEXTS, vectors=vectors))
     assert torch.allclose(tower(rows).norm(dim=1), torch.ones(len(TEXTS)))
     assert tower(rows).dtype == torch.float32
     assert tower(rows.take(np.array([], np.int64))).shape == (0, 7)
@@ -68,7 +69,9 @@ def test_sentence_tower_standardises_then_maps() -> None:
     expected = (vectors - vectors.mean(axis=0)) / vectors.std(axis=0) @ tower.affine.weight.detach().numpy().T
     expected = expected + tower.affine.bias.detach().numpy()
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    assert np.allclose(tower(tower.prepare([""] * 50, vectors)).detach().numpy(), expected, atol=1e-5)
+    assert np.allclose(
+        tower(tower.prepare(TextInput(texts=[""] * 50, vectors=vectors))).detach().numpy(), expected, atol=1e-5
+    )
 
 
 def test_moments_count_occurrences() -> None:
@@ -94,20 +97,27 @@ def test_dropout_works_on_the_input_in_training_alone() -> None:
 
 def test_wrong_vectors_are_refused() -> None:
     with pytest.raises(UsageError, match="vectors of 6 numbers"):
-        SentenceTower(6, 7, dropout=0.0).prepare(["a"], np.zeros((1, 5)))
+        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a"], vectors=np.zeros((1, 5))))
     with pytest.raises(UsageError, match="each of 2 sentences"):
-        SentenceTower(6, 7, dropout=0.0).prepare(["a", "b"], np.zeros((1, 6)))
+        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a", "b"], vectors=np.zeros((1, 6))))
     with pytest.raises(UsageError, match="have none"):
-        SentenceTower(6, 7, dropout=0.0).prepare(["a"], None)
+        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a"]))
 
 
 def test_registry_standardises_images_beside_frozen_sentences_alone() -> None:
     gru, sentence = EncoderConfig(), EncoderConfig(text=TextEncoder.SENTENCE)
-    assert build_image_tower(gru, 4).standardise is None
-    assert build_image_tower(sentence, 4).standardise is not None
-    assert isinstance(build_text_tower(gru, None, VOCABULARY), GruTower)
-    assert isinstance(build_text_tower(sentence, 4, None), SentenceTower)
+    text, image = build_towers(gru, Features(image=4), VOCABULARY)
+    assert isinstance(text, GruTower) and isinstance(image, LinearMap) and image.standardise is None
+    text, image = build_towers(sentence, Features(sentence=4, image=4), None)
+    assert isinstance(text, SentenceTower) and isinstance(image, LinearMap) and image.standardise is not None
+
+
+def test_what_a_tower_reads_must_be_there() -> None:
     with pytest.raises(ConfigError, match="expected a vocabulary"):
-        build_text_tower(gru, 4, None)
+        build_towers(EncoderConfig(), Features(image=4), None)
     with pytest.raises(ConfigError, match="sentence extractor"):
-        build_text_tower(sentence, None, None)
+        build_towers(EncoderConfig(text=TextEncoder.SENTENCE), Features(image=4), None)
+    with pytest.raises(ConfigError, match="image extractor"):
+        build_towers(EncoderConfig(), Features(), VOCABULARY)
+    with pytest.raises(ConfigError, match="expected regions"):
+        build_towers(EncoderConfig(image=ImageEncoder.REGION_CONCEPT), Features(image=4), VOCABULARY)

@@ -15,9 +15,11 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from training.config import (
     EncoderConfig,
+    ImageEncoder,
     LoopConfig,
     ObjectiveConfig,
     ObjectiveName,
+    Schedule,
     Similarity,
     TextEncoder,
     TrainConfig,
@@ -44,12 +46,33 @@ COHERENT = replace(
     recipe="coherent",
     objective=ObjectiveConfig(name="coherence-aware", margin=0.3, relation_weight=1.0),
 )
+NORMALISED = replace(
+    WORDS,
+    recipe="normalised",
+    encoder=replace(WORDS.encoder, text=TextEncoder.BILSTM_ATTENTION, image=ImageEncoder.LINEAR_BN),
+    training=replace(WORDS.training, max_rows=2, warmup_steps=5, schedule=Schedule.STEPS, step_epochs=1),
+)
+FUSED = replace(
+    WORDS,
+    recipe="fused",
+    encoder=replace(
+        WORDS.encoder,
+        text=TextEncoder.MULTI_SOURCE,
+        sources=("headline", "caption"),
+        source_drop=0.5,
+        heads=2,
+        head_dimensions=4,
+        hidden_dimensions=16,
+        buckets=50,
+    ),
+)
 SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
 
 def make_lake(lakes: ModuleType, folder: Path) -> Lake:
     made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 8), strict=False)
+        split: lakes.with_roles(lakes.make_documents(split, count, lakes.World()), ("headline", "caption"))
+        for split, count in zip(Split, (20, 8), strict=False)
     }
     return lakes.write_lake(str(folder / "lake"), made, shards=3)
 
@@ -106,7 +129,7 @@ def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: P
 
 def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Path) -> None:
     lake = make_lake(lakes, tmp_path)
-    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES)}
+    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED)}
     alone = {run: train_alone(lake, tmp_path / f"{config.recipe}-alone", config) for run, config in jobs.items()}
     run_workers(lake, 4, jobs)
     for run, result in alone.items():

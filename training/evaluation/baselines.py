@@ -1,0 +1,112 @@
+"""Baselines that need no model, evaluated on a split of a data set as a model is (SPEC 7).
+
+Random is part of every evaluation (`evaluate.py`); NoStruct is trained. Here are object detection and frozen joint
+embeddings: their similarities come from `training.baselines`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.baselines.joint_embeddings import joint_embedding_scores
+from training.baselines.object_detection import MOST_CLASSES, Judged, WordVectors, best_k, judge
+from training.data.documents import DocumentSet
+from training.data.reading import read_split
+from training.evaluation.evaluate import Evaluation, evaluate_matrices
+from training.text.tokens import tokenize
+from training.text.word_vectors import read_vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectDetection:
+    """The object detection baseline, with K chosen in the two ways.
+
+    Attributes:
+        chosen: K chosen on the validation split, scored on the test split.
+        chosen_k: that K.
+        best: the best of all K on the test split itself, as the paper reports it: an upper bound.
+        best_k: that K.
+    """
+
+    chosen: Evaluation | None
+    chosen_k: int | None
+    best: Evaluation
+    best_k: int
+
+
+def evaluate_object_detection(
+    test: DocumentSet, validation: DocumentSet | None, vectors: WordVectors, *, where: str
+) -> ObjectDetection:
+    """Return the baseline's scores on test documents, K chosen on validation documents and on the test ones.
+
+    Args:
+        test: with links and classes.
+        validation: likewise; without any, or without known links, no K can be chosen honestly.
+        vectors: word -> vector, see `class_word_vectors`.
+        where: what the messages call the documents.
+
+    Raises:
+        UsageError: the images have no classes, or no test document can be scored.
+    """
+    if test.classes is None:
+        raise UsageError(f"{where}: the images have no classes; build the data set with a classifier")
+    judged = judge(test, vectors)
+    if not judged:
+        raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none")
+    best = best_k(judged)
+    on_validation = judge(validation, vectors) if validation is not None and validation.classes is not None else []
+    chosen_k = best_k(on_validation).k if on_validation else None
+    chosen = judged[chosen_k - 1] if chosen_k is not None else None
+    return ObjectDetection(
+        chosen=None if chosen is None else _evaluation(test, chosen, where),
+        chosen_k=chosen_k,
+        best=_evaluation(test, best, where),
+        best_k=best.k,
+    )
+
+
+def class_word_vectors(source: str, *splits: DocumentSet, dimensions: int) -> WordVectors:
+    """Return the vectors of all words in the sentences and class labels of some documents.
+
+    Args:
+        source: a vector file or a packaged one, as `encoder.word_vectors`.
+        splits: the documents.
+        dimensions: size of a vector.
+    """
+    wanted = {word for documents in splits for text in documents.texts for word in tokenize(text)}
+    for documents in splits:
+        if documents.classes is not None:
+            labels = {label for row in documents.classes.labels for label in row[:MOST_CLASSES]}
+            wanted |= {word for label in labels for word in tokenize(label)}
+    return dict(read_vectors(source, wanted, dimensions=dimensions))
+
+
+def evaluate_joint_embeddings(
+    lake: Lake, reference: str, split: Split | str = Split.TEST, *, sentence_features: str, image_features: str
+) -> Evaluation:
+    """Return how well two columns of one joint model link a split of `NAME[@VERSION]` without training.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        ConfigError: a column is not there.
+        UsageError: the columns are of different sizes, or no document can be scored.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    documents = read_split(
+        manifest,
+        folder,
+        split,
+        image_features=image_features,
+        sentence_features=sentence_features,
+        with_links=True,
+    )
+    matrices = joint_embedding_scores(documents)
+    return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
+
+
+def _evaluation(documents: DocumentSet, judged: Judged, where: str) -> Evaluation:
+    return evaluate_matrices(documents.ids, judged.matrices, documents.links or (), where=where)

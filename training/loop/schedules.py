@@ -1,0 +1,73 @@
+"""The learning rate of a step: a pure function of the settings, the step and the epoch, and of the plateaus so far.
+
+warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` steps, then
+plateau    H, L: divided by `plateau_factor` when the validation loss has not improved for more than `plateau_epochs`
+steps      N: divided by `step_factor` after every `step_epochs` epochs
+constant   A
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from training.config import LoopConfig, Schedule
+
+
+@dataclass(slots=True)
+class Plateaus:
+    """The plateau rule: how often the validation loss has stopped improving.
+
+    Attributes:
+        patience: epochs without improvement that are accepted.
+        best: lowest loss so far; None before the first.
+        waited: epochs since then, or since the last plateau.
+        count: plateaus so far.
+    """
+
+    patience: int
+    best: float | None = None
+    waited: int = 0
+    count: int = 0
+
+    def step(self, loss: float) -> None:
+        """Take an epoch's validation loss into account; one that is no number is no improvement."""
+        if self.best is None or loss < self.best:
+            self.best, self.waited = loss, 0
+            return
+        self.waited += 1
+        if self.waited > self.patience:
+            self.count, self.waited = self.count + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self.waited, "count": self.count}
+
+    def load_state_dict(self, values: dict[str, Any]) -> None:
+        self.best, self.waited, self.count = values["best"], values["waited"], values["count"]
+
+
+def learning_rate(settings: LoopConfig, *, epoch: int, steps_before: int, plateaus: int) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        settings: of the run.
+        epoch: of the step, from 1.
+        steps_before: steps taken before this one, in all epochs.
+        plateaus: of the validation loss so far.
+    """
+    if steps_before < settings.warmup_steps:
+        share = steps_before / settings.warmup_steps
+        return settings.warmup_from + share * (settings.learning_rate - settings.warmup_from)
+    if settings.schedule is Schedule.PLATEAU:
+        return float(settings.learning_rate / settings.plateau_factor**plateaus)
+    if settings.schedule is Schedule.STEPS:
+        return float(settings.learning_rate / settings.step_factor ** ((epoch - 1) // settings.step_epochs))
+    return settings.learning_rate
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Make an optimiser's next step use a rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate

@@ -1,0 +1,146 @@
+"""Weights a run starts from that other runs trained, and how long they stay as they are.
+
+Three uses: `multi-source` from single-source models (Liu 2020, 6.2: an encoder a role, word table and image tower of
+the caption's model, the fuser new and trained alone for an epoch); all-for-one (5.2.3: all but the word vectors, which
+are another language's); and plain continuation on other data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from schemas.documents import Role
+from schemas.errors import ConfigError, MultilinkError
+from training.config import LoopConfig, TextEncoder
+from training.model import WORD_TABLES, LinkModel
+from training.text.vocabulary import Vocabulary
+
+EVERY_SOURCE = ""
+_FUSER = "text.fuser."
+
+
+def start_from_models(model: LinkModel) -> None:
+    """Take over the weights that `training.start_from` names; without any, leave the model as it is.
+
+    Raises:
+        ConfigError: a folder holds no model, or one whose towers are of another kind or size.
+    """
+    config = model.card.config
+    folders = started_from(config.training)
+    if not folders:
+        return
+    givers = {source: _load(folder) for source, folder in folders.items()}
+    if config.encoder.text is not TextEncoder.MULTI_SOURCE:
+        if set(givers) != {EVERY_SOURCE}:
+            raise _mismatch(model, "expected one FOLDER; ROLE=FOLDER is the multi-source tower's")
+        weights = _weights(givers[EVERY_SOURCE])
+        _take(model, weights, givers[EVERY_SOURCE].vocabulary)
+        return
+    by_source = _by_source(model, givers)
+    leader = by_source.get(Role.CAPTION, next(iter(by_source.values())))
+    weights = {name: value for name, value in _weights(leader).items() if not name.startswith("text.encoder.")}
+    for source, giver in by_source.items():
+        for name, value in _weights(giver).items():
+            if name.startswith("text.encoder."):
+                weights[name.replace("text.encoder.", f"text.encoders.{source}.", 1)] = value
+    _take(model, weights, leader.vocabulary)
+
+
+def set_trainable(model: LinkModel, epoch: int) -> None:
+    """Say which parameters an epoch (from 1) trains: not frozen word vectors, nor for a while what was taken over."""
+    settings = model.card.config.training
+    is_early = bool(settings.start_from) and epoch <= settings.frozen_epochs
+    for name, parameter in model.named_parameters():
+        is_frozen_word = name in WORD_TABLES and not model.card.config.encoder.train_words
+        is_held = is_early and _is_taken_over(name, settings)
+        parameter.requires_grad_(not is_frozen_word and not is_held)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError(
+            f"training.frozen_epochs = {settings.frozen_epochs}: everything was taken over from training.start_from, "
+            "so nothing would be trained; use --set training.frozen_epochs=0"
+        )
+
+
+def started_from(settings: LoopConfig) -> dict[str, Path]:
+    """Return source -> folder; the source of a bare FOLDER is "" (every one)."""
+    folders: dict[str, Path] = {}
+    roles = {role.value for role in Role}
+    for item in settings.start_from:
+        source, separator, folder = item.partition("=")
+        is_role = bool(separator) and source in roles
+        folders[source if is_role else EVERY_SOURCE] = Path(folder if is_role else item)
+    return folders
+
+
+def _is_taken_over(name: str, settings: LoopConfig) -> bool:
+    return not name.startswith(_FUSER) and (settings.start_words or name not in WORD_TABLES)
+
+
+def _by_source(model: LinkModel, givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
+    """Return the model that each source's encoder starts from."""
+    sources = model.card.config.encoder.sources
+    found = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
+    if missing := [source for source, giver in found.items() if giver is None]:
+        raise _mismatch(model, f"expected a model for each source, found none for {', '.join(missing)}")
+    given = {source: giver for source, giver in found.items() if giver is not None}
+    for giver in given.values():
+        if giver.card.config.encoder.text is not TextEncoder.SUBWORD_ATTENTION:
+            raise _mismatch(model, f"expected models with encoder.text = 'subword-attention', found {_text_of(giver)}")
+    return given
+
+
+def _take(model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabulary | None) -> None:
+    """Copy weights by name, word tables word by word; every parameter but the fuser's must be among them."""
+    own = model.state_dict()
+    for name, target in own.items():
+        if name.startswith(_FUSER):
+            continue
+        if name not in weights:
+            raise _mismatch(model, f"its models have no weights for {name}")
+        if name in WORD_TABLES:
+            if model.card.config.training.start_words:
+                _take_words(model, target, weights[name], vocabulary)
+        elif target.shape != weights[name].shape:
+            shapes = f"{tuple(weights[name].shape)}, this run {tuple(target.shape)}"
+            raise _mismatch(model, f"{name} has shape {shapes}")
+        else:
+            target.copy_(weights[name])
+
+
+def _take_words(model: LinkModel, target: Tensor, given: Tensor, vocabulary: Vocabulary | None) -> None:
+    """Copy the rows of known words, and the n-gram rows after them where both tables have equally many."""
+    if model.vocabulary is None or vocabulary is None:
+        raise _mismatch(model, "expected a model that reads words")
+    if target.shape[1] != given.shape[1]:
+        raise _mismatch(model, f"word vectors of {given.shape[1]} numbers, this run's have {target.shape[1]}")
+    known = vocabulary.numbers
+    pairs = [(row, known[word]) for row, word in enumerate(model.vocabulary.words) if word in known]
+    rows, others = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    target[rows] = given[others]
+    own_ngrams, ngrams = target[len(model.vocabulary) :], given[len(vocabulary) :]
+    if own_ngrams.shape != ngrams.shape:
+        raise _mismatch(model, f"{len(ngrams)} n-gram buckets, this run has {len(own_ngrams)}")
+    own_ngrams.copy_(ngrams)
+
+
+def _weights(model: LinkModel) -> dict[str, Tensor]:
+    return model.state_dict()
+
+
+def _load(folder: Path) -> LinkModel:
+    try:
+        return LinkModel.load(folder)
+    except MultilinkError as problem:
+        raise ConfigError(f"training.start_from = '{folder}': {problem}") from problem
+
+
+def _text_of(model: LinkModel) -> str:
+    return f"'{model.card.config.encoder.text}'"
+
+
+def _mismatch(model: LinkModel, what: str) -> ConfigError:
+    return ConfigError(f"training.start_from = {model.card.config.training.start_from!r}: {what}")
