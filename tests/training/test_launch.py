@@ -43,7 +43,7 @@ config = restore(TrainConfig, settings.pop("config"))
 recipes.RECIPES["tiny"] = lambda: config
 run_train(**settings, recipe="tiny", say=print)
 """
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +69,7 @@ def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float)
 
 @pytest.mark.slow
 def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Path) -> None:
-    config = replace(
-        CONFIG,
-        encoder=replace(CONFIG.encoder, dropout=0.0),  # which each worker draws for itself
-        training=replace(CONFIG.training, epochs=4),
-    )
+    config = replace(CONFIG, training=replace(CONFIG.training, epochs=4))
     told: list[Mapping[str, float]] = []
     result = launch(config, lake=lake, dataset="synthetic@v1", workers=2, run_id="two", on_report=told.append)
     assert [metrics["epoch"] for metrics in told] == [1, 2, 3, 4]
@@ -88,9 +84,11 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(lake: Lake,
     tracking = f"sqlite:///{tmp_path}/mlflow.db"
     arguments = {"lake": lake.root.uri, "dataset": "synthetic", "tracking": tracking, "config": resolve(CONFIG)}
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, json.dumps(arguments)], stdout=subprocess.DEVNULL)
-    run_id = _wait_for_epoch(lake, 3, driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    try:
+        run_id = _wait_for_epoch(lake, 3, driver)
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
 
     client = connect(tracking)
     assert client.get_run(run_id).info.status == "RUNNING"

@@ -222,8 +222,6 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
         load(config_of(text=TextEncoder.SENTENCE, image=ImageEncoder.REGION_CONCEPT))
     with pytest.raises(UsageError, match="documents with a lead and an image, found none"):
         load(replace(BASE, data=DataConfig(roles=("lead",))))
-    with pytest.raises(UsageError, match=r"up to \d texts \(all roles\); read one role"):
-        load(replace(BASE, objective=ObjectiveConfig(name="triplet-sum")))
     with pytest.raises(UsageError, match="have no picture, only vectors"):
         load(config_of(image=ImageEncoder.FINE_TUNED))
     with pytest.raises(ConfigError, match=r"leave data\.roles empty"):

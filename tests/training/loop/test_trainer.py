@@ -25,6 +25,7 @@ from training.config import (
     TrainConfig,
 )
 from training.data.loading import TrainingData, load_training_data
+from training.encoders.inputs import image_input, text_input
 from training.loop import progress, state
 from training.loop.context import SingleProcess
 from training.loop.encoding import prepare_split
@@ -144,8 +145,8 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
     labels = label_matrix(documents.relations, model.card.relations)
     assert np.isnan(labels).sum() == 6
     assert model.relations.weights.tolist() == pytest.approx((1 / np.nanmean(labels, axis=0)).tolist())
-    texts = torch.from_numpy(model.encode_sentences(documents.texts, documents.sentence_vectors))
-    images = torch.from_numpy(model.encode_images(documents.image_bank[documents.image_rows]))
+    texts = torch.from_numpy(model.encode_sentences(text_input(documents)))
+    images = torch.from_numpy(model.encode_images(image_input(documents)))[documents.image_rows]
     found = model.relations(texts, images).detach().numpy() > 0
     assert (found == (labels > 0))[~np.isnan(labels)].mean() > 0.8
 
@@ -171,7 +172,7 @@ def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake
         load_training_data(lake, "synthetic", PAIRS)
     texts = lakes.World(sentences=(1, 3), images=(1, 1))
     made = {split: lakes.make_documents(split, 9, texts) for split in (Split.TRAIN, Split.VAL)}
-    with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); use --set objective"):
+    with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); read one role"):
         train_on(lakes.write_lake(str(tmp_path / "texts"), made), PAIRS, tmp_path / "run")
     with pytest.raises(UsageError, match="the training split has no link; train on a data set with relations"):
         load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT)
