@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-
-import spacy
-from spacy.language import Language
+from typing import TYPE_CHECKING
 
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, for the data sets that need neither
+    from spacy.language import Language
 
 _ANY_LANGUAGE = "xx"
 _MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
@@ -58,6 +59,8 @@ def _splitter(language: str, model: str) -> Language:
 
 
 def _load(model: str) -> Language:
+    import spacy
+
     try:
         splitter = spacy.load(model, exclude=["ner", "lemmatizer", "attribute_ruler"])
     except OSError as error:
@@ -68,6 +71,8 @@ def _load(model: str) -> Language:
 
 
 def _rules(language: str) -> Language:
+    import spacy
+
     try:
         splitter = spacy.blank(language)
     except ImportError:  # spaCy knows no such language
