@@ -94,6 +94,7 @@ def build(path: Path, *, workers: int, has_vectors: bool) -> Found:
     from pipelines import recipes
     from pipelines.build import chain_stages
     from pipelines.datasets import plan_build
+    from pipelines.features.plan import plan_features
     from pipelines.launch import Runner, run_pipeline
     from pipelines.sources.credentials import Credentials
     from schemas.configs import override
@@ -104,7 +105,8 @@ def build(path: Path, *, workers: int, has_vectors: bool) -> Found:
     settings += [] if has_vectors else ["features.images=", "features.sentences="]
     config = override(recipes.recipe("documents"), settings)
     lake = Lake.at(str(path.parent / "lake"))
-    plan = plan_build(config, lake=lake, credentials=Credentials(), workers=workers)
+    features = plan_features(config, lake=lake, workers=workers)
+    plan = plan_build(config, features, lake=lake, credentials=Credentials())
     begin, cpu_begin = time.perf_counter(), cpu_seconds()
     steps = run_pipeline(partial(chain_stages, plan=plan), runner=Runner.LOCAL, workers=workers)
     seconds, cpu_s = time.perf_counter() - begin, cpu_seconds() - cpu_begin
