@@ -16,7 +16,9 @@ from pipelines.plain import Extraction, VectorDocument, read_vectors
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
+from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
+from training.model import ModelCard
 
 COLOURS = ("red", "green", "white", "blue")
 
@@ -70,8 +72,8 @@ def test_a_model_of_regions_alone_needs_no_vectors(own_documents: Path, tmp_path
     assert all(isinstance(item, VectorDocument) and item.sentence_vectors is None for item in found)
 
 
-def identity(images: str, regions: str | None) -> DatasetIdentity:
-    return DatasetIdentity(
+def card(images: str, regions: str | None) -> ModelCard:
+    data = DatasetIdentity(
         dataset="x",
         version="1",
         manifest_digest="",
@@ -81,12 +83,14 @@ def identity(images: str, regions: str | None) -> DatasetIdentity:
         sentence_dimensions=None,
         region_features=regions,
     )
+    return ModelCard(config=TrainConfig(), data=data)
 
 
 def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
-    extraction = _extraction(identity("colours", "cells"), ["features.threads=1"])
+    extraction = _extraction(card("colours", "cells"), ["features.threads=1"])
     assert extraction.images is not None and extraction.regions is not None
     assert (extraction.images.name, extraction.sentences, extraction.regions.name) == ("colours", None, "cells")
+    assert not extraction.pictures
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):
-        _extraction(identity("released", None), [])
+        _extraction(card("released", None), [])
