@@ -28,6 +28,7 @@ from schemas.leaks import LeakKind
 from training import recipes as train_recipes
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
+PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
 NOSTRUCT = "nostruct"
 WEEKLY, MONTHLY = "0 3 * * 1", "0 3 1 * *"
 _CRON_FIELDS = 5
@@ -249,7 +250,8 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     path = Path(name)
     if not path.is_file():
         raise NotFoundError(f"{SETTINGS_VARIABLE} = {name}: no such file")
-    return read_settings(path.read_text(encoding="utf-8"), where=name).beside(path.absolute().parent)
+    settings = read_settings(path.read_text(encoding="utf-8"), where=name).beside(path.absolute().parent)
+    return dataclasses.replace(settings, mlflow_page=settings.mlflow_page or environment.get(PAGE_VARIABLE, ""))
 
 
 def read_settings(text: str, *, where: str) -> Settings:

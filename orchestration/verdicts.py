@@ -177,7 +177,7 @@ def _shards(version: VersionOnDisk) -> Iterator[tuple[pa.Table, pa.Table]]:
 
 def _read(folder: Folder, path: str, columns: Sequence[str]) -> pa.Table:
     with folder.open(path) as stream:
-        return pq.read_table(stream, columns=list(columns))
+        return pq.ParquetFile(stream).read(columns=list(columns))
 
 
 def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, npt.NDArray[np.float16]]]:
