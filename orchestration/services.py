@@ -82,6 +82,11 @@ def write_dagster_home(workspace: Path, ports: Ports) -> Path:
     instance = {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
+        "run_coordinator": {
+            "module": "dagster._core.run_coordinator",
+            "class": "QueuedRunCoordinator",
+            "config": {"dequeue_interval_seconds": 1},
+        },
         "concurrency": {
             "pools": {"default_limit": 1, "granularity": "op"},  # one scraper and one training at a time
             "runs": {"max_concurrent_runs": RUNS_AT_ONCE},

@@ -68,12 +68,15 @@ def up(
             on_restart=partial(_settle_with_code, dagster_home),
         )
         with _ends_on_signals(), supervisor.running():
-            lines = [
-                f"Dagster  http://{HOST}:{ports.dagster}",
-                f"MLflow   http://{HOST}:{ports.mlflow}",
-                f"settings, lake and logs in {home}; Ctrl-C ends everything",
-            ]
-            console.summarise(lines, {})
+            console.summarise(
+                [
+                    f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
+                    f"MLflow   http://{HOST}:{ports.mlflow}",
+                    f"settings, lake and logs in {home}; Ctrl-C ends everything",
+                    "from sources to a promotion: on Dagster's page, Materialize all, then Launch 1 run",
+                ],
+                {},
+            )
             while True:
                 time.sleep(WATCH_S)
                 supervisor.watch()
