@@ -131,7 +131,9 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
     return run_check
 
 
-def result_of(verdict: Verdict, *, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR) -> dg.AssetCheckResult:
+def result_of(
+    verdict: Verdict, *, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
     """Return a verdict as Dagster keeps it."""
     return dg.AssetCheckResult(
         passed=verdict.passed, severity=severity, description=verdict.text, metadata=dict(verdict.numbers)

@@ -6,7 +6,10 @@ definitions does.
 
     lake: lake                                   # relative to this file
     datasets:
-      - {name: diy, cron: "0 3 * * 1", settings: ["source.dump=/dumps/RS_2018-01.zst"], objectives: [nostruct, cross-document]}
+      - name: diy
+        cron: "0 3 * * 1"
+        settings: ["source.dump=/dumps/RS_2018-01.zst"]
+        objectives: [nostruct, cross-document]
     beam: {where: cluster, runner: flink, options: ["--flink_master=flink:8081"]}
     ray: {where: ray-job, address: "http://head:8265", workers: 8}
 """

@@ -41,4 +41,6 @@ def make_jobs(settings: Settings) -> Sequence[dg.JobDefinition | dg.UnresolvedAs
 
 
 def _kinds(settings: Settings, *kinds: str) -> dg.AssetSelection:
-    return dg.AssetSelection.assets(*(model_key(objective, kind) for objective in settings.objectives for kind in kinds))
+    return dg.AssetSelection.assets(
+        *(model_key(objective, kind) for objective in settings.objectives for kind in kinds)
+    )

@@ -55,7 +55,9 @@ def kuberay(step: Step, say: Say, *, image: str, namespace: str, workers: int, g
     kubectl = ["kubectl", "--namespace", namespace]
     _finished([*kubectl, "create", "--filename", "-"], json.dumps(manifest))
     say(f"RayJob {name} in namespace {namespace}")
-    while (state := job_state(json.loads(_finished([*kubectl, "get", "rayjob", name, "--output", "json"])))) not in _ENDED:
+    while (
+        state := job_state(json.loads(_finished([*kubectl, "get", "rayjob", name, "--output", "json"])))
+    ) not in _ENDED:
         time.sleep(POLL_S)
     log = _finished([*kubectl, "logs", f"job/{name}", "--tail", "-1"])
     summary = last_json(log.splitlines())
@@ -197,4 +199,3 @@ def _pod(name: str, image: str, limits: dict[str, str]) -> dict[str, Any]:
         "resources": {"requests": limits, "limits": limits},
     }
     return {"spec": {"containers": [container]}}
-

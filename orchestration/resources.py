@@ -103,9 +103,7 @@ class Training(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def evaluate(self, model: str, reference: str, *, report: str = "", say: Say) -> Summary:
         """Score a model on the test split; with `report`, draw the report in that folder."""
-        step = EvaluateStep(
-            model=model, dataset=reference, lake=self.lake, tracking=self.tracking_uri, report=report
-        )
+        step = EvaluateStep(model=model, dataset=reference, lake=self.lake, tracking=self.tracking_uri, report=report)
         with mistakes_are_final():
             return self.near(step, say)
 
@@ -156,9 +154,7 @@ def mistakes_are_final() -> Iterator[None]:
 
 
 def _pipelines(lake: str, beam: BeamSettings) -> Pipelines:
-    return Pipelines(
-        lake=lake, where=beam.where, runner=beam.runner, workers=beam.workers, options=list(beam.options)
-    )
+    return Pipelines(lake=lake, where=beam.where, runner=beam.runner, workers=beam.workers, options=list(beam.options))
 
 
 def _training(settings: Settings, ray: RaySettings) -> Training:

@@ -120,9 +120,7 @@ class EvaluateStep:
         from training.commands import run_evaluate
         from training.reporting import run_report
 
-        summary = run_evaluate(
-            model=self.model, dataset=self.dataset, lake=self.lake, tracking=self.tracking, say=say
-        )
+        summary = run_evaluate(model=self.model, dataset=self.dataset, lake=self.lake, tracking=self.tracking, say=say)
         if not self.report:
             return summary.to_json()
         page = run_report(summary, lake=self.lake, directory=Path(self.report), tracking=self.tracking)

@@ -1,1 +1,1 @@
-"""One asset per stage and per kind of model, partitioned by data set; a body builds a request, calls a resource, tells."""
+"""One asset per stage and per kind of model, partitioned by data set: a body calls a resource and tells of it."""

@@ -124,9 +124,7 @@ def reference_of(context: dg.AssetExecutionContext) -> str:
     return f"{context.partition_key}@{version}"
 
 
-def training_metadata(
-    summary: Summary, training: Training, dataset: DatasetSettings, objective: str
-) -> dict[str, Any]:
+def training_metadata(summary: Summary, training: Training, dataset: DatasetSettings, objective: str) -> dict[str, Any]:
     """Return what a trained model tells: its version, its run, and how it was trained."""
     address = run_address(training.tracking_uri, training.page, summary["run_id"])
     return {
@@ -193,9 +191,7 @@ def _configured(settings: Settings, context: dg.AssetExecutionContext, objective
     return None
 
 
-def _model(
-    settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str
-) -> Trained | None:
+def _model(settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str) -> Trained | None:
     """Return the model of the newest version, or None where the data set is not configured for the objective."""
     if _configured(settings, context, objective) is None:
         return None

@@ -78,7 +78,7 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> di
 
 
 def retry_policy(retries: RetrySettings) -> dg.RetryPolicy:
-    """Return how a failed step is repeated: after a while that doubles, and varies so that steps do not march in time."""
+    """Return how a failed step is repeated: after a while that doubles, and varies a little."""
     return dg.RetryPolicy(
         max_retries=retries.attempts,
         delay=retries.delay_s,

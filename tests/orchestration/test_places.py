@@ -23,8 +23,12 @@ from orchestration.resources import Pipelines, Training, make_resources
 from orchestration.steps import BuildStep, EvaluateStep, PromoteStep, TrainStep
 from schemas.errors import BuildError, UsageError
 
-BUILD = BuildStep(dataset="diy", lake="s3://lake", settings=("dedupe.radius=2",), runner="flink", beam_options=("--x=1",))
-TRAIN = TrainStep(dataset="diy@v1", lake="lake", tracking="sqlite:////t.db", recipe="tiny", settings=("a=1",), workers=2)
+BUILD = BuildStep(
+    dataset="diy", lake="s3://lake", settings=("dedupe.radius=2",), runner="flink", beam_options=("--x=1",)
+)
+TRAIN = TrainStep(
+    dataset="diy@v1", lake="lake", tracking="sqlite:////t.db", recipe="tiny", settings=("a=1",), workers=2
+)
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 
 
@@ -59,7 +63,11 @@ def place_of(beam: BeamSettings, ray: RaySettings) -> tuple[object, object]:
     ("beam", "ray", "places"),
     [
         (BeamSettings(), RaySettings(), (in_process, in_process)),
-        (BeamSettings(where=BeamWhere.SUBPROCESS), RaySettings(where=RayWhere.SUBPROCESS), (in_subprocess, in_subprocess)),
+        (
+            BeamSettings(where=BeamWhere.SUBPROCESS),
+            RaySettings(where=RayWhere.SUBPROCESS),
+            (in_subprocess, in_subprocess),
+        ),
         (
             BeamSettings(where=BeamWhere.CLUSTER, runner="dataflow", options=("--region=x",)),
             RaySettings(where=RayWhere.RAY_JOB, address="http://head:8265"),
