@@ -180,7 +180,7 @@ def tag_run(
     tags = {VERSION_TAG: version, MODEL_TAG: model}
     if run_id is not None:
         tags[RUN_TAG] = run_address(training.tracking_uri, training.page, run_id)
-    context.instance.add_run_tags(context.run_id, tags)
+    context.instance.add_run_tags(context.run.run_id, tags)
 
 
 def _configured(settings: Settings, context: dg.AssetExecutionContext, objective: str) -> DatasetSettings | None:

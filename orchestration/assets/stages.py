@@ -47,7 +47,7 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
     def build(context: dg.AssetExecutionContext, pipelines: Pipelines) -> Iterator[dg.MaterializeResult[None]]:
         dataset = settings.dataset(context.partition_key)
         summary = pipelines.build(dataset, context.log.info)
-        context.instance.add_run_tags(context.run_id, {VERSION_TAG: summary["version"]})
+        context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
         for stage in STAGES:
             yield dg.MaterializeResult(
                 asset_key=stage,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
@@ -17,11 +17,11 @@ from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.definitions import make_definitions
 from orchestration.history import busy_datasets, made, sound_before
 from orchestration.models import find_trained, resumable, trained_on
-from orchestration.resources import Pipelines, Training
+from orchestration.resources import mistakes_are_final
 from orchestration.schedules import make_schedules
 from orchestration.steps import Say, Summary, TrainStep
 from schemas.configs import override
-from schemas.errors import BuildError, ConfigError
+from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.lake import Lake
 from schemas.manifest import commit
 from training.recipes import recipe
@@ -33,19 +33,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on a
 DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
 
 
-class Given(Pipelines):
-    """Gives versions that are there, in order; before them, raises the errors it is told to."""
+@dataclass
+class Given:
+    """In the place of `Pipelines`: raises the errors it is told to, then gives versions that are there, in order."""
 
+    lake: str
     versions: list[str]
-    errors: list[str]
+    errors: list[type[MultilinkError]]
 
     def build(self, dataset: DatasetSettings, say: Say) -> Summary:
         if self.errors:
-            kind = {"build": BuildError, "mistake": ConfigError}[self.errors.pop(0)]
-            from orchestration.resources import mistakes_are_final
-
             with mistakes_are_final():
-                raise kind("it went wrong")
+                raise self.errors.pop(0)("it went wrong")
         version = self.versions.pop(0)
         counts = {"in": 2, "out": 2, "rejected": 0, "failed": 0}
         stages = dict.fromkeys(("sources", "documents", "images", "dedupe", "features", "shards"), counts)
@@ -54,8 +53,9 @@ class Given(Pipelines):
         return about | {"stages": stages, "splits": splits}
 
 
-class Asked(Training):
-    """Notes which trainings are asked for, and fails them all: none is to be had without a data set of any size."""
+@dataclass
+class Asked:
+    """In the place of `Training`: notes what is asked for and fails; two documents are nothing to train on."""
 
     objectives: list[str]
 
@@ -83,50 +83,23 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
 
 
 def run(
-    settings: Settings, instance: dg.DagsterInstance, job: str, pipelines: Given, training: Training | None = None
+    settings: Settings, instance: dg.DagsterInstance, job: str, pipelines: Given, training: Asked | None = None
 ) -> dg.ExecuteInProcessResult:
-    definitions = make_definitions(settings)
-    swapped = dict(definitions.resources or {}) | {"pipelines": pipelines}
-    swapped |= {} if training is None else {"training": training}
-    job_def = replace_resources(definitions, swapped).resolve_job_def(job)
-    return job_def.execute_in_process(instance=instance, partition_key="documents", raise_on_error=False)
-
-
-def replace_resources(definitions: dg.Definitions, resources: dict[str, object]) -> dg.Definitions:
-    return dg.Definitions(
-        assets=definitions.assets,
-        asset_checks=definitions.asset_checks,
-        jobs=definitions.jobs,
-        resources=resources,
+    made_of_settings = make_definitions(settings)
+    definitions = dg.Definitions(
+        assets=made_of_settings.assets,
+        asset_checks=made_of_settings.asset_checks,
+        jobs=made_of_settings.jobs,
+        resources={"pipelines": pipelines, "training": training or Asked([])},
         executor=dg.in_process_executor,
     )
-
-
-def given(settings: Settings, *versions: str, errors: tuple[str, ...] = ()) -> Given:
-    return Given(
-        lake=settings.lake,
-        where="in-process",
-        runner="local",
-        workers=1,
-        options=[],
-        versions=list(versions),
-        errors=list(errors),
+    return definitions.resolve_job_def(job).execute_in_process(
+        instance=instance, partition_key="documents", raise_on_error=False
     )
 
 
-def asked(settings: Settings) -> Asked:
-    return Asked(
-        lake=settings.lake,
-        tracking_uri="",
-        page="",
-        where="in-process",
-        workers=1,
-        address="",
-        image="",
-        namespace="",
-        gpus=0,
-        objectives=[],
-    )
+def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
+    return Given(settings.lake, list(versions), list(errors))
 
 
 def steps(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
@@ -138,7 +111,7 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
 ) -> None:
     settings = settings_in(tmp_path)
     version = commit_version(settings, "v1", codes=DUPLICATED)
-    training = asked(settings)
+    training = Asked([])
     result = run(settings, instance, "everything", given(settings, version), training)
     assert not result.success
     assert training.objectives == []  # nothing is trained on it
@@ -155,7 +128,7 @@ def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
     settings = settings_in(tmp_path)
-    training = asked(settings)
+    training = Asked([])
     result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
     assert sorted(training.objectives) == ["cross-document", "nostruct"]
     failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
@@ -179,9 +152,9 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     assert sound_before(instance, "diy", "v1") is None
 
 
-@pytest.mark.parametrize(("error", "passes", "retries"), [("build", True, 1), ("mistake", False, 0)])
+@pytest.mark.parametrize(("error", "passes", "retries"), [(BuildError, True, 1), (ConfigError, False, 0)])
 def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
-    instance: dg.DagsterInstance, tmp_path: Path, error: str, passes: bool, retries: int
+    instance: dg.DagsterInstance, tmp_path: Path, error: type[MultilinkError], passes: bool, retries: int
 ) -> None:
     settings = settings_in(tmp_path)
     pipelines = given(settings, commit_version(settings, "v1"), errors=(error,))
@@ -204,17 +177,16 @@ def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstan
     assert shards.tags["dagster/data_version"] == "v1"
 
 
-def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(
-    instance: dg.DagsterInstance, tmp_path: Path
-) -> None:
-    schedules = {each.name: each for each in make_schedules(settings_in(tmp_path))}
-    definitions = make_definitions(settings_in(tmp_path))
-    instance.create_run_for_job(
-        definitions.resolve_job_def("train"), tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED
-    )
-    assert busy_datasets(instance) == {"diy"}
-    context = dg.build_schedule_context(instance)
-    skipped, asked_for = (schedules[name].evaluate_tick(context) for name in ("rebuild_diy", "rebuild_documents"))
+def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    schedules = {each.name: each for each in make_schedules(settings)}
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance, dg.build_schedule_context(
+        instance, repository_def=make_definitions(settings).get_repository_def()
+    ) as context:
+        train = make_definitions(settings).resolve_job_def("train")
+        instance.create_run_for_job(train, tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED)
+        assert busy_datasets(instance) == {"diy"}
+        skipped, asked_for = (schedules[n].evaluate_tick(context) for n in ("rebuild_diy", "rebuild_documents"))
     assert skipped.skip_message == "a run of diy is not finished yet"
     assert [request.partition_key for request in asked_for.run_requests or []] == ["documents"]
 

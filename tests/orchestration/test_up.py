@@ -140,24 +140,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     settings = write_released(workspace / "own", train=40)
     (workspace / "settings.yaml").write_text(SETTINGS.format(dataset=DATASET, settings=settings), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DAGSTER_"))}
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "orchestration",
-            "up",
-            "--workspace",
-            str(workspace),
-            "--port",
-            "0",
-            "--mlflow-port",
-            "0",
-        ],
-        env=environment | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=(workspace / "up.err").open("w"),
-        text=True,
-    )
+    ports = ("--port", "0", "--mlflow-port", "0")
+    with (workspace / "up.err").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestration", "up", "--workspace", str(workspace), *ports],
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
     try:
         assert process.stdout is not None
         pages = [process.stdout.readline().split()[-1] for _ in range(2)]
@@ -168,7 +159,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 @pytest.fixture(scope="module")
