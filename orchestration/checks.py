@@ -7,6 +7,7 @@ else goes on. The version itself stays on disk, for a look.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -140,7 +141,7 @@ def result_of(
     )
 
 
-def newest_metadata(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> dict[str, object]:
+def newest_metadata(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> dict[str, Any]:
     """Return the values an asset told when it was made last for the run's data set."""
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[_partition(context)])
     record = next(iter(context.instance.fetch_materializations(wanted, limit=1).records), None)

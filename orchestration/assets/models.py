@@ -11,7 +11,7 @@ import dagster as dg
 
 from orchestration.assets.stages import retry_policy
 from orchestration.config import NOSTRUCT, DatasetSettings, Settings
-from orchestration.history import newest_version
+from orchestration.history import made
 from orchestration.models import Trained, registered_name, run_address, trained_on
 from orchestration.names import (
     EVALUATION,
@@ -38,11 +38,7 @@ NOSTRUCT_SCORES = "nostruct"
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
     """Return the assets of an objective."""
-    common: dict[str, Any] = {
-        "partitions_def": dataset_partitions(settings),
-        "group_name": group_of(objective),
-        "output_required": False,  # a data set may not be configured for this objective
-    }
+    partitions, group = dataset_partitions(settings), group_of(objective)
     rivals = [] if objective == NOSTRUCT or NOSTRUCT not in settings.objectives else [model_key(NOSTRUCT, TRAINED)]
 
     @dg.asset(
@@ -52,13 +48,15 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         retry_policy=retry_policy(settings.retries),
         pool=GPU_POOL,
         kinds={"python", "ray", "mlflow"},
-        **common,
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,  # a data set may not be configured for this objective
     )
     def trained_model(context: dg.AssetExecutionContext, training: Training) -> Results:
         dataset = _configured(settings, context, objective)
-        version = newest_version(context.instance, context.partition_key)
-        if dataset is None or version is None:
+        if dataset is None:
             return
+        version = reference_of(context).partition("@")[2]
         is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
         summary = training.train(dataset, version, objective, is_retry=is_retry, say=context.log.info)
         tag_run(context, training, summary["dataset_version"], summary["model_uri"], summary["run_id"])
@@ -69,7 +67,9 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         deps=[trained_model, *rivals],
         description="Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
         kinds={"python", "mlflow"},
-        **common,
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
     )
     def evaluation(context: dg.AssetExecutionContext, training: Training) -> Results:
         model = _model(settings, context, training, objective)
@@ -88,7 +88,9 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         deps=[evaluation],
         description="The gate's decision with its reasons; where it says yes, the champion is this model.",
         kinds={"python", "mlflow"},
-        **common,
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
     )
     def promotion(context: dg.AssetExecutionContext, training: Training) -> Results:
         model = _model(settings, context, training, objective)
@@ -103,7 +105,9 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         deps=[promotion],
         description="The champion's links of every document of the newest version.",
         kinds={"python", "parquet"},
-        **common,
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
     )
     def links(context: dg.AssetExecutionContext, training: Training) -> Results:
         if _configured(settings, context, objective) is None:
@@ -117,11 +121,14 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
 
 
 def reference_of(context: dg.AssetExecutionContext) -> str:
-    """Return NAME@VERSION of the newest version of the run's data set."""
-    version = newest_version(context.instance, context.partition_key)
-    if version is None:
-        raise dg.Failure(f"{context.partition_key} has no version yet; run the job rebuild", allow_retries=False)
-    return f"{context.partition_key}@{version}"
+    """Return NAME@VERSION of the newest version of the run's data set; nothing is made of one whose checks said no."""
+    dataset = context.partition_key
+    newest = next(made(context.instance, dataset, limit=1), None)
+    if newest is None:
+        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
+    if not newest.is_sound:
+        raise dg.Failure(f"{dataset}@{newest.version} has not passed its checks", allow_retries=False)
+    return f"{dataset}@{newest.version}"
 
 
 def training_metadata(summary: Summary, training: Training, dataset: DatasetSettings, objective: str) -> dict[str, Any]:

@@ -124,6 +124,21 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
     assert list(made(instance, "diy")) == []
 
 
+def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings, training = settings_in(tmp_path), Asked([])
+    assert not run(settings, instance, "train", given(settings), training).success
+    assert not run(
+        settings, instance, "rebuild", given(settings, commit_version(settings, "v1", codes=DUPLICATED))
+    ).success
+    assert not run(settings, instance, "train", given(settings), training).success
+    assert training.objectives == []
+    assert run(settings, instance, "rebuild", given(settings, commit_version(settings, "v2"))).success
+    run(settings, instance, "train", given(settings), training)
+    assert sorted(training.objectives) == ["cross-document", "nostruct"]
+
+
 def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -180,9 +195,10 @@ def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstan
 def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     schedules = {each.name: each for each in make_schedules(settings)}
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance, dg.build_schedule_context(
-        instance, repository_def=make_definitions(settings).get_repository_def()
-    ) as context:
+    with (
+        dg.DagsterInstance.local_temp(str(tmp_path)) as instance,
+        dg.build_schedule_context(instance, repository_def=make_definitions(settings).get_repository_def()) as context,
+    ):
         train = make_definitions(settings).resolve_job_def("train")
         instance.create_run_for_job(train, tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED)
         assert busy_datasets(instance) == {"diy"}
