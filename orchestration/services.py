@@ -91,7 +91,12 @@ def write_dagster_home(workspace: Path, ports: Ports) -> Path:
             "pools": {"default_limit": 1, "granularity": "op"},  # one scraper and one training at a time
             "runs": {"max_concurrent_runs": RUNS_AT_ONCE},
         },
-        "run_monitoring": {"enabled": True, "poll_interval_seconds": 10, "free_slots_after_run_end_seconds": 5},
+        "run_monitoring": {  # a run that a killed daemon was about to start is noticed, and started again
+            "enabled": True,
+            "poll_interval_seconds": 10,
+            "start_timeout_seconds": 90,
+            "free_slots_after_run_end_seconds": 5,
+        },
         "run_retries": {"enabled": True, "max_retries": RUN_RETRIES, "retry_on_asset_or_op_failure": False},
     }
     (home / "dagster.yaml").write_text(yaml.safe_dump(instance, sort_keys=False), encoding="utf-8")

@@ -227,6 +227,7 @@ def test_what_was_made_is_told(up: Up, materialised: str) -> None:
 def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_killed(up: Up, materialised: str) -> None:
     write_released(up.workspace / "own", train=60)
     up.a_week_later()
+    wait_for(lambda: [run for run in up.runs("rebuild") if run.status is dg.DagsterRunStatus.STARTED])
     up.kill("dagster._daemon")
     version = wait_for(lambda: (newest := up.newest()) and newest.version != materialised and newest.version)
     wait_for(lambda: [run for run in up.runs("train") if run.status is dg.DagsterRunStatus.STARTED])
