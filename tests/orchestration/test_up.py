@@ -7,6 +7,7 @@ would do a week later. Everything else - queue, sensors, runs, MLflow - are the 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -19,7 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import dagster._daemon
@@ -36,6 +37,9 @@ from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = [
     pytest.mark.slow,
@@ -128,7 +132,18 @@ class Up:
         return [str(each.asset_materialization.metadata["version"].value) for each in records]
 
     def is_done(self, version: str) -> bool:
-        return version in self.versions_of("links") and not busy_datasets(self.instance)
+        """Return whether all is made of a version, and linked by whoever is the champion now."""
+        if any(version not in self.versions_of(kind) for kind in KINDS) or busy_datasets(self.instance):
+            return False
+        return self.links(version, self.client().get_model_version_by_alias(MODEL, "champion").version).is_file()
+
+    def links(self, version: str, champion: str) -> Path:
+        return self.workspace / "lake" / "links" / DATASET / version / f"{MODEL}-{champion}.parquet"
+
+    def client_page(self) -> str:
+        """Return the address of the list of runs on MLflow's page."""
+        experiment = self.client().get_experiment_by_name(f"multilink-{DATASET}")
+        return f"{self.mlflow}/#/experiments/{experiment.experiment_id}/runs"
 
     def client(self) -> mlflow.MlflowClient:
         return mlflow.MlflowClient(f"sqlite:///{self.workspace / 'mlflow.db'}")
@@ -164,36 +179,49 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.fixture(scope="module")
-def materialised(up: Up, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+def pictures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where pictures go: beside this file with `--refresh-golden`, since the README shows them."""
+    if not request.config.getoption("--refresh-golden"):
+        return tmp_path_factory.mktemp("pictures")
+    PICTURES.mkdir(exist_ok=True)
+    return PICTURES
+
+
+@pytest.fixture(scope="module")
+def materialised(up: Up, pictures: Path) -> str:
     """Materialise everything, from Dagster's page where there is a browser, and return the data set version."""
     if CHROMIUM is None:
         up.a_week_later()
     else:
-        refresh = request.config.getoption("--refresh-golden")
-        pictures = PICTURES if refresh else tmp_path_factory.mktemp("pictures")
-        two_clicks(up.dagster, pictures)
-    version = wait_for(lambda: (newest := up.newest()) and newest.version)
+        with opened_page() as page:
+            two_clicks(page, up.dagster, pictures)
+    version: str = wait_for(lambda: (newest := up.newest()) and newest.version)
     wait_for(lambda: up.is_done(version))
     return version
 
 
-def two_clicks(page_address: str, pictures: Path) -> None:
-    """Open the address that `multilink up` printed, click twice, and keep a picture of the asset graph."""
-    from playwright.sync_api import expect, sync_playwright
+@contextlib.contextmanager
+def opened_page() -> Iterator[Page]:
+    """Open a page of a headless Chromium."""
+    from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1500, "height": 900})
+        page = browser.new_page(viewport={"width": 1600, "height": 800})
         page.set_default_timeout(WAIT_S * 1000)
-        page.goto(page_address)
-        page.get_by_role("button", name="Materialize all").click()
-        launch = page.get_by_role("button", name="Launch 1 run")
-        expect(launch).to_be_enabled(timeout=WAIT_S * 1000)
-        pictures.mkdir(exist_ok=True)
-        page.screenshot(path=pictures / "launch.png")
-        launch.click()
-        page.get_by_text("Launch runs to materialize").wait_for(state="hidden")  # it closes once the run is there
+        yield page
         browser.close()
+
+
+def two_clicks(page: Page, address: str, pictures: Path) -> None:
+    """Open the address that `multilink up` printed and click twice."""
+    page.goto(address)
+    page.get_by_role("button", name="Materialize all").click()
+    launch = page.get_by_role("button", name="Launch 1 run")
+    launch.wait_for()
+    page.screenshot(path=pictures / "launch.png")
+    launch.click()
+    page.get_by_text("Launch runs to materialize").wait_for(state="hidden")  # it closes once the run is there
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
@@ -211,6 +239,27 @@ def test_from_the_asset_graph_to_a_promotion_in_two_clicks(up: Up, materialised:
     assert run.tags["multilink/mlflow_run"].startswith(f"{up.mlflow}/#/experiments/")
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
+def test_the_pages_show_what_was_made(up: Up, materialised: str, pictures: Path) -> None:
+    (report,) = (up.workspace / "lake" / "reports" / DATASET / materialised).glob("*/index.html")
+    with opened_page() as page:
+        page.goto(up.dagster)
+        page.get_by_role("button", name="Materialize all").wait_for()
+        page.get_by_text("data_sets", exact=True).locator("visible=true").last.wait_for()
+        page.keyboard.press("Alt+KeyE")  # expand all groups
+        for asset in ("documents", "images", "duplicates", "features", "shards", *KINDS):
+            page.get_by_text(asset, exact=True).locator("visible=true").first.wait_for()
+        page.mouse.dblclick(1400, 200)  # fit into the window
+        page.wait_for_timeout(1500)
+        page.screenshot(path=pictures / "asset-graph.png")
+        page.goto(report.as_uri())
+        assert MODEL in page.inner_text("body")
+        page.screenshot(path=pictures / "report.png")
+        page.goto(up.client_page())
+        page.get_by_text("hessel-2019 cross-document").first.wait_for()
+    assert all((pictures / name).stat().st_size > 10_000 for name in ("launch.png", "asset-graph.png", "report.png"))
+
+
 def test_what_was_made_is_told(up: Up, materialised: str) -> None:
     newest = up.newest()
     assert newest is not None
@@ -218,8 +267,8 @@ def test_what_was_made_is_told(up: Up, materialised: str) -> None:
     champion = up.client().get_model_version_by_alias(MODEL, "champion")
     assert champion.tags["dataset_version"] == materialised
     assert "beats random" in champion.tags["promotion"]
-    links = up.workspace / "lake" / "links" / DATASET / materialised / f"{MODEL}-{champion.version}.parquet"
-    assert len(set(pq.read_table(links)["document"].to_pylist())) == 64
+    links = pq.read_table(up.links(materialised, champion.version))
+    assert len(set(links["document"].to_pylist())) == 64
     with urllib.request.urlopen(f"{up.mlflow}/health", timeout=60) as answer:
         assert answer.status == 200
 
