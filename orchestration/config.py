@@ -221,6 +221,10 @@ class Settings:
         names = [dataset.name for dataset in self.datasets]
         require(bool(names), field="datasets", value=names, rule="expected at least one")
         require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")
+        without = [each.name for each in self.datasets if each.objectives and NOSTRUCT not in each.objectives]
+        is_even = not without or NOSTRUCT not in self.objectives
+        rule = f"expected {NOSTRUCT} among the objectives of every data set or of none: the others are compared with it"
+        require(is_even, field="datasets", value=without, rule=rule)
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
-from orchestration.up import DEMO_SETTINGS
+from orchestration.recorded_web import build_settings
+from orchestration.up import DEMO_SETTINGS, prepare
 from pipelines.recipes import datasets
 from schemas.errors import ConfigError, MultilinkError, NotFoundError
 
@@ -30,7 +31,8 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         "lake: s3://bucket/lake\n"
         "datasets:\n"
         "  - {name: diy, recorded_web: web, cron: '0 4 * * 0', objectives: [cross-document]}\n"
-        "  - {name: documents, settings: ['source.documents=/own.jsonl'], train_settings: [training.epochs=2]}\n"
+        "  - {name: documents, settings: ['source.documents=/own.jsonl'], train_settings: [training.epochs=2],\n"
+        "     objectives: [cross-document]}\n"
         "beam: {where: cluster, runner: flink, options: ['--flink_master=flink:8081']}\n"
         "ray: {where: kuberay, image: 'multilink:latest', gpus: 1}\n",
         encoding="utf-8",
@@ -54,6 +56,10 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("datasets: []", "expected at least one"),
         ("datasets: [{name: diyy}]", "unknown data set 'diyy'"),
         ("datasets: [{name: diy}, {name: diy}]", "expected each name once"),
+        (
+            "datasets: [{name: diy}, {name: wiki, objectives: [cross-document]}]",
+            "datasets = ['wiki']: expected nostruct",
+        ),
         ("datasets: [{name: diy, cron: daily}]", "must have 5 fields"),
         ("datasets: [{name: diy, settings: [dedupe.radus=3]}]", "did you mean 'dedupe.radius'?"),
         ("datasets: [{name: diy, objectives: [magic]}]", "objective.name = 'magic'"),
@@ -78,6 +84,18 @@ def test_a_mistake_is_one_line_that_names_it(text: str, words: str) -> None:
 def test_a_file_that_is_not_there_is_said() -> None:
     with pytest.raises(NotFoundError, match=r"MULTILINK_SETTINGS = nowhere\.yaml: no such file"):
         load_settings({"MULTILINK_SETTINGS": "nowhere.yaml"})
+
+
+def test_a_new_workspace_gets_the_demo_and_a_web_that_posts_can_be_added_to(tmp_path: Path) -> None:
+    file = prepare(tmp_path)
+    settings = load_settings({"MULTILINK_SETTINGS": str(file)})
+    web = Path(settings.dataset("diy").recorded_web)
+    assert web == tmp_path / "web"
+    (web / "RS_added-1.zst").write_bytes(b"")
+    dumps = f"{web / 'RS_recorded.zst'},{web / 'RS_added-1.zst'}"
+    assert build_settings(web, 80)[0] == f"source.dump={dumps}"
+    file.write_text("datasets: [{name: wiki}]", encoding="utf-8")
+    assert prepare(tmp_path).read_text(encoding="utf-8") == "datasets: [{name: wiki}]"  # a person's settings stay
 
 
 @pytest.mark.parametrize("text", [DEMO_SETTINGS, (INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8")])
