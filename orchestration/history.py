@@ -52,7 +52,6 @@ def busy_datasets(instance: dg.DagsterInstance) -> frozenset[str]:
     """Return the data sets that an unfinished run is about."""
     states = [
         dg.DagsterRunStatus.QUEUED,
-        dg.DagsterRunStatus.NOT_STARTED,
         dg.DagsterRunStatus.STARTING,
         dg.DagsterRunStatus.STARTED,
         dg.DagsterRunStatus.CANCELING,

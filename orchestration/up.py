@@ -16,12 +16,15 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemas.console import Console
 from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestration.services import Service
 
 SETTINGS_FILE = "settings.yaml"
 WATCH_S = 1.0
@@ -95,11 +98,11 @@ def prepare(workspace: Path) -> Path:
     return file
 
 
-def _settle_with_code(dagster_home: Path, service: object) -> None:
-    from orchestration.services import Service
+def _settle_with_code(dagster_home: Path, service: Service) -> None:
+    """Have the runs that ended with the code server started again."""
     from orchestration.settle import settle
 
-    if isinstance(service, Service) and service.name == "code":
+    if service.name == "code":
         settle(dagster_home)
 
 

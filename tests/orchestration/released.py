@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-THINGS, DIMENSIONS, SHOWN = 24, 32, 4
+THINGS, DIMENSIONS, SHOWN = 12, 32, 4
 FILES = {"documents": "docs.json", "id2row": "id2row.json", "features": "features.npy"}
 
 
@@ -32,6 +32,7 @@ def write_released(folder: Path, *, train: int, val: int = 12, test: int = 12) -
                 features.append(looks[thing] + 0.1 * random.normal(size=DIMENSIONS))
                 images.append([key, position])
                 sentences.append([f"a photo of thing{thing}", position])
+            sentences.append([f"this is note {place} of the split {split}", -1])  # else whole texts would leak
             docs[split].append([images, sentences, {"id": f"{split}-{place}"}])
     _replace(folder / FILES["documents"], json.dumps(docs))
     _replace(folder / FILES["id2row"], json.dumps(id2row))

@@ -59,8 +59,8 @@ datasets:
     settings: {settings}
     cron: "0 3 * * 1"
     objectives: [cross-document]
-    train_settings: [training.epochs=6, training.learning_rate=1e-3, encoder.dimensions=64, encoder.dropout=0,
-                     encoder.word_dimensions=32, encoder.min_word_count=1]
+    train_settings: [training.epochs=12, training.learning_rate=3e-3, encoder.dimensions=64, encoder.dropout=0,
+                     encoder.word_dimensions=32]
 retries: {{attempts: 2, delay_s: 0.5}}
 """
 KINDS = ("trained_model", "evaluation", "promotion", "links")
@@ -101,6 +101,14 @@ class Up:
         pid = self.pid_of(words)
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: self._other_than(pid, words))
+
+    def ray_worker(self) -> int | None:
+        """Return a process that trains, or None while there is none."""
+        for pid in marked(self.mark):
+            with contextlib.suppress(OSError):  # it has ended
+                if Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::RayTrainWorker"):
+                    return pid
+        return None
 
     def _other_than(self, pid: int, words: str) -> bool:
         try:
@@ -152,7 +160,7 @@ class Up:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     workspace = tmp_path_factory.mktemp("workspace")
-    settings = write_released(workspace / "own", train=40)
+    settings = [*write_released(workspace / "own", train=40), "features.sentences=[]"]
     (workspace / "settings.yaml").write_text(SETTINGS.format(dataset=DATASET, settings=settings), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DAGSTER_"))}
     ports = ("--port", "0", "--mlflow-port", "0")
@@ -280,6 +288,7 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     up.kill("dagster._daemon")
     version = wait_for(lambda: (newest := up.newest()) and newest.version != materialised and newest.version)
     wait_for(lambda: [run for run in up.runs("train") if run.status is dg.DagsterRunStatus.STARTED])
+    os.kill(wait_for(up.ray_worker), signal.SIGKILL)
     up.kill("mlflow server")
     wait_for(lambda: up.is_done(version))
 
