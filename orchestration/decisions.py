@@ -119,7 +119,10 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
 
 
 def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
-    """Return a linking of the newest sound version for each champion that has not linked it."""
+    """Return a linking of the newest sound version for each champion that has not linked it.
+
+    A version is linked once its own model is trained and judged: the champion may be about to change until then.
+    """
     return [
         Request(
             key=f"link:{data.name}@{version}:{model.name}/{model.champion}",
@@ -130,7 +133,7 @@ def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
         )
         for data, version in _ready(datasets)
         for model in data.models
-        if model.champion is not None and not model.linked
+        if model.champion is not None and not model.linked and version in model.trained_on and model.is_judged
     ]
 
 

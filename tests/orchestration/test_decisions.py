@@ -67,12 +67,18 @@ def test_a_challenger_is_judged_once(models: tuple[ModelState, ...], wanted: lis
     assert decide_promotion([replace(NEW, models=models, is_sound=False)]) == []
 
 
+JUDGED = replace(CHALLENGED, is_judged=True)
+
+
 @pytest.mark.parametrize(
     ("model", "wanted"),
     [
-        (replace(CROSS, champion="7"), ["link:diy@v2:multilink-diy-cross-document/7"]),
-        (replace(CROSS, champion="7", linked=True), []),
-        (CROSS, []),
+        (replace(JUDGED, champion="7"), ["link:diy@v2:multilink-diy-cross-document/7"]),
+        (replace(JUDGED, champion="6"), ["link:diy@v2:multilink-diy-cross-document/6"]),  # refused, or rolled back
+        (replace(JUDGED, champion="7", linked=True), []),
+        (replace(JUDGED, champion="6", trained_on=frozenset({"v1"})), []),  # the version is still to be trained on
+        (replace(JUDGED, champion="6", is_judged=False), []),
+        (JUDGED, []),
     ],
 )
 def test_a_champion_links_the_newest_version_once(model: ModelState, wanted: list[str]) -> None:
