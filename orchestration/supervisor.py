@@ -36,14 +36,14 @@ class Supervisor:
         environment: added to this process's own for each of them.
         logs: folder of their logs.
         say: takes a line when something happens.
-        on_restart: called before a service that ended is started again.
+        on_restart: called before a service that ended is started again; what it returns, once it listens again.
     """
 
     services: Sequence[Service]
     environment: Mapping[str, str]
     logs: Path
     say: Callable[[str], None]
-    on_restart: Callable[[Service], None] | None = None
+    on_restart: Callable[[Service], Callable[[], None]] | None = None
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
     _quick_ends: dict[str, int] = field(default_factory=dict)
@@ -79,9 +79,11 @@ class Supervisor:
                 raise BuildError(self._ended(service, status))
             self.say(f"{self._ended(service, status)}; starting it again")
             self._end_group(service, signal.SIGKILL)
-            if self.on_restart is not None:
-                self.on_restart(service)
+            when_up = None if self.on_restart is None else self.on_restart(service)
             self._start(service)
+            if when_up is not None:
+                self._await(service)
+                when_up()
 
     def pid(self, name: str) -> int:
         """Return the process of a service."""

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -50,7 +50,7 @@ def up(
     """Start Dagster and MLflow here, with schedules and sensors, and keep them running until Ctrl-C."""
     from orchestration.config import SETTINGS_VARIABLE, load_settings
     from orchestration.services import HOST, choose_ports, environment, make_services, write_dagster_home
-    from orchestration.settle import settle
+    from orchestration.settle import held_runs, settle
     from orchestration.supervisor import Supervisor
 
     console = Console()
@@ -60,8 +60,7 @@ def up(
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         ports = choose_ports(port, mlflow_port)
         dagster_home = write_dagster_home(home, ports)
-        if settle(dagster_home):
-            console.say("runs that a former process left are started again")
+        left = held_runs(dagster_home)
         mark = f"{os.getpid()}-{os.urandom(8).hex()}"
         supervisor = Supervisor(
             make_services(dagster_home, settings, ports),
@@ -71,6 +70,7 @@ def up(
             on_restart=partial(_settle_with_code, dagster_home),
         )
         with _ends_on_signals(), supervisor.running():
+            settle(dagster_home, left)
             console.summarise(
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
@@ -98,12 +98,12 @@ def prepare(workspace: Path) -> Path:
     return file
 
 
-def _settle_with_code(dagster_home: Path, service: Service) -> None:
-    """Have the runs that ended with the code server started again."""
-    from orchestration.settle import settle
+def _settle_with_code(dagster_home: Path, service: Service) -> Callable[[], None]:
+    """Have the runs that ended with the code server started again, once it is there again."""
+    from orchestration.settle import held_runs, settle
 
-    if service.name == "code":
-        settle(dagster_home)
+    left = held_runs(dagster_home) if service.name == "code" else []
+    return partial(settle, dagster_home, left)
 
 
 @contextlib.contextmanager
