@@ -1,7 +1,8 @@
 """Runs whose process is gone are told to have failed, so that Dagster's daemon starts them again.
 
-Which those are is asked while nothing of a workspace runs: before its processes start, and after the code server, which
-holds the runs, ended and its runs with it. They are told when the code server listens: the daemon tries a retry once. Steps give what they had: a build goes on from its captures, a training from its checkpoint.
+Which those are is asked while nothing of a workspace runs: before its processes start, and after the code server ended
+and its runs with it. They are told once the code server listens, because the daemon tries a retry once. Steps give what
+they had: a build goes on from its captures, a training from its checkpoint.
 """
 
 from __future__ import annotations
