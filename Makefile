@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check golden bench clean recording
+.PHONY: setup demo up test check golden bench clean recording
 
 setup: $(READY)
 
@@ -18,6 +18,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	@$(BIN)/multilink demo --workspace demo
+
+up: $(READY)
+	@$(BIN)/multilink up --workspace workspace
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -38,11 +38,12 @@ training.cli.register(app)
 
 
 def register_across() -> None:
-    """Add the commands that need both halves: linking raw documents, and the demo."""
-    from orchestration import demo, link
+    """Add the commands that need both halves: linking raw documents, the demo, and running it all on a schedule."""
+    from orchestration import demo, link, up
 
     app.command(name="link")(link.link)
     app.command(name="demo")(demo.demo)
+    app.command(name="up")(up.up)
 
 
 register_across()

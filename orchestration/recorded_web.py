@@ -21,13 +21,12 @@ DUMP = "RS_recorded.zst"
 START_TIMEOUT_S = 20.0
 
 
-def recording_at(replay: Path = REPLAY) -> Path:
+def recording_at(recording: Path = REPLAY / "recording") -> Path:
     """Return the folder of the recording.
 
     Raises:
         NotFoundError: it is not there.
     """
-    recording = replay / "recording"
     if not (recording / DUMP).is_file():
         raise NotFoundError(f"{recording}: no recorded web there; run the demo from a clone of the repository")
     return recording
@@ -38,7 +37,7 @@ def serving(recording: Path) -> Iterator[int]:
     """Serve a recording while the block runs, and give its port."""
     with tempfile.TemporaryDirectory(prefix="multilink-web-") as scratch:
         port_file = Path(scratch) / "port"
-        server = recording.parent / "server.py"
+        server = REPLAY / "server.py"
         process = subprocess.Popen(
             [sys.executable, str(server), "--recording", str(recording), "--port-file", str(port_file)],
             stdout=subprocess.DEVNULL,
@@ -57,7 +56,7 @@ def build_settings(recording: Path, port: int) -> list[str]:
     """
     address = f"127.0.0.1:{port}"
     return [
-        f"source.dump={recording / DUMP}",
+        f"source.dump={','.join(map(str, dumps_of(recording)))}",
         "http.contact=nobody@localhost",
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",
@@ -69,6 +68,11 @@ def build_settings(recording: Path, port: int) -> list[str]:
         "http.total_timeout_s=4",
         "http.backoff_s=0.2",
     ]
+
+
+def dumps_of(recording: Path) -> list[Path]:
+    """Return the dumps of a recording: the recorded one, then those that were added beside it (`RS_added*`)."""
+    return [recording / DUMP, *sorted(recording.glob("RS_added*"))]
 
 
 def _port(process: subprocess.Popen[bytes], port_file: Path) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from orchestration.config import DatasetSettings, Settings
+from orchestration.definitions import make_definitions
 from pipelines import recipes as build_recipes
 from schemas.configs import resolve
 from schemas.documents import document_schema
@@ -46,6 +48,27 @@ EVERY_KIND = (
     FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
 )
 
+
+def asset_graph_text() -> str:
+    """Each asset with what it needs, its pool and retries; each check, job, schedule and sensor."""
+    definitions = make_definitions(Settings(datasets=(DatasetSettings(name="diy"), DatasetSettings(name="wiki"))))
+    graph, repository = definitions.resolve_asset_graph(), definitions.get_repository_def()
+    lines = []
+    for key in sorted(graph.get_all_asset_keys()):
+        node = graph.get(key)
+        op = node.assets_def.op
+        needs = ", ".join(sorted(parent.to_user_string() for parent in node.parent_keys)) or "nothing"
+        retries = 0 if op.retry_policy is None else op.retry_policy.max_retries
+        lines.append(f"asset {key.to_user_string()} <- {needs}; by {op.name}, pool {op.pool}, retries {retries}")
+    lines += [f"check {key.to_user_string()}" for key in sorted(graph.asset_check_keys)]
+    for job in sorted(repository.get_all_jobs(), key=lambda job: job.name):
+        if not job.name.startswith("__"):
+            lines.append(f"job {job.name}: {', '.join(sorted(node.name for node in job.nodes))}")
+    lines += [f"schedule {each.name}: {each.cron_schedule} -> {each.job_name}" for each in repository.schedule_defs]
+    lines += [f"sensor {each.name} -> {each.job_name}" for each in repository.sensor_defs]
+    return "\n".join(lines) + "\n"
+
+
 GOLDEN: dict[str, Callable[[], str]] = {
     "schema-documents.txt": lambda: schema_text(document_schema({"sentence-extractor": 4})),
     "schema-images.txt": lambda: schema_text(image_schema({"image-extractor": 4})),
@@ -55,12 +78,14 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-links.txt": lambda: schema_text(link_schema()),
     "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
+    "asset-graph.txt": asset_graph_text,
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),
 }
 GOLDEN |= {f"build-{name}.json": lambda make=make: recipe_text(make()) for name, make in build_recipes.RECIPES.items()}
 GOLDEN |= {f"train-{name}.json": lambda make=make: recipe_text(make()) for name, make in train_recipes.RECIPES.items()}
 
 
+@pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_golden(name: str, request: pytest.FixtureRequest) -> None:
     path, text = FOLDER / name, GOLDEN[name]()

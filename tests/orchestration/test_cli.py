@@ -74,7 +74,7 @@ def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: lis
 def test_help_reads_well(multilink: Run) -> None:
     outcome = multilink("--help")
     assert outcome.status == 0
-    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "demo"):
+    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "demo", "up"):
         assert command in outcome.out
 
 

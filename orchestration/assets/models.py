@@ -1,0 +1,219 @@
+"""What is made of one objective: trained model, evaluation, promotion, links; a set of assets per objective.
+
+Objectives are sets of assets, and data sets are the partitions of all assets, so that one run can go from sources to a
+promotion: Dagster gives a run one partitioning, and a check that says no stops what comes after it within a run.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from orchestration.assets.stages import retry_policy
+from orchestration.config import NOSTRUCT, DatasetSettings, Settings
+from orchestration.history import made
+from orchestration.models import Trained, registered_name, run_address, trained_on
+from orchestration.names import (
+    EVALUATION,
+    GPU_POOL,
+    LINKS,
+    MODEL_TAG,
+    PROMOTION,
+    RUN_TAG,
+    STAGES,
+    TRAINED,
+    VERSION,
+    VERSION_TAG,
+    dataset_partitions,
+    group_of,
+    model_key,
+)
+from orchestration.resources import Training
+from orchestration.steps import Summary
+from schemas.configs import resolve
+
+Results = Iterator[dg.MaterializeResult[None]]
+NOSTRUCT_SCORES = "nostruct"
+
+
+def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
+    """Return the assets of an objective."""
+    partitions, group = dataset_partitions(settings), group_of(objective)
+    rivals = [] if objective == NOSTRUCT or NOSTRUCT not in settings.objectives else [model_key(NOSTRUCT, TRAINED)]
+
+    @dg.asset(
+        key=model_key(objective, TRAINED),
+        deps=list(STAGES),
+        description=f"The model trained with {objective}, registered as challenger.",
+        retry_policy=retry_policy(settings.retries),
+        pool=GPU_POOL,
+        kinds={"python", "ray", "mlflow"},
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,  # a data set may not be configured for this objective
+    )
+    def trained_model(context: dg.AssetExecutionContext, training: Training) -> Results:
+        dataset = _configured(settings, context, objective)
+        if dataset is None:
+            return
+        version = reference_of(context).partition("@")[2]
+        is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
+        summary = training.train(dataset, version, objective, is_retry=is_retry, say=context.log.info)
+        tag_run(context, training, summary["dataset_version"], summary["model_uri"], summary["run_id"])
+        yield dg.MaterializeResult(metadata=training_metadata(summary, training, dataset, objective))
+
+    @dg.asset(
+        key=model_key(objective, EVALUATION),
+        deps=[trained_model, *rivals],
+        description="Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
+        kinds={"python", "mlflow"},
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
+    )
+    def evaluation(context: dg.AssetExecutionContext, training: Training) -> Results:
+        model = _model(settings, context, training, objective)
+        if model is None:
+            return
+        reference = reference_of(context)
+        scores = training.evaluate(
+            model.uri, reference, report=report_folder(training, reference, model), say=context.log.info
+        )
+        nostruct = _nostruct_scores(settings, context, training, objective)
+        tag_run(context, training, reference.partition("@")[2], model.uri, model.run_id)
+        yield dg.MaterializeResult(metadata=evaluation_metadata(scores, nostruct, model, reference))
+
+    @dg.asset(
+        key=model_key(objective, PROMOTION),
+        deps=[evaluation],
+        description="The gate's decision with its reasons; where it says yes, the champion is this model.",
+        kinds={"python", "mlflow"},
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
+    )
+    def promotion(context: dg.AssetExecutionContext, training: Training) -> Results:
+        model = _model(settings, context, training, objective)
+        if model is None:
+            return
+        decision = training.promote(model.name, model.version, say=context.log.info)
+        tag_run(context, training, decision["dataset"].partition("@")[2], model.uri, model.run_id)
+        yield dg.MaterializeResult(metadata=promotion_metadata(decision))
+
+    @dg.asset(
+        key=model_key(objective, LINKS),
+        deps=[promotion],
+        description="The champion's links of every document of the newest version.",
+        kinds={"python", "parquet"},
+        partitions_def=partitions,
+        group_name=group,
+        output_required=False,
+    )
+    def links(context: dg.AssetExecutionContext, training: Training) -> Results:
+        if _configured(settings, context, objective) is None:
+            return
+        reference = reference_of(context)
+        summary = training.link(registered_name(context.partition_key, objective), reference, say=context.log.info)
+        if summary:
+            yield dg.MaterializeResult(metadata=summary | {VERSION: reference.partition("@")[2]})
+
+    return [trained_model, evaluation, promotion, links]
+
+
+def reference_of(context: dg.AssetExecutionContext) -> str:
+    """Return NAME@VERSION of the newest version of the run's data set; nothing is made of one whose checks said no."""
+    dataset = context.partition_key
+    newest = next(made(context.instance, dataset, limit=1), None)
+    if newest is None:
+        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
+    if not newest.is_sound:
+        raise dg.Failure(f"{dataset}@{newest.version} has not passed its checks", allow_retries=False)
+    return f"{dataset}@{newest.version}"
+
+
+def training_metadata(summary: Summary, training: Training, dataset: DatasetSettings, objective: str) -> dict[str, Any]:
+    """Return what a trained model tells: its version, its run, and how it was trained."""
+    address = run_address(training.tracking_uri, training.page, summary["run_id"])
+    return {
+        VERSION: summary["dataset_version"],
+        "model": summary["model_uri"],
+        "mlflow_run": dg.MetadataValue.url(address) if training.page else address,
+        "epochs": summary["epochs"],
+        "kept_epoch": summary["best_epoch"],
+        "configuration": resolve(dataset) | {"objective": objective},
+    }
+
+
+def evaluation_metadata(scores: Summary, nostruct: Summary | None, model: Trained, reference: str) -> dict[str, Any]:
+    """Return scores as a table of numbers, NoStruct's beside them where there are any."""
+    told: dict[str, Any] = {
+        VERSION: reference.partition("@")[2],
+        "model": model.uri,
+        "documents": scores["documents"],
+        "report": dg.MetadataValue.path(scores["report"]),
+        "random_auc": scores["random"]["auc"]["mean"],
+    }
+    for name in ("auc", "precision_at_1", "precision_at_5"):
+        told |= {name: scores[name]["mean"], f"{name}_interval": [scores[name]["low"], scores[name]["high"]]}
+    return told | ({} if nostruct is None else {NOSTRUCT_SCORES: nostruct["auc"]})
+
+
+def promotion_metadata(decision: Summary) -> dict[str, Any]:
+    """Return the gate's decision with its reasons as a list a person reads."""
+    return {
+        VERSION: decision["dataset"].partition("@")[2],
+        "model": f"models:/{decision['model']}/{decision['version']}",
+        "is_promoted": decision["is_promoted"],
+        "reasons": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in decision["reasons"])),
+        "champion_before": decision["champion_before"] or "none",
+        "decision": decision,
+    }
+
+
+def report_folder(training: Training, reference: str, model: Trained) -> str:
+    """Return where a model's report goes: beside the data sets of a local lake, else in a folder that MLflow copies."""
+    import tempfile
+
+    from schemas.lake import Lake
+
+    local = Lake.at(training.lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
+    return str(local) if local is not None else tempfile.mkdtemp(prefix="multilink-report-")
+
+
+def tag_run(
+    context: dg.AssetExecutionContext, training: Training, version: str, model: str, run_id: str | None
+) -> None:
+    """Say on Dagster's run which data set version, model and MLflow run it is about."""
+    tags = {VERSION_TAG: version, MODEL_TAG: model}
+    if run_id is not None:
+        tags[RUN_TAG] = run_address(training.tracking_uri, training.page, run_id)
+    context.instance.add_run_tags(context.run.run_id, tags)
+
+
+def _configured(settings: Settings, context: dg.AssetExecutionContext, objective: str) -> DatasetSettings | None:
+    dataset = settings.dataset(context.partition_key)
+    if objective in dataset.objectives:
+        return dataset
+    context.log.info(f"{dataset.name} is not configured for {objective}: nothing to do")
+    return None
+
+
+def _model(settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str) -> Trained | None:
+    """Return the model of the newest version, or None where the data set is not configured for the objective."""
+    if _configured(settings, context, objective) is None:
+        return None
+    dataset, _, version = reference_of(context).partition("@")
+    model = trained_on(training.tracking_uri, dataset, version, objective)
+    if model is None:
+        raise dg.Failure(f"no {objective} model of {dataset}@{version}; run the job train", allow_retries=False)
+    return model
+
+
+def _nostruct_scores(
+    settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str
+) -> Summary | None:
+    """Return the scores of the NoStruct model of the same version, where another objective is compared with it."""
+    if objective == NOSTRUCT or NOSTRUCT not in settings.dataset(context.partition_key).objectives:
+        return None
+    model = _model(settings, context, training, NOSTRUCT)
+    return None if model is None else training.evaluate(model.uri, reference_of(context), say=context.log.info)

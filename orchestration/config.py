@@ -1,0 +1,282 @@
+"""Settings of the orchestration: which data sets, when, with which objectives, and where Beam and Ray run.
+
+One YAML file, named by `MULTILINK_SETTINGS`; without it every data set is there with its defaults, and nothing starts
+by itself. Frozen dataclasses that import no framework; reading the file is the only thing that loading Dagster's
+definitions does.
+
+    lake: lake                                   # relative to this file
+    datasets:
+      - name: diy
+        cron: "0 3 * * 1"
+        settings: ["source.dump=/dumps/RS_2018-01.zst"]
+        objectives: [nostruct, cross-document]
+    beam: {where: cluster, runner: flink, options: ["--flink_master=flink:8081"]}
+    ray: {where: ray-job, address: "http://head:8265", workers: 8}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import yaml
+
+from pipelines import recipes as build_recipes
+from schemas.configs import override, require, restore
+from schemas.errors import ConfigError, NotFoundError
+from schemas.leaks import LeakKind
+from training import recipes as train_recipes
+
+SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
+PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
+NOSTRUCT = "nostruct"
+WEEKLY, MONTHLY = "0 3 * * 1", "0 3 1 * *"
+_CRON_FIELDS = 5
+
+
+class BeamWhere(StrEnum):
+    """Where a build runs."""
+
+    IN_PROCESS = "in-process"
+    SUBPROCESS = "subprocess"  # `multilink build` on this machine
+    CLUSTER = "cluster"  # the same with Beam's Flink, Spark or Dataflow runner
+
+
+class RayWhere(StrEnum):
+    """Where training runs."""
+
+    IN_PROCESS = "in-process"
+    SUBPROCESS = "subprocess"  # `multilink train` on this machine
+    RAY_JOB = "ray-job"  # submitted to a Ray cluster's job server
+    KUBERAY = "kuberay"  # a RayJob of the KubeRay operator, through kubectl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSettings:
+    """One data set: how it is built, when, and what is trained on it.
+
+    Attributes:
+        name: data set, a partition of every asset.
+        recipe: of the build; empty: the data set's own.
+        settings: `key=value` overrides of the build, as `multilink build --set` takes them.
+        recorded_web: folder of a recorded web that is served while the build runs; empty: the real web.
+        cron: when it is rebuilt; empty: weekly for `diy`, monthly for the others.
+        objectives: what a new version is trained with.
+        train_recipe: of the models.
+        train_settings: overrides of the training, for every objective.
+    """
+
+    name: str
+    recipe: str = ""
+    settings: tuple[str, ...] = ()
+    recorded_web: str = ""
+    cron: str = ""
+    objectives: tuple[str, ...] = (NOSTRUCT, "cross-document")
+    train_recipe: str = "hessel-2019"
+    train_settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        override(build_recipes.recipe(self.name, self.recipe or None), self.settings)
+        for objective in self.objectives:
+            override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
+        fields = self.schedule.split()
+        rule = f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week"
+        require(len(fields) == _CRON_FIELDS, field=f"datasets.{self.name}.cron", value=self.cron, rule=rule)
+
+    @property
+    def schedule(self) -> str:
+        """Return the cron expression of its rebuilds."""
+        return self.cron or (WEEKLY if self.name == "diy" else MONTHLY)
+
+    def training_of(self, objective: str) -> tuple[str, ...]:
+        """Return the overrides of a training with an objective."""
+        return (*self.train_settings, f"objective.name={objective}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeamSettings:
+    """Where builds run.
+
+    Attributes:
+        where: see `BeamWhere`.
+        runner: of `multilink build`: local or portable here, flink, spark or dataflow on a cluster.
+        workers: worker processes on this machine.
+        options: Beam's own options of a cluster.
+    """
+
+    where: BeamWhere = BeamWhere.IN_PROCESS
+    runner: str = "local"
+    workers: int = 1
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        on_cluster = self.runner not in ("local", "portable")
+        rule = "expected local or portable on this machine, and flink, spark or dataflow on a cluster"
+        require(on_cluster == (self.where is BeamWhere.CLUSTER), field="beam.runner", value=self.runner, rule=rule)
+        require(self.workers >= 1, field="beam.workers", value=self.workers, rule="must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings:
+    """Where training runs.
+
+    Attributes:
+        where: see `RayWhere`.
+        workers: training processes.
+        address: of the Ray job server, `http://head:8265` (`ray-job`).
+        image: container image with this package (`kuberay`).
+        namespace: of the RayJob (`kuberay`).
+        gpus: GPUs a worker asks for (`kuberay`).
+    """
+
+    where: RayWhere = RayWhere.IN_PROCESS
+    workers: int = 1
+    address: str = ""
+    image: str = ""
+    namespace: str = "default"
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.workers >= 1, field="ray.workers", value=self.workers, rule="must be at least 1")
+        has_address = bool(self.address) or self.where is not RayWhere.RAY_JOB
+        require(has_address, field="ray.address", value=self.address, rule="ray-job needs the address of a job server")
+        has_image = bool(self.image) or self.where is not RayWhere.KUBERAY
+        require(has_image, field="ray.image", value=self.image, rule="kuberay needs a container image")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """Bounds of the blocking checks.
+
+    Attributes:
+        least_share: documents of a version over those of the sound version before it, at least.
+        most_share: the same, at most.
+        max_failure_share: of what a stage read, the share it could not use (what a rule rejects does not count).
+        refused_leaks: kinds of content that no two splits may share. Single sentences are told, not refused: "Thanks
+            for looking!" is in every split.
+        least_norm: of a feature vector.
+        most_norm: of a feature vector.
+    """
+
+    least_share: float = 0.5
+    most_share: float = 3.0
+    max_failure_share: float = 0.25
+    refused_leaks: tuple[str, ...] = (LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE, LeakKind.DOCUMENT_TEXT)
+    least_norm: float = 1e-3
+    most_norm: float = 1e4
+
+    def __post_init__(self) -> None:
+        bounds = 0 <= self.least_share <= 1 <= self.most_share
+        require(bounds, field="checks.least_share", value=self.least_share, rule="expected least <= 1 <= most_share")
+        for kind in self.refused_leaks:
+            require(kind in list(LeakKind), field="checks.refused_leaks", value=kind, rule=f"one of {list(LeakKind)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """How often a step that failed is tried again, and after how long (doubled each time); mistakes are not."""
+
+    attempts: int = 2
+    delay_s: float = 30.0
+
+
+def _every_dataset() -> tuple[DatasetSettings, ...]:
+    return tuple(DatasetSettings(name=name) for name in build_recipes.datasets())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything the definitions are made of.
+
+    Attributes:
+        lake: path or URI of the lake.
+        tracking_uri: MLflow's store; empty: `mlflow.db` beside the settings file.
+        mlflow_page: address of MLflow's page, for links; empty: none is linked.
+        datasets: partitions of the assets.
+        beam: where builds run.
+        ray: where training runs.
+        checks: bounds of the checks.
+        retries: of builds and trainings.
+        is_running: whether schedules and sensors start by themselves.
+        sensor_interval_s: least seconds between two looks of a sensor.
+        timezone: of the schedules.
+    """
+
+    lake: str = "lake"
+    tracking_uri: str = ""
+    mlflow_page: str = ""
+    datasets: tuple[DatasetSettings, ...] = field(default_factory=_every_dataset)
+    beam: BeamSettings = field(default_factory=BeamSettings)
+    ray: RaySettings = field(default_factory=RaySettings)
+    checks: CheckSettings = field(default_factory=CheckSettings)
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    is_running: bool = False
+    sensor_interval_s: int = 30
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        names = [dataset.name for dataset in self.datasets]
+        require(bool(names), field="datasets", value=names, rule="expected at least one")
+        require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")
+        without = [each.name for each in self.datasets if each.objectives and NOSTRUCT not in each.objectives]
+        is_even = not without or NOSTRUCT not in self.objectives
+        rule = f"expected {NOSTRUCT} among the objectives of every data set or of none: the others are compared with it"
+        require(is_even, field="datasets", value=without, rule=rule)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Return the objectives of all data sets, each once; NoStruct first, since the others are compared with it."""
+        names = {objective for dataset in self.datasets for objective in dataset.objectives}
+        return tuple(sorted(names, key=_nostruct_first))
+
+    def dataset(self, name: str) -> DatasetSettings:
+        """Return a data set's settings."""
+        return next(dataset for dataset in self.datasets if dataset.name == name)
+
+    def beside(self, folder: Path) -> Settings:
+        """Return the settings with paths made absolute and the default store named, from the settings file's folder."""
+        lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
+        tracking = self.tracking_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        datasets = tuple(_web_beside(dataset, folder) for dataset in self.datasets)
+        return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=datasets)
+
+
+def load_settings(environment: Mapping[str, str]) -> Settings:
+    """Return the settings of the file that `MULTILINK_SETTINGS` names, or the defaults.
+
+    Raises:
+        NotFoundError: the file is not there.
+        ConfigError: it is no YAML mapping, a key is unknown, or a value breaks a rule.
+    """
+    name = environment.get(SETTINGS_VARIABLE)
+    if not name:
+        return Settings().beside(Path.cwd())
+    path = Path(name)
+    if not path.is_file():
+        raise NotFoundError(f"{SETTINGS_VARIABLE} = {name}: no such file")
+    settings = read_settings(path.read_text(encoding="utf-8"), where=name).beside(path.absolute().parent)
+    return dataclasses.replace(settings, mlflow_page=settings.mlflow_page or environment.get(PAGE_VARIABLE, ""))
+
+
+def read_settings(text: str, *, where: str) -> Settings:
+    """Return the settings of a YAML text; `where` names it in errors."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise ConfigError(f"{where}: expected YAML: {' '.join(str(problem).split())}") from problem
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: expected a mapping of settings, found {type(values).__name__}")
+    return restore(Settings, values)
+
+
+def _nostruct_first(objective: str) -> tuple[bool, str]:
+    return objective != NOSTRUCT, objective
+
+
+def _web_beside(dataset: DatasetSettings, folder: Path) -> DatasetSettings:
+    if not dataset.recorded_web:
+        return dataset
+    return dataclasses.replace(dataset, recorded_web=str((folder / dataset.recorded_web).absolute()))

@@ -1,0 +1,147 @@
+"""What follows from what there is: the sensors' rules, as pure functions from a state to requests.
+
+    a sound new version of a data set   -> training of each objective configured for it
+    a challenger nobody has judged      -> its evaluation and promotion
+    a champion that has not linked the newest version -> linking
+
+A request's key names what it is about, so that Dagster grants it once. While a run of a data set is unfinished, nothing
+is asked for it: the run may be doing just that. Reading the state is `sensors.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestration.config import NOSTRUCT
+from orchestration.names import EVALUATION, LINKS, PROMOTION, TRAINED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelState:
+    """What the registry says of one data set's models with one objective.
+
+    Attributes:
+        objective: name of the objective.
+        name: registered model.
+        trained_on: data set versions that it has a model of.
+        challenger: version with that alias, or None.
+        challenger_data: data set version the challenger was trained on.
+        is_judged: whether a decision on the challenger's promotion is recorded.
+        champion: version with that alias, or None.
+        linked: whether the champion's links of the newest data set version are there.
+    """
+
+    objective: str
+    name: str
+    trained_on: frozenset[str] = frozenset()
+    challenger: str | None = None
+    challenger_data: str | None = None
+    is_judged: bool = False
+    champion: str | None = None
+    linked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetState:
+    """What there is of one data set.
+
+    Attributes:
+        name: data set.
+        version: the version made last, or None.
+        is_sound: whether all its checks said yes.
+        is_busy: whether a run of this data set is unfinished.
+        models: one for each objective configured for it.
+    """
+
+    name: str
+    version: str | None
+    is_sound: bool
+    is_busy: bool
+    models: tuple[ModelState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A run to be started.
+
+    Attributes:
+        key: asked for once.
+        dataset: its partition.
+        objective: whose assets.
+        kinds: the assets.
+        version: data set version it is about.
+    """
+
+    key: str
+    dataset: str
+    objective: str
+    kinds: tuple[str, ...]
+    version: str
+
+
+def decide_training(datasets: Sequence[DatasetState]) -> list[Request]:
+    """Return a training for each configured objective that has no model of the newest sound version."""
+    return [
+        Request(
+            key=f"train:{data.name}@{version}:{model.objective}",
+            dataset=data.name,
+            objective=model.objective,
+            kinds=(TRAINED,),
+            version=version,
+        )
+        for data, version in _ready(datasets)
+        for model in data.models
+        if version not in model.trained_on
+    ]
+
+
+def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
+    """Return an evaluation and promotion for each unjudged challenger of the newest sound version.
+
+    A challenger is compared with NoStruct: where that is configured, it has to be trained on the version first.
+    """
+    return [
+        Request(
+            key=f"promote:{model.name}/{model.challenger}",
+            dataset=data.name,
+            objective=model.objective,
+            kinds=(EVALUATION, PROMOTION),
+            version=version,
+        )
+        for data, version in _ready(datasets)
+        for model in data.models
+        if model.challenger is not None
+        and model.challenger_data == version
+        and not model.is_judged
+        and _nostruct_is_there(data, version)
+    ]
+
+
+def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
+    """Return a linking of the newest sound version for each champion that has not linked it.
+
+    A version is linked once its own model is trained and judged: the champion may be about to change until then.
+    """
+    return [
+        Request(
+            key=f"link:{data.name}@{version}:{model.name}/{model.champion}",
+            dataset=data.name,
+            objective=model.objective,
+            kinds=(LINKS,),
+            version=version,
+        )
+        for data, version in _ready(datasets)
+        for model in data.models
+        if model.champion is not None and not model.linked and version in model.trained_on and model.is_judged
+    ]
+
+
+def _ready(datasets: Sequence[DatasetState]) -> Iterator[tuple[DatasetState, str]]:
+    for data in datasets:
+        if data.version is not None and data.is_sound and not data.is_busy:
+            yield data, data.version
+
+
+def _nostruct_is_there(data: DatasetState, version: str) -> bool:
+    return all(version in model.trained_on for model in data.models if model.objective == NOSTRUCT)

@@ -1,0 +1,201 @@
+"""Where a step runs: in this process, in one of its own on this machine, or as a job of a Ray cluster.
+
+    in process      the function behind the command
+    subprocess      python -m orchestration ... --json, ended with this process (pipelines.mortal)
+    ray job         ray job submit --address ... -- multilink ... --json
+    kuberay         a RayJob of the KubeRay operator: kubectl create, get until it has ended, logs
+
+A Beam cluster is none of these: `multilink build --runner flink` is a subprocess here that drives the cluster. What a
+step printed is its progress, and its last line of JSON its summary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from orchestration.steps import Say, Step, Summary
+from schemas.errors import BuildError, UsageError
+
+Place = Callable[[Step, Say], Summary]
+END_TIMEOUT_S = 20.0
+POLL_S = 5.0
+_PREFIX = "multilink: "
+_ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+def in_process(step: Step, say: Say) -> Summary:
+    """Do a step here."""
+    return step.run(say)
+
+
+def in_subprocess(step: Step, say: Say) -> Summary:
+    """Do a step in a process of its own, which ends when this one does."""
+    mortal = [sys.executable, "-m", "pipelines.mortal", str(os.getpid()), "orchestration"]
+    return run_command([*mortal, *step.arguments()], say)
+
+
+def ray_job(step: Step, say: Say, *, address: str) -> Summary:
+    """Submit a step to the job server of a Ray cluster, and wait for it."""
+    return run_command(ray_job_command(step, address=address), say)
+
+
+def kuberay(step: Step, say: Say, *, image: str, namespace: str, workers: int, gpus: int) -> Summary:
+    """Run a step as a RayJob, and wait for it; `kubectl` is the one on the PATH, with its own credentials."""
+    name = f"multilink-{os.urandom(4).hex()}"
+    manifest = rayjob(step, name=name, image=image, namespace=namespace, workers=workers, gpus=gpus)
+    kubectl = ["kubectl", "--namespace", namespace]
+    _finished([*kubectl, "create", "--filename", "-"], json.dumps(manifest))
+    say(f"RayJob {name} in namespace {namespace}")
+    while (
+        state := job_state(json.loads(_finished([*kubectl, "get", "rayjob", name, "--output", "json"])))
+    ) not in _ENDED:
+        time.sleep(POLL_S)
+    log = _finished([*kubectl, "logs", f"job/{name}", "--tail", "-1"])
+    summary = last_json(log.splitlines())
+    if state != "SUCCEEDED" or summary is None:
+        raise BuildError(f"RayJob {name} ended as {state}: {_last_words(log.splitlines())}")
+    return summary
+
+
+def ray_job_command(step: Step, *, address: str) -> list[str]:
+    """Return the command that submits a step and prints what it prints."""
+    return ["ray", "job", "submit", "--address", address, "--", "multilink", *step.arguments()]
+
+
+def rayjob(step: Step, *, name: str, image: str, namespace: str, workers: int, gpus: int) -> dict[str, Any]:
+    """Return the RayJob (ray.io/v1) of a step: a cluster of a head and its workers that ends with the job."""
+    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": "multilink"}},
+        "spec": {
+            "entrypoint": _shell(["multilink", *step.arguments()]),
+            "shutdownAfterJobFinishes": True,
+            "ttlSecondsAfterFinished": 3600,
+            "rayClusterSpec": {
+                "headGroupSpec": {
+                    "rayStartParams": {"num-cpus": "0"},
+                    "template": _pod("ray-head", image, {"cpu": "2", "memory": "8Gi"}),
+                },
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "workers",
+                        "replicas": workers,
+                        "minReplicas": workers,
+                        "maxReplicas": workers,
+                        "rayStartParams": {},
+                        "template": _pod("ray-worker", image, limits),
+                    }
+                ],
+            },
+        },
+    }
+
+
+def job_state(rayjob_object: dict[str, Any]) -> str:
+    """Return the state of a RayJob as the operator tells it; one it has not looked at yet is PENDING."""
+    status = rayjob_object.get("status") or {}
+    if status.get("jobDeploymentStatus") == "Failed":
+        return "FAILED"
+    return str(status.get("jobStatus") or "PENDING")
+
+
+def run_command(command: Sequence[str], say: Say) -> Summary:
+    """Run a command, tell what it prints, and return its summary.
+
+    Raises:
+        UsageError: it ended with status 2: a mistake.
+        BuildError: it ended with another status and no summary, or could not be started.
+    """
+    lines: list[str] = []
+    try:
+        with _running(command) as process:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                say(lines[-1])
+            status = process.wait()
+    except FileNotFoundError as problem:
+        raise BuildError(f"{command[0]}: no such command on this machine") from problem
+    summary = last_json(lines)
+    if summary is not None and (status == 0 or "is_promoted" in summary):  # the gate's no is a result, too
+        return summary
+    kind = {1: BuildError, 2: UsageError}.get(status, BuildError)
+    raise kind(f"status {status}: {_last_words(lines)}")
+
+
+def last_json(lines: Sequence[str]) -> Summary | None:
+    """Return the last line that is a JSON object, or None; what a cluster prints after it does not hide it."""
+    for line in reversed(lines):
+        if line.startswith("{"):
+            with contextlib.suppress(json.JSONDecodeError):
+                value: Summary = json.loads(line)
+                return value
+    return None
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command in a group of its own while the block lasts; what is left of it afterwards is ended."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.stdout is not None:
+            process.stdout.close()
+        process.wait()
+
+
+def _finished(command: Sequence[str], text: str | None = None) -> str:
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except FileNotFoundError as problem:
+        raise BuildError(f"{command[0]}: no such command on this machine") from problem
+    if done.returncode:
+        raise BuildError(f"{' '.join(command[:6])}: {_last_words(done.stderr.splitlines())}")
+    return done.stdout
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    """Return the command's own line about what went wrong, or else the last one it printed."""
+    for line in reversed(lines):
+        if line.startswith(_PREFIX):
+            return line.removeprefix(_PREFIX)
+    return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+
+
+def _shell(arguments: Sequence[str]) -> str:
+    return shlex.join(arguments)
+
+
+def _pod(name: str, image: str, limits: dict[str, str]) -> dict[str, Any]:
+    container = {
+        "name": name,
+        "image": image,
+        "envFrom": [{"secretRef": {"name": "multilink", "optional": True}}],
+        "resources": {"requests": limits, "limits": limits},
+    }
+    return {"spec": {"containers": [container]}}

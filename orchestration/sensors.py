@@ -1,0 +1,136 @@
+"""The sensors: they read what there is, let `decisions.py` decide, and hand its requests to Dagster.
+
+The state comes from three places: Dagster's record (versions and what their checks said), the registry (models and
+aliases), the lake (links). Whatever moved an alias or registered a model, a sensor sees it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from orchestration.config import DatasetSettings, Settings
+from orchestration.decisions import (
+    DatasetState,
+    ModelState,
+    Request,
+    decide_linking,
+    decide_promotion,
+    decide_training,
+)
+from orchestration.history import busy_datasets, made
+from orchestration.jobs import LINK, PROMOTE, TRAIN
+from orchestration.names import VERSION_TAG, model_key
+
+Decide = Callable[[Sequence[DatasetState]], list[Request]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A sensor: what it watches for, how it decides, and which job it starts."""
+
+    name: str
+    decide: Decide
+    job: str
+    description: str
+
+
+RULES = (
+    Rule(
+        name="new_data_set_version",
+        decide=decide_training,
+        job=TRAIN,
+        description="A sound new version: train the objectives configured for the data set.",
+    ),
+    Rule(
+        name="new_challenger",
+        decide=decide_promotion,
+        job=PROMOTE,
+        description="A new challenger: evaluate it and ask the gate.",
+    ),
+    Rule(
+        name="alias_change",
+        decide=decide_linking,
+        job=LINK,
+        description="A new champion, or a new version: link the newest version with the champion.",
+    ),
+)
+
+
+def make_sensors(settings: Settings) -> Sequence[dg.SensorDefinition]:
+    """Return the sensors."""
+    return [_sensor(settings, rule) for rule in RULES]
+
+
+def read_state(settings: Settings, instance: dg.DagsterInstance) -> list[DatasetState]:
+    """Return what there is of every data set."""
+    busy = busy_datasets(instance)
+    return [_dataset_state(settings, instance, dataset, dataset.name in busy) for dataset in settings.datasets]
+
+
+def run_request(request: Request, job: str) -> dg.RunRequest:
+    """Return a request in Dagster's words."""
+    return dg.RunRequest(
+        run_key=request.key,
+        job_name=job,
+        partition_key=request.dataset,
+        asset_selection=[model_key(request.objective, kind) for kind in request.kinds],
+        tags={VERSION_TAG: request.version},
+    )
+
+
+def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=rule.name,
+        job_name=rule.job,
+        minimum_interval_seconds=settings.sensor_interval_s,
+        description=rule.description,
+        default_status=dg.DefaultSensorStatus.RUNNING if settings.is_running else dg.DefaultSensorStatus.STOPPED,
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        requests = rule.decide(read_state(settings, context.instance))
+        if not requests:
+            return dg.SkipReason("nothing new")
+        return dg.SensorResult(run_requests=[run_request(request, rule.job) for request in requests])
+
+    return look
+
+
+def _dataset_state(
+    settings: Settings, instance: dg.DagsterInstance, dataset: DatasetSettings, is_busy: bool
+) -> DatasetState:
+    newest = next(made(instance, dataset.name, limit=1), None)
+    if newest is None or is_busy:  # nothing would be decided: the registry need not be asked
+        version = None if newest is None else newest.version
+        return DatasetState(name=dataset.name, version=version, is_sound=False, is_busy=is_busy, models=())
+    return DatasetState(
+        name=dataset.name,
+        version=newest.version,
+        is_sound=newest.is_sound,
+        is_busy=False,
+        models=tuple(_model_state(settings, dataset.name, newest.version, name) for name in dataset.objectives),
+    )
+
+
+def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
+    from orchestration.link_version import links_folder, links_name
+    from orchestration.models import registered_name
+    from schemas.lake import Lake
+    from training.registry.earlier import standing
+    from training.tracking import open_tracking
+
+    name = registered_name(dataset, objective)
+    found = standing(open_tracking(settings.tracking_uri), name)
+    linked = found.champion is not None and links_folder(Lake.at(settings.lake), dataset, version).exists(
+        links_name(name, found.champion)
+    )
+    return ModelState(
+        objective=objective,
+        name=name,
+        trained_on=found.trained_on,
+        challenger=found.challenger,
+        challenger_data=found.challenger_data,
+        is_judged=found.is_judged,
+        champion=found.champion,
+        linked=linked,
+    )

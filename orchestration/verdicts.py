@@ -1,0 +1,207 @@
+"""The rules of the blocking checks: from a version on disk, or from scores, to a yes or no with its numbers.
+
+Plain functions of manifests, tables and numbers. Which asset each guards, and what it is given, is `checks.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestration.config import CheckSettings
+from schemas.errors import IntegrityError
+from schemas.failures import Stage
+from schemas.lake import Folder
+from schemas.leaks import LeakKind
+from schemas.manifest import Manifest, verify
+from schemas.tables import FEATURE_PREFIX
+
+PROBLEMS_SHOWN = 10
+_KEEP_ALL = "keep-all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a check says: yes or no, in one line, and the numbers behind it."""
+
+    passed: bool
+    text: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOnDisk:
+    """A version to be judged: its manifest and folder, the sound version before it, and the bounds."""
+
+    manifest: Manifest
+    folder: Folder
+    before: Manifest | None
+    bounds: CheckSettings
+
+
+def manifest_verifies(version: VersionOnDisk) -> Verdict:
+    """Say whether every byte of a version is what its manifest says."""
+    problems = list(islice(verify(version.manifest, version.folder), PROBLEMS_SHOWN))
+    files = len(version.manifest.files)
+    text = f"{files} files are what the manifest says" if not problems else "; ".join(problems)
+    return Verdict(passed=not problems, text=text, numbers={"files": files, "problems": len(problems)})
+
+
+def counts_in_bounds(version: VersionOnDisk) -> Verdict:
+    """Say whether a version has about as many documents as the sound one before it, and every split has some."""
+    now = _documents(version.manifest)
+    empty = [name for name, row in version.manifest.splits.items() if not row.documents and _had(version.before, name)]
+    if empty:
+        return Verdict(passed=False, text=f"no document is left in {', '.join(empty)}", numbers={"documents": now})
+    if version.before is None:
+        return Verdict(passed=now > 0, text=f"{now} documents; the first version", numbers={"documents": now})
+    before = _documents(version.before)
+    share = now / before if before else float("inf")
+    least, most = version.bounds.least_share, version.bounds.most_share
+    text = f"{now} documents, {before} before: {share:.2f} times as many, expected {least:g} to {most:g}"
+    return Verdict(passed=least <= share <= most, text=text, numbers={"documents": now, "documents_before": before})
+
+
+def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Verdict:
+    """Say whether no stage failed to handle more than its share of what it read."""
+    budget = version.bounds.max_failure_share
+    shares = {
+        stage: row["failed"] / row["in"]
+        for stage in stages
+        if (row := version.manifest.stages.get(stage)) is not None and row["in"]
+    }
+    over = [stage for stage, share in shares.items() if share > budget]
+    told = ", ".join(f"{stage} {share:.1%}" for stage, share in shares.items()) or "nothing was read"
+    return Verdict(
+        passed=not over,
+        text=f"failed: {told}; at most {budget:.0%} may",
+        numbers={f"{stage}_failed_share": share for stage, share in shares.items()},
+    )
+
+
+def duplicate_free(version: VersionOnDisk) -> Verdict:
+    """Say whether no two pictures of the shards are near-duplicates, by comparing all of them anew.
+
+    A data set whose policy keeps duplicates is free of them by nobody's promise: the check tells how many there are.
+    """
+    from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
+
+    settings = version.manifest.config["dedupe"]
+    occurrences = list(_fingerprints(version))
+    found = near_pairs(parse_fingerprints([code for code, _ in occurrences]), int(settings["radius"]))
+    times = np.bincount(found.group, minlength=len(found.codes))
+    documents_of: dict[int, set[str]] = {}
+    for row, (_, document) in zip(found.group.tolist(), occurrences, strict=True):
+        documents_of.setdefault(row, set()).add(document)
+    shared = [row for row in np.flatnonzero(times > 1).tolist() if len(documents_of[row]) > 1]
+    near = [(a, b) for a, b in found.pairs.tolist() if len(documents_of[a] | documents_of[b]) > 1]
+    numbers = {"pictures": len(occurrences), "shared_by_documents": len(shared), "near_pairs_of_documents": len(near)}
+    told = f"{len(occurrences)} pictures; {len(shared)} looks in several documents, {len(near)} near pairs across them"
+    if settings["policy"] == _KEEP_ALL:
+        return Verdict(passed=True, text=f"{told}; the policy keeps them", numbers=numbers)
+    return Verdict(passed=not shared and not near, text=told, numbers=numbers)
+
+
+def leak_free(version: VersionOnDisk) -> Verdict:
+    """Say whether no two splits share what they may not share; single sentences are told alone."""
+    counts = version.manifest.notes.get("leaks", [])
+    keys = {kind: sum(row["keys"] for row in counts if row["kind"] == kind) for kind in map(str, LeakKind)}
+    refused = {kind: count for kind, count in keys.items() if count and kind in version.bounds.refused_leaks}
+    told = ", ".join(f"{kind} {count}" for kind, count in keys.items() if count) or "nothing"
+    return Verdict(passed=not refused, text=f"shared between splits: {told}", numbers=keys)
+
+
+def norms_are_sane(version: VersionOnDisk) -> Verdict:
+    """Say whether every feature vector is finite, of a sane length, and not the same for everything."""
+    problems: list[str] = []
+    numbers: dict[str, Any] = {}
+    for name, vectors in _vectors(version):
+        norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
+        least, most = version.bounds.least_norm, version.bounds.most_norm
+        odd = int((~np.isfinite(norms) | (norms < least) | (norms > most)).sum())
+        if odd:
+            problems.append(f"{name}: {odd} of {len(norms)} vectors are not finite or outside {least:g}..{most:g}")
+        elif len(vectors) > 1 and (vectors == vectors[0]).all():
+            problems.append(f"{name}: all {len(vectors)} vectors are the same")
+        numbers |= {f"{name}_vectors": len(norms), f"{name}_mean_norm": float(np.nanmean(norms)) if len(norms) else 0.0}
+    if not numbers:
+        problems.append("there is no feature column")
+    text = "; ".join(problems) or ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
+    return Verdict(passed=not problems, text=text, numbers=numbers)
+
+
+def better_than_nostruct(auc: float, nostruct: Mapping[str, float] | None) -> Verdict:
+    """Say whether a model's mean AUC is above NoStruct's on the same documents, both in percent."""
+    if nostruct is None:
+        text = "no NoStruct model of this version was scored: nothing to compare with"
+        return Verdict(passed=False, text=text, numbers={"auc": auc})
+    verb = "above" if auc > nostruct["mean"] else "not above"
+    text = f"AUC {auc:.2f} is {verb} NoStruct's {nostruct['mean']:.2f}"
+    return Verdict(passed=auc > nostruct["mean"], text=text, numbers={"auc": auc, "nostruct_auc": nostruct["mean"]})
+
+
+def _documents(manifest: Manifest) -> int:
+    return sum(row.documents for row in manifest.splits.values())
+
+
+def _had(before: Manifest | None, split: str) -> bool:
+    return before is not None and split in before.splits and before.splits[split].documents > 0
+
+
+def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
+    """Yield (fingerprint, document) of every picture of every document; pictures of one colour have no say."""
+    for documents, images in _shards(version):
+        looks = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
+        for row in documents.to_pylist():
+            for image in row["images"]:
+                if looks.get(image["hash"]) is not None:
+                    yield looks[image["hash"]], row["id"]
+
+
+def _shards(version: VersionOnDisk) -> Iterator[tuple[pa.Table, pa.Table]]:
+    for split in version.manifest.splits:
+        pairs = zip(version.manifest.parts("documents", split), version.manifest.parts("images", split), strict=True)
+        for documents, images in pairs:
+            yield (
+                _read(version.folder, documents.path, ["id", "images.list.element.hash"]),
+                _read(version.folder, images.path, ["hash", "fingerprint", "is_flat"]),
+            )
+
+
+def _read(folder: Folder, path: str, columns: Sequence[str]) -> pa.Table:
+    with folder.open(path) as stream:
+        return pq.ParquetFile(stream).read(columns=list(columns))
+
+
+def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, npt.NDArray[np.float16]]]:
+    """Yield the vectors of each feature column of each part, N x d; a column that is announced must be there."""
+    announced = {"documents": version.manifest.sentence_extractors, "images": version.manifest.image_extractors}
+    for table, extractors in announced.items():
+        for name in extractors:
+            parts = [part for split in version.manifest.splits for part in version.manifest.parts(table, split)]
+            yield name, _stacked(_columns(version.folder, [part.path for part in parts], FEATURE_PREFIX + name))
+
+
+def _columns(folder: Folder, paths: Iterable[str], column: str) -> Iterator[npt.NDArray[np.float16]]:
+    for path in paths:
+        with folder.open(path) as stream:
+            file = pq.ParquetFile(stream)
+            if column not in file.schema_arrow.names:
+                raise IntegrityError(f"{path}: the column {column} is not there")
+            array = file.read(columns=[column]).column(0).combine_chunks()
+        if pa.types.is_list(array.type):
+            array = array.flatten()
+        values = array.flatten().to_numpy(zero_copy_only=False)
+        yield values.astype(np.float16).reshape(-1, array.type.list_size)
+
+
+def _stacked(blocks: Iterable[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]:
+    found = list(blocks)
+    return np.concatenate(found) if found else np.zeros((0, 1), np.float16)

@@ -1,0 +1,103 @@
+"""The settings file: what is in it is taken, what is wrong in it is one line, what is not in it is a default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
+from orchestration.recorded_web import build_settings
+from orchestration.up import DEMO_SETTINGS, prepare
+from pipelines.recipes import datasets
+from schemas.errors import ConfigError, MultilinkError, NotFoundError
+
+INFRA = Path(__file__).resolve().parents[2] / "infra"
+
+
+def test_without_a_file_every_data_set_is_there_and_nothing_starts_by_itself() -> None:
+    settings = load_settings({})
+    assert [dataset.name for dataset in settings.datasets] == datasets()
+    assert {dataset.name: dataset.schedule for dataset in settings.datasets} == {
+        name: WEEKLY if name == "diy" else MONTHLY for name in datasets()
+    }
+    assert not settings.is_running
+    assert settings.objectives == ("nostruct", "cross-document")
+
+
+def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "lake: s3://bucket/lake\n"
+        "datasets:\n"
+        "  - {name: diy, recorded_web: web, cron: '0 4 * * 0', objectives: [cross-document]}\n"
+        "  - {name: documents, settings: ['source.documents=/own.jsonl'], train_settings: [training.epochs=2],\n"
+        "     objectives: [cross-document]}\n"
+        "beam: {where: cluster, runner: flink, options: ['--flink_master=flink:8081']}\n"
+        "ray: {where: kuberay, image: 'multilink:latest', gpus: 1}\n",
+        encoding="utf-8",
+    )
+    page = {"MULTILINK_MLFLOW_PAGE": "http://here"}
+    settings = load_settings({"MULTILINK_SETTINGS": str(file)} | page)
+    assert settings.lake == "s3://bucket/lake"
+    assert settings.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
+    assert settings.mlflow_page == "http://here"
+    assert settings.dataset("diy").recorded_web == str(tmp_path / "web")
+    assert settings.dataset("documents").training_of("nostruct") == ("training.epochs=2", "objective.name=nostruct")
+    assert (settings.beam.where, settings.ray.where) == (BeamWhere.CLUSTER, RayWhere.KUBERAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("- a list", "expected a mapping of settings, found list"),
+        ("lake: [", "expected YAML"),
+        ("lakes: lake", "unknown key 'lakes'; did you mean 'lake'?"),
+        ("datasets: []", "expected at least one"),
+        ("datasets: [{name: diyy}]", "unknown data set 'diyy'"),
+        ("datasets: [{name: diy}, {name: diy}]", "expected each name once"),
+        (
+            "datasets: [{name: diy}, {name: wiki, objectives: [cross-document]}]",
+            "datasets = ['wiki']: expected nostruct",
+        ),
+        ("datasets: [{name: diy, cron: daily}]", "must have 5 fields"),
+        ("datasets: [{name: diy, settings: [dedupe.radus=3]}]", "did you mean 'dedupe.radius'?"),
+        ("datasets: [{name: diy, objectives: [magic]}]", "objective.name = 'magic'"),
+        ("datasets: [{name: diy, train_recipe: huge}]", "unknown recipe 'huge'"),
+        ("beam: {where: cluster}", "beam.runner = 'local'"),
+        ("beam: {runner: flink}", "beam.runner = 'flink'"),
+        ("ray: {where: ray-job}", "ray-job needs the address"),
+        ("ray: {where: kuberay}", "kuberay needs a container image"),
+        ("ray: {workers: 0}", "ray.workers = 0"),
+        ("checks: {least_share: 2}", "expected least <= 1 <= most_share"),
+        ("checks: {refused_leaks: [smell]}", "checks.refused_leaks = 'smell'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(text: str, words: str) -> None:
+    with pytest.raises(MultilinkError) as caught:
+        read_settings(text, where="settings.yaml")
+    assert isinstance(caught.value, ConfigError)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_said() -> None:
+    with pytest.raises(NotFoundError, match=r"MULTILINK_SETTINGS = nowhere\.yaml: no such file"):
+        load_settings({"MULTILINK_SETTINGS": "nowhere.yaml"})
+
+
+def test_a_new_workspace_gets_the_demo_and_a_web_that_posts_can_be_added_to(tmp_path: Path) -> None:
+    file = prepare(tmp_path)
+    settings = load_settings({"MULTILINK_SETTINGS": str(file)})
+    web = Path(settings.dataset("diy").recorded_web)
+    assert web == tmp_path / "web"
+    (web / "RS_added-1.zst").write_bytes(b"")
+    dumps = f"{web / 'RS_recorded.zst'},{web / 'RS_added-1.zst'}"
+    assert build_settings(web, 80)[0] == f"source.dump={dumps}"
+    file.write_text("datasets: [{name: wiki}]", encoding="utf-8")
+    assert prepare(tmp_path).read_text(encoding="utf-8") == "datasets: [{name: wiki}]"  # a person's settings stay
+
+
+@pytest.mark.parametrize("text", [DEMO_SETTINGS, (INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8")])
+def test_the_settings_that_are_given_out_load(text: str) -> None:
+    assert isinstance(read_settings(text, where="given"), Settings)

@@ -1,0 +1,248 @@
+"""Runs on a Dagster instance: what a check stops, what is tried again, what is asked of the registry before training.
+
+The versions are written by hand, and stand in for a build; checks, jobs, retries and the registry are the real ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration.config import DatasetSettings, RetrySettings, Settings
+from orchestration.definitions import make_definitions
+from orchestration.history import busy_datasets, made, sound_before
+from orchestration.models import find_trained, resumable, trained_on
+from orchestration.resources import mistakes_are_final
+from orchestration.schedules import make_schedules
+from orchestration.steps import Say, Summary, TrainStep
+from schemas.configs import override
+from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.lake import Lake
+from schemas.manifest import commit
+from training.recipes import recipe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from versions import CODES, write_version
+
+pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
+DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
+
+
+@dataclass
+class Given:
+    """In the place of `Pipelines`: raises the errors it is told to, then gives versions that are there, in order."""
+
+    lake: str
+    versions: list[str]
+    errors: list[type[MultilinkError]]
+
+    def build(self, dataset: DatasetSettings, say: Say) -> Summary:
+        if self.errors:
+            with mistakes_are_final():
+                raise self.errors.pop(0)("it went wrong")
+        version = self.versions.pop(0)
+        counts = {"in": 2, "out": 2, "rejected": 0, "failed": 0}
+        stages = dict.fromkeys(("sources", "documents", "images", "dedupe", "features", "shards"), counts)
+        splits = {"train": {"documents": 2, "images": 4, "sentences": 4}}
+        about = {"dataset": dataset.name, "version": version, "path": self.lake, "reused": False, "failures": {}}
+        return about | {"stages": stages, "splits": splits}
+
+
+@dataclass
+class Asked:
+    """In the place of `Training`: notes what is asked for and fails; two documents are nothing to train on."""
+
+    objectives: list[str]
+
+    def train(self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool, say: Say) -> Summary:
+        self.objectives.append(objective)
+        raise dg.Failure("no training here", allow_retries=False)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+def settings_in(folder: Path) -> Settings:
+    datasets = (DatasetSettings(name="documents"), DatasetSettings(name="diy"))
+    return Settings(lake=str(folder / "lake"), datasets=datasets, retries=RetrySettings(attempts=1, delay_s=0))
+
+
+def commit_version(settings: Settings, name: str, **faults: object) -> str:
+    lake = Lake.at(settings.lake)
+    made_by_hand = write_version(lake.dataset("documents", name), **faults)
+    commit(lake, replace(made_by_hand.manifest, dataset="documents", version=name))
+    return name
+
+
+def run(
+    settings: Settings, instance: dg.DagsterInstance, job: str, pipelines: Given, training: Asked | None = None
+) -> dg.ExecuteInProcessResult:
+    made_of_settings = make_definitions(settings)
+    definitions = dg.Definitions(
+        assets=made_of_settings.assets,
+        asset_checks=made_of_settings.asset_checks,
+        jobs=made_of_settings.jobs,
+        resources={"pipelines": pipelines, "training": training or Asked([])},
+        executor=dg.in_process_executor,
+    )
+    return definitions.resolve_job_def(job).execute_in_process(
+        instance=instance, partition_key="documents", raise_on_error=False
+    )
+
+
+def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
+    return Given(settings.lake, list(versions), list(errors))
+
+
+def steps(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
+    return {event.step_key or "" for event in result.all_events if event.event_type is kind}
+
+
+def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings = settings_in(tmp_path)
+    version = commit_version(settings, "v1", codes=DUPLICATED)
+    training = Asked([])
+    result = run(settings, instance, "everything", given(settings, version), training)
+    assert not result.success
+    assert training.objectives == []  # nothing is trained on it
+    assert steps(result, dg.DagsterEventType.STEP_FAILURE) == {"duplicates_duplicate_free"}
+    verdicts = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+    assert verdicts.pop("duplicate_free") is False
+    assert set(verdicts.values()) == {True}  # the others had their say
+    assert len(verdicts) == 5  # failure_budget twice
+    assert next(made(instance, "documents")).is_sound is False
+    assert list(made(instance, "diy")) == []
+
+
+def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings, training = settings_in(tmp_path), Asked([])
+    assert not run(settings, instance, "train", given(settings), training).success
+    assert not run(
+        settings, instance, "rebuild", given(settings, commit_version(settings, "v1", codes=DUPLICATED))
+    ).success
+    assert not run(settings, instance, "train", given(settings), training).success
+    assert training.objectives == []
+    assert run(settings, instance, "rebuild", given(settings, commit_version(settings, "v2"))).success
+    run(settings, instance, "train", given(settings), training)
+    assert sorted(training.objectives) == ["cross-document", "nostruct"]
+
+
+def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings = settings_in(tmp_path)
+    training = Asked([])
+    result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
+    assert sorted(training.objectives) == ["cross-document", "nostruct"]
+    failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
+    assert failed == {"cross_document__trained_model", "nostruct__trained_model"}
+    assert next(made(instance, "documents")).is_sound
+
+
+def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    names = [
+        commit_version(settings, "v1", documents={"train": 100}),
+        commit_version(settings, "v2", documents={"train": 10}),
+        commit_version(settings, "v2", documents={"train": 10}),
+        commit_version(settings, "v3", documents={"train": 90}),
+    ]
+    outcomes = [run(settings, instance, "rebuild", given(settings, name)).success for name in names]
+    assert outcomes == [True, False, False, True]  # the same small version again is no better
+    assert [each.version for each in made(instance, "documents") if each.is_sound] == ["v3", "v1"]
+    assert sound_before(instance, "documents", "v3") == "v1"
+    assert sound_before(instance, "documents", "v1") == "v3"
+    assert sound_before(instance, "diy", "v1") is None
+
+
+@pytest.mark.parametrize(("error", "passes", "retries"), [(BuildError, True, 1), (ConfigError, False, 0)])
+def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
+    instance: dg.DagsterInstance, tmp_path: Path, error: type[MultilinkError], passes: bool, retries: int
+) -> None:
+    settings = settings_in(tmp_path)
+    pipelines = given(settings, commit_version(settings, "v1"), errors=(error,))
+    result = run(settings, instance, "rebuild", pipelines)
+    assert result.success is passes
+    assert sum(event.event_type is dg.DagsterEventType.STEP_RESTARTED for event in result.all_events) == retries
+
+
+def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    result = run(settings, instance, "rebuild", given(settings, commit_version(settings, "v1")))
+    (record,) = instance.get_runs()
+    assert record.tags["multilink/data_set_version"] == "v1"
+    (shards,) = [
+        each for each in result.asset_materializations_for_node("build") if each.asset_key == dg.AssetKey("shards")
+    ]
+    assert shards.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
+    assert shards.metadata["dagster/row_count"].value == 2
+    assert shards.tags is not None
+    assert shards.tags["dagster/data_version"] == "v1"
+
+
+def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    schedules = {each.name: each for each in make_schedules(settings)}
+    with (
+        dg.DagsterInstance.local_temp(str(tmp_path)) as instance,
+        dg.build_schedule_context(instance, repository_def=make_definitions(settings).get_repository_def()) as context,
+    ):
+        train = make_definitions(settings).resolve_job_def("train")
+        instance.create_run_for_job(train, tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED)
+        assert busy_datasets(instance) == {"diy"}
+        skipped, asked_for = (schedules[n].evaluate_tick(context) for n in ("rebuild_diy", "rebuild_documents"))
+    assert skipped.skip_message == "a run of diy is not finished yet"
+    assert [request.partition_key for request in asked_for.run_requests or []] == ["documents"]
+
+
+def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
+    from training.tracking import RunDescription, connect, start_run
+
+    tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    step = TrainStep(
+        dataset="diy@v1", lake=str(tmp_path), tracking=tracking, recipe="tiny", settings=("training.epochs=3",)
+    )
+    client = connect(tracking)
+    assert find_trained(tracking, step) is None
+    assert resumable(tracking, step, is_retry=True) == ""
+    describe = RunDescription(
+        config=override(recipe("tiny"), step.settings),
+        dataset="diy",
+        dataset_version="v1",
+        dataset_uri=str(tmp_path),
+        lake=str(tmp_path),
+        workers=1,
+        code_version="test",
+    )
+    run_of_step = start_run(client, describe)
+    start_run(client, replace(describe, config=recipe("tiny")))  # other settings
+    start_run(client, replace(describe, dataset_version="v2"))  # another version
+    assert resumable(tracking, step, is_retry=False) == ""  # it may be running elsewhere
+    assert resumable(tracking, step, is_retry=True) == run_of_step.id
+    client.set_terminated(run_of_step.id, "FAILED")
+    assert resumable(tracking, step, is_retry=False) == run_of_step.id
+
+    name = "multilink-diy-cross-document"
+    client.create_registered_model(name)
+    tags = {"dataset_version": "v1", "epochs": "3", "best_epoch": "2", "recipe": "tiny"}
+    client.create_model_version(name, source=str(tmp_path), run_id=run_of_step.id, tags=tags)
+    assert resumable(tracking, step, is_retry=True) == ""
+    done = find_trained(tracking, step)
+    assert done is not None
+    assert (done["model_uri"], done["run_id"], done["best_epoch"]) == (f"models:/{name}/1", run_of_step.id, 2)
+    assert find_trained(tracking, replace(step, settings=("training.epochs=4",))) is None
+    found = trained_on(tracking, "diy", "v1", "cross-document")
+    assert found is not None and found.version == "1"
+    assert trained_on(tracking, "diy", "v2", "cross-document") is None

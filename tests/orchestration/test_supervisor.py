@@ -1,0 +1,115 @@
+"""Processes are kept: one that ends is started again, and none is left, however the keeper ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestration.leftovers import MARK_VARIABLE, end_marked, marked
+from orchestration.services import Service, choose_ports
+from orchestration.supervisor import QUICK_ENDS_SURVIVED, Supervisor
+from schemas.errors import BuildError, UsageError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+ROOT = Path(__file__).resolve().parents[2]
+MARK = f"test-{os.getpid()}"
+# A service that starts a process of its own in another session, as a run's workers are, and then waits.
+PARENT_AND_CHILD = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+time.sleep(600)
+"""
+KEEPER = """
+import sys, time
+from pathlib import Path
+from orchestration.services import Service
+from orchestration.supervisor import Supervisor
+folder, mark = Path(sys.argv[1]), sys.argv[2]
+environment = {"MULTILINK_UP": mark, "PYTHONPATH": f"{folder}:" + sys.argv[3]}
+with Supervisor([Service(name="one", module="sleeper", arguments=())], environment, folder / "logs", print).running():
+    print("running", flush=True)
+    time.sleep(600)
+"""
+
+
+def wait_for(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sleeper.py").write_text(PARENT_AND_CHILD, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("raise SystemExit('it cannot start')", encoding="utf-8")
+    return tmp_path
+
+
+def supervisor(folder: Path, module: str, told: list[str], mark: str) -> Supervisor:
+    environment = {MARK_VARIABLE: mark, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    return Supervisor([Service(name="one", module=module, arguments=())], environment, folder / "logs", told.append)
+
+
+def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> None:
+    told: list[str] = []
+    keeper, mark = supervisor(folder, "sleeper", told, f"{MARK}-a"), f"{MARK}-a"
+    with keeper.running():
+        wait_for(lambda: len(marked(mark)) == 2)
+        first = keeper.pid("one")
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: keeper.watch() or keeper.pid("one") != first)
+        assert "one ended with signal 9" in told[0]
+        wait_for(lambda: len(marked(mark)) == 3)  # the new pair, and the orphan of the first
+    assert marked(mark) == []
+
+
+def test_one_that_cannot_start_is_given_up_with_its_last_words(folder: Path) -> None:
+    keeper = supervisor(folder, "broken", [], f"{MARK}-b")
+    with keeper.running(), pytest.raises(BuildError, match=r"one ended with status 1 \(it cannot start\)"):
+        for _ in range(QUICK_ENDS_SURVIVED + 1):
+            wait_for(lambda: keeper._running["one"].poll() is not None)
+            keeper.watch()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_keeper_that_is_killed(folder: Path, number: signal.Signals) -> None:
+    mark = f"{MARK}-{int(number)}"
+    command = [sys.executable, "-c", KEEPER, str(folder), mark, str(ROOT)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == b"running\n"
+        wait_for(lambda: len(marked(mark)) == 2)
+        keeper.send_signal(number)
+        keeper.wait(30)
+    wait_for(lambda: marked(mark) == [])
+
+
+def test_marks_are_found_on_those_who_carry_them_alone() -> None:
+    mark = f"{MARK}-c"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={MARK_VARIABLE: mark}) as one:
+        wait_for(lambda: marked(mark) == [one.pid])
+        assert marked(f"{mark}-other") == []
+        assert end_marked(mark, grace_s=5) == 1
+    assert one.returncode == -signal.SIGTERM
+
+
+def test_a_port_that_is_taken_is_said_and_a_usual_one_is_passed_over() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--port {port}: another process listens there"):
+            choose_ports(port, None)
+    free = choose_ports(port, 0)
+    assert free.dagster == port
+    assert len({free.code, free.dagster, free.mlflow}) == 3

@@ -1,0 +1,155 @@
+"""Each blocking check is fed a sound version, and one with the fault it is there to find."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestration.config import CheckSettings
+from orchestration.verdicts import (
+    VersionOnDisk,
+    better_than_nostruct,
+    counts_in_bounds,
+    duplicate_free,
+    leak_free,
+    manifest_verifies,
+    norms_are_sane,
+    within_failure_budget,
+)
+from schemas.errors import IntegrityError
+from schemas.failures import Stage
+from schemas.lake import Folder
+
+sys.path.insert(0, str(Path(__file__).parent))
+from versions import CODES, write_version
+
+Make = Callable[..., VersionOnDisk]
+
+
+@pytest.fixture
+def version(tmp_path: Path) -> Make:
+    return partial(write_version, Folder(str(tmp_path / "version")))
+
+
+def test_a_sound_version_passes_every_check(version: Make) -> None:
+    subject = version(before={"train": 2}, stages={"images": {"in": 4, "out": 4, "rejected": 0, "failed": 0}})
+    assert manifest_verifies(subject).passed
+    assert counts_in_bounds(subject).passed
+    assert within_failure_budget(subject, [Stage.IMAGES]).passed
+    assert duplicate_free(subject).passed
+    assert leak_free(subject).passed
+    norms = norms_are_sane(subject)
+    assert norms.passed
+    assert norms.numbers == {"text_vectors": 4, "text_mean_norm": 1, "cnn_vectors": 4, "cnn_mean_norm": 1}
+
+
+def test_a_flipped_bit_a_missing_and_an_extra_file_are_found(version: Make) -> None:
+    subject = version()
+    path = subject.manifest.files[1].path
+    data = bytearray(subject.folder.read(path))
+    data[len(data) // 2] ^= 1
+    subject.folder.write(path, bytes(data))
+    verdict = manifest_verifies(subject)
+    assert not verdict.passed
+    assert path in verdict.text
+    subject.folder.delete(path)
+    subject.folder.write("images/train/more.parquet", b"")
+    assert manifest_verifies(subject).numbers["problems"] == 2
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "passes", "words"),
+    [
+        ({"train": 80, "test": 20}, {"train": 80, "test": 20}, True, "1.00 times"),
+        ({"train": 50, "test": 1}, {"train": 80, "test": 20}, True, "0.51 times"),
+        ({"train": 49, "test": 0}, {"train": 80, "test": 20}, False, "no document is left in test"),
+        ({"train": 39, "test": 10}, {"train": 80, "test": 20}, False, "0.49 times"),
+        ({"train": 301, "test": 20}, {"train": 80, "test": 20}, False, "3.21 times"),
+        ({"train": 1, "test": 0}, None, True, "the first version"),
+        ({"train": 0, "test": 0}, None, False, "0 documents"),
+    ],
+)
+def test_counts_are_held_against_the_version_before(
+    version: Make, now: dict[str, int], before: dict[str, int] | None, passes: bool, words: str
+) -> None:
+    verdict = counts_in_bounds(version(documents=now, before=before))
+    assert verdict.passed is passes
+    assert words in verdict.text
+
+
+@pytest.mark.parametrize(("failed", "passes"), [(0, True), (25, True), (26, False), (100, False)])
+def test_a_stage_has_a_failure_budget(version: Make, failed: int, passes: bool) -> None:
+    stages = {"images": {"in": 100, "out": 100 - failed, "rejected": 0, "failed": failed}}
+    stages["sources"] = {"in": 0, "out": 0, "rejected": 0, "failed": 0}
+    verdict = within_failure_budget(version(stages=stages), [Stage.SOURCES, Stage.IMAGES])
+    assert verdict.passed is passes
+    assert verdict.numbers == {"images_failed_share": failed / 100}
+
+
+@pytest.mark.parametrize(
+    ("third", "passes"),
+    [
+        ("00000000ffffffff", False),  # as h0, which another document shows
+        ("00000000fffffff8", False),  # 3 bits from h0: within the radius
+        ("00000000fffffff0", True),  # 4 bits
+    ],
+)
+def test_near_duplicates_across_documents_are_found_anew(version: Make, third: str, passes: bool) -> None:
+    codes = (CODES[0], CODES[1], third, CODES[3])
+    assert duplicate_free(version(codes=codes)).passed is passes
+    kept = duplicate_free(version(codes=codes, policy="keep-all"))
+    assert kept.passed
+    assert "the policy keeps them" in kept.text
+
+
+def test_a_picture_twice_in_one_document_is_its_own_affair(version: Make) -> None:
+    assert duplicate_free(version(codes=(CODES[0], CODES[0], CODES[2], CODES[3]))).passed
+
+
+@pytest.mark.parametrize(
+    ("kind", "passes"), [("exact-image", False), ("near-image", False), ("document-text", False), ("sentence", True)]
+)
+def test_pictures_and_whole_texts_may_not_be_in_two_splits(version: Make, kind: str, passes: bool) -> None:
+    leak = {"kind": kind, "split": "test", "other_split": "train", "keys": 2, "documents": 3}
+    verdict = leak_free(version(leaks=[leak]))
+    assert verdict.passed is passes
+    assert verdict.numbers[kind] == 2
+    assert not leak_free(version(leaks=[leak], bounds=CheckSettings(refused_leaks=(kind,)))).passed
+
+
+@pytest.mark.parametrize(
+    ("vectors", "words"),
+    [
+        (np.diag([1, 1, 1, np.inf]), "1 of 4 vectors"),
+        (np.diag([1, 1, np.nan, np.nan]), "2 of 4 vectors"),
+        (np.diag([1, 1, 1, 0]), "1 of 4 vectors"),
+        (np.diag([1, 1, 1, 60000]), "1 of 4 vectors"),
+        (np.ones((4, 4)), "all 4 vectors are the same"),
+    ],
+)
+def test_odd_vectors_are_found(version: Make, vectors: np.ndarray, words: str) -> None:
+    verdict = norms_are_sane(version(vectors=vectors))
+    assert not verdict.passed
+    assert words in verdict.text
+
+
+def test_an_announced_feature_column_must_be_there(version: Make) -> None:
+    subject = version()
+    lying = replace(subject, manifest=replace(subject.manifest, image_extractors={"resnet50": 4}))
+    with pytest.raises(IntegrityError, match=r"features\.resnet50 is not there"):
+        norms_are_sane(lying)
+    without = replace(subject, manifest=replace(subject.manifest, image_extractors={}, sentence_extractors={}))
+    assert not norms_are_sane(without).passed
+
+
+@pytest.mark.parametrize(
+    ("nostruct", "passes"), [({"mean": 79.9}, True), ({"mean": 80.0}, False), ({"mean": 91.0}, False), (None, False)]
+)
+def test_a_model_has_to_be_better_than_nostruct(nostruct: dict[str, float] | None, passes: bool) -> None:
+    assert better_than_nostruct(80.0, nostruct).passed is passes
