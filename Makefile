@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 .PHONY: setup demo up test check golden bench clean recording
 
@@ -23,14 +24,14 @@ up: $(READY)
 	@$(BIN)/multilink up --workspace workspace
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 golden: $(READY)
 	$(BIN)/python -m pytest tests/golden --refresh-golden

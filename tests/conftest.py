@@ -1,4 +1,7 @@
-"""Options and fixtures of the whole suite: `--refresh-golden` writes the golden files anew instead of comparing."""
+"""Options and fixtures of the whole suite: `--refresh-golden` writes the golden files anew instead of comparing.
+
+Several processes may share the tests (`make test` takes two). Files whose tests share something costly stay together.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +43,21 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
         return path
 
     return make
+
+
+# Relative to this folder: a running Dagster, a data set with a registered model, a network.
+KEPT_TOGETHER = (
+    "orchestration/test_up.py",
+    "pipelines/features/test_nasnet_mobile.py",
+    "pipelines/features/test_faster_rcnn.py",
+    "training/registry",
+    "training/test_launch.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    for item in items:
+        for name in KEPT_TOGETHER:
+            if item.path.is_relative_to(folder / name):
+                item.add_marker(pytest.mark.xdist_group(name))
