@@ -13,6 +13,7 @@ from schemas.errors import GateError, UsageError
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
     from training.evaluation.bootstrap import Interval
+    from training.evaluation.measures import Measures
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -80,10 +81,14 @@ def evaluate(
     scores: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
     ] = None,
+    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
+
+    Retrieval, relations, calibration and the rest are measured where they apply, and all numbers are kept as a table
+    with the model's run and beside the report.
 
     With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
     [[sentence, image], ...]}.
@@ -100,7 +105,13 @@ def evaluate(
             if not value:
                 raise UsageError(f"{name}: expected a value; evaluate takes --model, --dataset and --lake, or --scores")
         summary = run_evaluate(
-            model=model or "", dataset=dataset or "", lake=lake, split=split, tracking=tracking, say=console.say
+            model=model or "",
+            dataset=dataset or "",
+            lake=lake,
+            split=split,
+            tracking=tracking,
+            with_captions=with_captions,
+            say=console.say,
         )
     lines = summary_lines(summary)
     values = summary.to_json()
@@ -136,13 +147,39 @@ def promote(
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:
-    """Return scores as an aligned table, random's below, and what was left out."""
-    lines = [f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}"]
-    for title, means in (("model", summary.evaluation.mean), ("random", summary.evaluation.random)):
-        cells = (means.auc, means.precision_at_1, means.precision_at_5)
-        lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
-    left_out = ", ".join(f"{count} {reason}" for reason, count in summary.evaluation.left_out.items()) or "none"
-    return [*lines, f"{len(summary.evaluation.scored)} documents; left out: {left_out}"]
+    """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
+    evaluation = summary.evaluation
+    lines = []
+    if evaluation.link_means is not None:
+        lines.append(f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}")
+        for title, means in (("model", evaluation.mean), ("random", evaluation.random)):
+            cells = (means.auc, means.precision_at_1, means.precision_at_5)
+            lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
+    left_out = ", ".join(f"{count} {reason}" for reason, count in evaluation.left_out.items()) or "none"
+    lines.append(f"{len(evaluation.scored)} documents; left out: {left_out}")
+    return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
+
+
+def measure_lines(measures: Measures) -> list[str]:
+    """Return the other measures, a line each."""
+    lines = []
+    for name, rows in (("retrieval", measures.retrieval), ("refined", measures.refined)):
+        for row in rows:
+            recall = ", ".join(f"R@{cutoff} {found.value:.1f}" for cutoff, found in row.recall.items())
+            pool = f"{row.samples} samples of {row.candidates:.0f}" if row.samples else f"pool of {row.candidates:.0f}"
+            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {row.median_rank.value:g}")
+    for score in measures.relations:
+        if score.average_precision is not None:
+            lines.append(f"relation {score.name}: average precision {score.average_precision:.1f}")
+    if measures.calibration is not None:
+        for kept in measures.calibration.kept:
+            at = "not reached" if kept.threshold is None else f"similarity {kept.threshold:.3f}, keeps {kept.kept:.1f}%"
+            lines.append(f"links at {kept.wanted:.0%} precision: {at}")
+    if measures.captions is not None:
+        values = ", ".join(f"{name} {value:.1f}" for name, value in measures.captions.values.items())
+        lines.append(f"captions of {measures.captions.images} images: {values or 'none'}")
+        lines += [f"{name}: {reason}" for name, reason in measures.captions.absent.items()]
+    return lines
 
 
 def interval_text(interval: Interval) -> str:

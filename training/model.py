@@ -57,6 +57,18 @@ class ModelCard:
     epoch: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedDocument:
+    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images."""
+
+    texts: Float32
+    images: Float32
+
+    def similarities(self) -> Float32:
+        """Return the n x m cosine similarities."""
+        return self.texts @ self.images.T
+
+
 class LinkModel(nn.Module):
     """Both towers of one training run.
 
@@ -84,6 +96,14 @@ class LinkModel(nn.Module):
         Raises:
             UsageError: a document's vectors have another size than the model's extractors give, or are missing.
         """
+        return [document.similarities() for document in self.embed(documents)]
+
+    def embed(self, documents: Iterable[DocumentInput]) -> list[EmbeddedDocument]:
+        """Return per document the unit vectors of its sentences and of its images.
+
+        Raises:
+            UsageError: as for `similarities`.
+        """
         given = list(documents)
         text_offsets = offsets_of([len(document.texts) for document in given])
         image_offsets = offsets_of([len(document.image_vectors) for document in given])
@@ -93,7 +113,9 @@ class LinkModel(nn.Module):
         )
         images = self.encode_images(_stack([document.image_vectors for document in given]))
         return [
-            texts[text_offsets[d] : text_offsets[d + 1]] @ images[image_offsets[d] : image_offsets[d + 1]].T
+            EmbeddedDocument(
+                texts[text_offsets[d] : text_offsets[d + 1]], images[image_offsets[d] : image_offsets[d + 1]]
+            )
             for d in range(len(given))
         ]
 

@@ -53,6 +53,8 @@ def run_report(
         baselines=baselines,
     )
     path = write_report(content, directory)
+    if summary.report is not None:
+        summary.report.write(directory)
     if loaded.run_id is not None:
         log_folder(client, loaded.run_id, directory, REPORT_ARTIFACT)
     return path

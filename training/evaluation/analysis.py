@@ -127,7 +127,8 @@ def regress(name: str, predictors: Vectors, values: Vectors) -> Regression | Non
     scale = np.linalg.norm(x, axis=0)
     varies = scale > 1e-12 * np.maximum(1.0, np.abs(predictors).max(axis=0))
     solution, _, rank, _ = np.linalg.lstsq(x[:, varies] / scale[varies], y, rcond=None)
-    total, left_over = float(y @ y), len(y) - 1 - int(rank)
+    total, rank = float(y @ y), int(rank)
+    left_over = len(y) - 1 - rank
     if not rank or left_over < 1 or total == 0:
         return None
     residual = y - (x[:, varies] / scale[varies]) @ solution
@@ -137,7 +138,7 @@ def regress(name: str, predictors: Vectors, values: Vectors) -> Regression | Non
     return Regression(
         name=name,
         documents=len(y),
-        predictors=int(rank),
+        predictors=rank,
         r_squared=r_squared,
         adjusted_r_squared=1 - (1 - r_squared) * (len(y) - 1) / left_over,
         f=f,

@@ -24,6 +24,7 @@ Bool = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
 FEWEST_KEPT = 20  # a precision measured on fewer links is luck
+SMALLEST_STEP = 0.001  # of precision
 RELIABILITY_BINS = 10
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
 
@@ -186,7 +187,8 @@ def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ..
 def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPoint, ...]:
     """Return thresholds from the one that keeps all links on, each more precise than all that keep more.
 
-    Thresholds that keep fewer than `FEWEST_KEPT` links are no candidates (unless there are no more at all).
+    Thresholds that keep fewer than `FEWEST_KEPT` links are no candidates (unless there are no more at all). Precisions
+    are a thousandth apart at least, so that a calibration stays a small file.
     """
     values, places, counts = np.unique(similarities, return_inverse=True, return_counts=True)
     true = np.bincount(places, weights=are_true)
@@ -194,7 +196,7 @@ def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPo
     points: list[PrecisionPoint] = []
     for value, number, right in zip(values, kept, kept_true, strict=True):
         precision = float(right / number)
-        if points and (number < FEWEST_KEPT or precision <= points[-1].precision):
+        if points and (number < FEWEST_KEPT or precision < points[-1].precision + SMALLEST_STEP):
             continue
         points.append(PrecisionPoint(float(value), precision, int(number)))
     return tuple(points)

@@ -8,7 +8,7 @@ d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -29,6 +29,7 @@ Vectors = npt.NDArray[np.floating[Any]]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+Adjust = Callable[[Vectors, Vectors, Vectors], Vectors]
 
 
 class Direction(StrEnum):
@@ -93,26 +94,42 @@ class QueryRanks:
 
 
 def retrieval_scores(
-    pool: Pool, *, sample_pairs: int = SAMPLE_PAIRS, samples: int = SAMPLES, seed: int = 0
+    pool: Pool,
+    *,
+    directions: Iterable[Direction] = tuple(Direction),
+    sample_pairs: int = SAMPLE_PAIRS,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    adjust: Adjust | None = None,
 ) -> tuple[RetrievalScores, ...]:
-    """Return both directions over the whole pool, then over samples of true pairs where there are more than that.
+    """Return the directions over the whole pool, then over samples of true pairs where there are more than that.
 
     A sample is drawn without replacement from all pairs; its texts and images are the queries and candidates.
+
+    Args:
+        pool: with at least one pair.
+        directions: both, or one.
+        sample_pairs: pairs of a sample.
+        samples: number of samples.
+        seed: of the samples.
+        adjust: what is done to similarities before they are ranked, such as `relations.refine_similarities`.
     """
-    found = [_whole(pool, direction) for direction in Direction]
+    wanted = tuple(directions)
+    found = [_whole(pool, direction, adjust) for direction in wanted]
     if len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples, seed))
-        found += [_sampled(drawn, direction) for direction in Direction]
+        found += [_sampled(drawn, direction, adjust) for direction in wanted]
     return tuple(found)
 
 
-def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64) -> QueryRanks:
+def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: Adjust | None = None) -> QueryRanks:
     """Return the ranks of Q queries, each with at least one partner.
 
     Args:
         queries: Q x d.
         candidates: C x d.
         pairs: P x 2 (query, candidate) partners.
+        adjust: takes q x C similarities of some queries, their q x d vectors and the candidates'; gives q x C.
     """
     order = np.argsort(pairs[:, 0], kind="stable")
     partners = pairs[order]
@@ -123,7 +140,10 @@ def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64) -> QueryRan
         low, high = np.searchsorted(partners[:, 0], [start, stop])
         are_partners = np.zeros((stop - start, len(candidates)), dtype=bool)
         are_partners[partners[low:high, 0] - start, partners[low:high, 1]] = True
-        parts.append(similarity_ranks(np.round(queries[start:stop] @ candidates.T, DECIMALS), are_partners))
+        similarities = np.round(queries[start:stop] @ candidates.T, DECIMALS)
+        if adjust is not None:
+            similarities = adjust(similarities, queries[start:stop], candidates)
+        parts.append(similarity_ranks(similarities, are_partners))
     return QueryRanks(np.concatenate([p.ranks for p in parts]), np.concatenate([p.found for p in parts]))
 
 
@@ -152,8 +172,8 @@ def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> 
     return 1 - missed
 
 
-def _whole(pool: Pool, direction: Direction) -> RetrievalScores:
-    ranks, documents = _ranks(pool, direction)
+def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> RetrievalScores:
+    ranks, documents = _ranks(pool, direction, adjust)
     numbers, places = np.unique(documents, return_inverse=True)
     counts = np.bincount(places, minlength=len(numbers)).astype(np.float64)
     recall = {}
@@ -171,10 +191,10 @@ def _whole(pool: Pool, direction: Direction) -> RetrievalScores:
     )
 
 
-def _sampled(drawn: Sequence[Pool], direction: Direction) -> RetrievalScores:
+def _sampled(drawn: Sequence[Pool], direction: Direction, adjust: Adjust | None) -> RetrievalScores:
     rows, queries, candidates = [], [], []
     for pool in drawn:
-        ranks, _ = _ranks(pool, direction)
+        ranks, _ = _ranks(pool, direction, adjust)
         rows.append([*(100 * ranks.found.mean(axis=0)), np.median(ranks.ranks)])
         queries.append(len(ranks.ranks))
         candidates.append(len(_sides(pool, direction)[1]))
@@ -193,12 +213,12 @@ def _sampled(drawn: Sequence[Pool], direction: Direction) -> RetrievalScores:
     )
 
 
-def _ranks(pool: Pool, direction: Direction) -> tuple[QueryRanks, Int64]:
+def _ranks(pool: Pool, direction: Direction, adjust: Adjust | None) -> tuple[QueryRanks, Int64]:
     """Return the ranks of a direction's queries and the document of each (its first pair's)."""
     queries, candidates, pairs = _sides(pool, direction)
     wanted, first, places = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
     renumbered = np.stack([places.ravel(), pairs[:, 1]], axis=1)
-    return query_ranks(queries[wanted], candidates, renumbered), pool.documents[first]
+    return query_ranks(queries[wanted], candidates, renumbered, adjust=adjust), pool.documents[first]
 
 
 def _sides(pool: Pool, direction: Direction) -> tuple[Vectors, Vectors, Int64]:
