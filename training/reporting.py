@@ -51,6 +51,7 @@ def run_report(
         reference=reference,
         split=summary.split or "",
         baselines=baselines,
+        measures=summary.measures,
     )
     path = write_report(content, directory)
     if summary.report is not None:
