@@ -29,7 +29,7 @@ class EvaluationRow:
         measure: what was measured: links, document, random, retrieval, relations, refined retrieval, analysis,
             calibration, confusion, captions.
         metric: which number of it.
-        group: what it is restricted to (`language=en`, `text to image, samples of 500`); empty: everything.
+        group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
         value: the number; None where it cannot be computed.
         low: lower end of its 95% bootstrap interval.
         high: upper end.

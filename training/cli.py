@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
     app.command()(train)
     app.command()(evaluate)
+    app.command()(compare)
     app.command()(promote)
 
 
@@ -122,6 +123,27 @@ def evaluate(
         lines.append(f"report: {path}")
         values["report"] = str(path)
     console.summarise(lines, values)
+
+
+def compare(
+    models: Annotated[list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="The first is the yardstick.")],
+    lake: LakeOption,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
+    from training.comparing import run_compare
+    from training.evaluation.compare import comparison_lines
+
+    console = Console(is_json=is_json)
+    summary = run_compare(
+        models=models, dataset=dataset, lake=lake, split=split, directory=report, tracking=tracking, say=console.say
+    )
+    page = [] if summary.page is None else [f"report: {summary.page}"]
+    console.summarise([*comparison_lines(summary.comparison), *page], summary.to_json())
 
 
 def promote(

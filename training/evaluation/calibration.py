@@ -249,7 +249,8 @@ def _kept(calibration: Calibration, seen: Observations, wanted: float) -> KeptLi
     if is_kept.any():
         _, places = np.unique(seen.documents[is_kept], return_inverse=True)
         counts = np.bincount(places).astype(np.float64)
-        precision = pooled_interval(100 * np.bincount(places, weights=seen.are_true[is_kept]), counts)
+        true = np.bincount(places, weights=seen.are_true[is_kept]).astype(np.float64)
+        precision = pooled_interval(100 * true, counts)
     return KeptLinks(
         wanted=wanted,
         threshold=reaching[0],

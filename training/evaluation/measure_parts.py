@@ -21,6 +21,7 @@ from training.evaluation.example_graph import thumbnail_uri
 from training.evaluation.measures import ConfusedImages, Measures
 from training.evaluation.retrieval import RetrievalScores, Statistic
 
+TO = "–\u2060"  # between two numbers, where no line may end
 CONFUSION_CLASSES = ("part-right", "part-confused", "part-elsewhere")
 
 
@@ -119,7 +120,7 @@ def relation_grid(measures: Measures) -> Grid | None:
             score.name,
             (
                 "–" if score.average_precision is None else f"{score.average_precision:.1f}",
-                "" if score.low is None else f"{score.low:.1f}–{score.high:.1f}",
+                "" if score.low is None else f"{score.low:.1f}{TO}{score.high:.1f}",
                 f"{score.rate:.1f}",
                 f"{score.pairs:,}",
             ),
@@ -174,7 +175,7 @@ def regression_grid(analysis: DocumentAnalysis | None) -> Grid | None:
                 f"{fit.adjusted_r_squared:.1%}",
                 f"{fit.predictors}",
                 f"{fit.f:.1f}",
-                "< 0.001" if fit.p < 0.001 else f"{fit.p:.3f}",
+                "<\u00a00.001" if fit.p < 0.001 else f"{fit.p:.3f}",
             ),
         )
         for fit in analysis.regressions
@@ -231,7 +232,7 @@ def loss_and_auc(
 
 def interval_text(interval: Interval) -> str:
     """Return a mean with its 95% interval."""
-    return f"{interval.mean:.1f} ({interval.low:.1f}–{interval.high:.1f})"
+    return f"{interval.mean:.1f} ({interval.low:.1f}{TO}{interval.high:.1f})"
 
 
 def _epochs(history: Iterable[Mapping[str, float | None]]) -> Iterator[Point]:
@@ -254,7 +255,7 @@ def _pool(row: RetrievalScores) -> str:
 
 def _recall(found: Statistic) -> str:
     if found.low is not None and found.high is not None:
-        return f"{found.value:.1f} ({found.low:.1f}–{found.high:.1f})"
+        return f"{found.value:.1f} ({found.low:.1f}{TO}{found.high:.1f})"
     return f"{found.value:.1f} ± {found.deviation:.1f}"
 
 

@@ -140,7 +140,7 @@ def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: 
         low, high = np.searchsorted(partners[:, 0], [start, stop])
         are_partners = np.zeros((stop - start, len(candidates)), dtype=bool)
         are_partners[partners[low:high, 0] - start, partners[low:high, 1]] = True
-        similarities = np.round(queries[start:stop] @ candidates.T, DECIMALS)
+        similarities: Vectors = np.round(queries[start:stop] @ candidates.T, DECIMALS)
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
         parts.append(similarity_ranks(similarities, are_partners))
@@ -179,7 +179,7 @@ def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Retrieval
     recall = {}
     for column, cutoff in enumerate(CUTOFFS):
         sums = np.bincount(places, weights=100 * ranks.found[:, column], minlength=len(numbers))
-        interval = pooled_interval(sums, counts)
+        interval = pooled_interval(sums.astype(np.float64), counts)
         recall[cutoff] = Statistic(interval.mean, interval.low, interval.high)
     return RetrievalScores(
         direction=direction,

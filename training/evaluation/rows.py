@@ -139,7 +139,11 @@ def _means(blank: EvaluationRow, means: MeanScores) -> Iterator[EvaluationRow]:
 
 
 def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[EvaluationRow]:
-    pool = f"samples of {scores.candidates:.0f}" if scores.samples else f"whole pool of {scores.candidates:.0f}"
+    pool = (
+        f"{scores.samples} samples of {scores.candidates:.0f}"
+        if scores.samples
+        else f"whole pool of {scores.candidates:.0f}"
+    )
     named = replace(blank, group=f"{scores.direction}, {pool}", n=scores.queries)
     for cutoff, found in scores.recall.items():
         yield replace(

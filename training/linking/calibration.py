@@ -110,8 +110,9 @@ class Calibration:
             if values.pop("format") != CALIBRATION_FORMAT:
                 raise IntegrityError(f"{where}: expected calibration format {CALIBRATION_FORMAT}")
             points = tuple(PrecisionPoint(**point) for point in values.pop("points"))
-            curve = {name: tuple(values.pop(name)) for name in ("similarities", "probabilities")}
-            return cls(method=Method(values.pop("method")), points=points, **curve, **values)
+            knots = [tuple(values.pop(name)) for name in ("similarities", "probabilities")]
+            method = Method(values.pop("method"))
+            return cls(method=method, points=points, similarities=knots[0], probabilities=knots[1], **values)
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise IntegrityError(f"{where}: expected a calibration, found {problem!r}") from problem
 

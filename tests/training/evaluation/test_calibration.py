@@ -93,8 +93,9 @@ def test_thresholds_of_a_worked_example():
 
 
 def test_a_precision_of_few_links_is_no_threshold():
-    similarities, are_true = np.arange(40) / 40, np.arange(40) == 39
-    assert [point.links for point in precision_points(similarities, are_true)] == list(range(40, 19, -1))
+    similarities, are_true = np.arange(40) / 40, np.arange(40) >= 30
+    points = precision_points(similarities, are_true)
+    assert [(point.links, point.precision) for point in points] == [(n, 10 / n) for n in range(40, 19, -1)]
 
 
 def test_a_threshold_keeps_the_wanted_precision_on_other_links():
