@@ -93,7 +93,7 @@ def link_file(
     )
     from pipelines.plain import read_vectors
     from training.commands import run_link
-    from training.evaluation_records import calibration_of
+    from training.registry.evaluations import calibration_of
     from training.registry.loading import load
     from training.tracking import open_tracking
 

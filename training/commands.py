@@ -17,10 +17,10 @@ from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.measures import Measures, judge_model
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
-from training.evaluation_records import record_evaluation
 from training.linking.calibration import Calibration
 from training.linking.links import LinkInput, link_documents
 from training.linking.writing import write_links
+from training.registry.evaluations import record_evaluation
 from training.registry.loading import LoadedModel, load
 from training.registry.promote import Promotion, promote
 from training.registry.promotion import STANDARD_POLICY, Policy

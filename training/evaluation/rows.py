@@ -144,7 +144,7 @@ def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[Evalua
         if scores.samples
         else f"whole pool of {scores.candidates:.0f}"
     )
-    named = replace(blank, group=f"{scores.direction}, {pool}", n=scores.queries)
+    named = replace(blank, group=f"{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
     for cutoff, found in scores.recall.items():
         yield replace(
             named,

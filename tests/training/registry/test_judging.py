@@ -21,9 +21,9 @@ from training.data.reading import read_split
 from training.evaluation.links import score_documents
 from training.evaluation.measures import judge_model
 from training.evaluation.rows import read_evaluation
-from training.evaluation_records import calibration_of
 from training.linking.links import LinkInput
 from training.model import DocumentInput, LinkModel
+from training.registry.evaluations import calibration_of
 from training.registry.loading import load
 from training.registry.store import find_version
 from training.reporting import run_report

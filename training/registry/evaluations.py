@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import mlflow
 
 from training.evaluation.rows import EvaluationReport
 from training.linking.calibration import FILE_NAME, Calibration, read_calibration
 from training.registry.loading import LoadedModel
 from training.tracking import log_folder, log_scores, read_artifact
-
-if TYPE_CHECKING:
-    import mlflow
 
 FOLDER = "evaluation"
 _NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
