@@ -290,7 +290,7 @@ def _analysis(subject: _Subject) -> DocumentAnalysis | None:
     texts: list[Vectors] = [subject.embedded[place].texts for place in scored]
     image_name = text_name = "the model's own"
     if subject.documents.image_bank.shape[1]:
-        image_name = subject.model.card.data.image_features
+        image_name = subject.model.card.data.image_features or image_name
         images = [subject.image_vectors(place) for place in scored]
     held = _with_sentence_vectors(subject)
     if held is not None:
@@ -308,15 +308,11 @@ def _analysis(subject: _Subject) -> DocumentAnalysis | None:
 def _with_sentence_vectors(subject: _Subject) -> tuple[str, Vectors, Int64] | None:
     """Return name, rows and offsets of the sentence vectors the model reads, else of any the data set has."""
     held, name = subject.documents, subject.model.card.data.sentence_features
-    if held.sentence_vectors is None and subject.manifest.sentence_extractors:
-        name = min(subject.manifest.sentence_extractors)
-        image_name = min(subject.manifest.image_extractors)
+    images, sentences = subject.manifest.image_extractors, subject.manifest.sentence_extractors
+    if held.sentence_vectors is None and images and sentences:
+        name = min(sentences)
         held = read_split(
-            subject.manifest,
-            subject.folder,
-            subject.split,
-            image_features=image_name,
-            sentence_features=name,
+            subject.manifest, subject.folder, subject.split, image_features=min(images), sentence_features=name
         )
     if held.sentence_vectors is None or name is None:
         return None
