@@ -139,11 +139,7 @@ def _means(blank: EvaluationRow, means: MeanScores) -> Iterator[EvaluationRow]:
 
 
 def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[EvaluationRow]:
-    pool = (
-        f"{scores.samples} samples of {scores.candidates:.0f}"
-        if scores.samples
-        else f"whole pool of {scores.candidates:.0f}"
-    )
+    pool = f"{scores.samples} samples of" if scores.samples else "whole pool of"
     named = replace(blank, group=f"{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
     for cutoff, found in scores.recall.items():
         yield replace(
