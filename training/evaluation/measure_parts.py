@@ -19,6 +19,7 @@ from training.evaluation.charts import Point, Shares, path_chart, reliability_ch
 from training.evaluation.confusion import ConfusionGroup
 from training.evaluation.example_graph import thumbnail_uri
 from training.evaluation.measures import ConfusedImages, Measures
+from training.evaluation.published_retrieval import PublishedRetrieval, published_retrieval
 from training.evaluation.retrieval import RetrievalScores, Statistic
 
 TO = "–\u2060"  # between two numbers, where no line may end
@@ -71,12 +72,18 @@ class MeasureParts:
     captions_absent: Mapping[str, str]
 
 
-def measure_parts(measures: Measures, pictures: Mapping[str, bytes | None]) -> MeasureParts:
-    """Return the sections of what was measured; `pictures` are JPEGs by content hash, for the confused images."""
+def measure_parts(measures: Measures, pictures: Mapping[str, bytes | None], *, dataset: str = "") -> MeasureParts:
+    """Return the sections of what was measured.
+
+    Args:
+        measures: of one evaluation.
+        pictures: JPEGs by content hash, for the confused images.
+        dataset: whose published rows stand beside ours.
+    """
     analysis = measures.analysis
     captions = measures.captions
     return MeasureParts(
-        retrieval=retrieval_grid(measures.retrieval, measures.refined),
+        retrieval=retrieval_grid(measures.retrieval, measures.refined, published_retrieval(dataset)),
         relations=relation_grid(measures),
         groups=group_grid(measures.groups),
         spread=spread_charts(analysis),
@@ -96,8 +103,12 @@ def measure_parts(measures: Measures, pictures: Mapping[str, bytes | None]) -> M
     )
 
 
-def retrieval_grid(scores: Sequence[RetrievalScores], refined: Sequence[RetrievalScores]) -> Grid | None:
-    """Return retrieval as the papers print it: recall at 1, 5 and 10 and the median rank."""
+def retrieval_grid(
+    scores: Sequence[RetrievalScores],
+    refined: Sequence[RetrievalScores],
+    published: Sequence[PublishedRetrieval] = (),
+) -> Grid | None:
+    """Return retrieval as the papers print it: recall at 1, 5 and 10 and the median rank; published rows last."""
     rows = [(row, "") for row in scores] + [(row, ", refined by relations") for row in refined]
     if not rows:
         return None
@@ -108,7 +119,8 @@ def retrieval_grid(scores: Sequence[RetrievalScores], refined: Sequence[Retrieva
         )
         for row, note in rows
     )
-    return Grid(("Direction and pool", "R@1", "R@5", "R@10", "Median rank"), cells)
+    others = tuple((f"{row.direction}: {row.model} ({row.source})", _published_cells(row)) for row in published)
+    return Grid(("Direction and pool", "R@1", "R@5", "R@10", "Median rank"), (*cells, *others))
 
 
 def relation_grid(measures: Measures) -> Grid | None:
@@ -257,6 +269,11 @@ def _recall(found: Statistic) -> str:
     if found.low is not None and found.high is not None:
         return f"{found.value:.1f} ({found.low:.1f}{TO}{found.high:.1f})"
     return f"{found.value:.1f} ± {found.deviation:.1f}"
+
+
+def _published_cells(row: PublishedRetrieval) -> tuple[str, ...]:
+    recall = tuple("" if value is None else f"{value:.1f}" for value in (row.recall_at_1, row.recall_at_5))
+    return (*recall, f"{row.recall_at_10:.1f}", "" if row.median_rank is None else f"{row.median_rank:g}")
 
 
 def _rank(found: Statistic) -> str:

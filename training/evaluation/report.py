@@ -101,7 +101,9 @@ def render_report(content: ReportContent) -> str:
             panels=training_panels(content.history, kept_epoch=content.heading.kept_epoch),
             together=loss_with_auc(content),
             distribution=distribution(content.document_auc),
-            parts=None if content.measures is None else measure_parts(content.measures, content.pictures),
+            parts=None
+            if content.measures is None
+            else measure_parts(content.measures, content.pictures, dataset=content.heading.dataset),
             groups=groups,
             legend=edge_legend(graph for _, graphs in groups for graph in graphs),
             splits=list(content.statistics),

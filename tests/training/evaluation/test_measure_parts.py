@@ -79,6 +79,17 @@ def test_tables_say_what_was_measured():
     assert heights[0] / sum(heights) == pytest.approx(0.7, abs=0.01)
 
 
+def test_published_retrieval_stands_beside_ours():
+    rows = measure_parts(measures(refined=()), {}, dataset="cite").retrieval.rows
+    assert rows[-1] == (
+        "text to image: CMCM (Alikhani et al. 2022, table 4, among 500)",
+        ("46.5", "51.4", "53.9", "4.2"),
+    )
+    assert len(rows) == 4 and len(measure_parts(measures(), {}, dataset="diy").retrieval.rows) == 3
+    news = dict(measure_parts(measures(), {}, dataset="news").retrieval.rows)
+    assert news["image to text: HAL (Liu et al. 2020, table 1, captions)"] == ("", "", "49.8", "")
+
+
 def test_what_was_not_measured_is_not_there():
     parts = measure_parts(Measures(absent={"calibration": "no validation split"}), {})
     empty = (parts.retrieval, parts.relations, parts.groups, parts.regressions, parts.confusion, parts.calibration)
