@@ -1,7 +1,7 @@
 """Fitting a calibration to validation links, and judging it on others: reliability, Brier score, kept precision.
 
-Every predicted link of a document with known links is one observation: its similarity, and whether it is true. What a
-calibration is, and how it is used, is in `training.linking.calibration`.
+Every predicted link of a document with known links, some pair of which is no link, is one observation: its similarity,
+and whether it is true. What a calibration is, and how it is used, is in `training.linking.calibration`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import optimize
 
 from training.evaluation.bootstrap import Interval, pooled_interval
+from training.evaluation.links import link_mask
 from training.linking.calibration import Calibration, Method, PrecisionPoint
 from training.linking.links import predicted_links
 
@@ -37,7 +38,7 @@ class Observations:
         similarities: E cosines.
         are_true: E.
         documents: E document numbers.
-        document_count: documents with known links, those without a prediction among them.
+        document_count: documents with known links and an unlinked pair, those without a prediction among them.
     """
 
     similarities: Float64
@@ -99,13 +100,16 @@ class CalibrationJudgement:
 
 
 def observe(matrices: Sequence[Matrix], links: Sequence[Int64 | None]) -> Observations:
-    """Return the predicted links of every document whose links are known."""
+    """Return the predicted links of every document whose links are known.
+
+    A document whose every pair is linked is left out: whatever is predicted there is true, at any similarity.
+    """
     similarities: list[float] = []
     are_true: list[bool] = []
     documents: list[int] = []
     count = 0
     for number, (matrix, known) in enumerate(zip(matrices, links, strict=True)):
-        if known is None:
+        if known is None or link_mask(matrix.shape, known).all():
             continue
         count += 1
         truth = {(int(sentence), int(image)) for sentence, image in known}

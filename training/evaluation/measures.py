@@ -171,7 +171,7 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
         raise UsageError(f"{reference}: no validation document has known links to calibrate on")
     seen = observe(list(similarity_matrices(model, documents)), documents.links)
     if not len(seen):
-        raise UsageError(f"{reference}: no link was predicted in the validation documents with known links")
+        raise UsageError(f"{reference}: no link was predicted in a validation document with an unlinked pair")
     return fit_calibration(seen, dataset=reference, split=str(Split.VAL))
 
 
@@ -206,7 +206,7 @@ def _calibration(subject: _Subject, lake: Lake) -> tuple[CalibrationJudgement | 
         return None, "it is fitted on the validation split, which is the one that is judged here"
     seen = observe(subject.evaluation.matrices, subject.evaluation.links)
     if not len(seen):
-        return None, "no link was predicted in a document with known links"
+        return None, "no link was predicted in a document with known links and an unlinked pair"
     try:
         return judge_calibration(calibrate(subject.model, lake, subject.reference), seen), ""
     except UsageError as problem:

@@ -35,7 +35,8 @@ def drawn(count=4000, seed=0):
 
 def test_what_is_observed_are_the_predicted_links_of_known_documents():
     matrix = np.array([[0.9, 0.8], [0.7, -0.1]])  # the best matching: (0, 1) and (1, 0)
-    seen = observe([matrix, matrix, matrix], [np.array([[0, 1]]), None, np.zeros((0, 2), np.int64)])
+    everything = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # says nothing: no prediction could be wrong
+    seen = observe([matrix] * 4, [np.array([[0, 1]]), None, np.zeros((0, 2), np.int64), everything])
     assert seen.document_count == 2 and seen.documents.tolist() == [0, 0, 2, 2]
     assert seen.similarities.tolist() == [0.8, 0.7, 0.8, 0.7]
     assert seen.are_true.tolist() == [True, False, False, False]

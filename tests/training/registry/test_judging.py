@@ -117,6 +117,21 @@ def test_links_at_a_wanted_precision(
     assert calibration_of(client, loaded, path) == calibration
 
 
+def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained: Path, tmp_path: Path) -> None:
+    test, val = (lakes.make_documents(split, 8, lakes.World()) for split in (Split.TEST, Split.VAL))
+    model = LinkModel.load(trained)
+    for name, splits, reason in (
+        ("none", {Split.TEST: test}, "synthetic@v1 has no validation split to calibrate on"),
+        (
+            "unknown",
+            {Split.TEST: test, Split.VAL: lakes.without_links(val)},
+            "synthetic@v1: no validation document has known links to calibrate on",
+        ),
+    ):
+        judged = judge_model(model, lakes.write_lake(str(tmp_path / name), splits), "synthetic")
+        assert judged.measures.calibration is None and judged.measures.absent["calibration"] == reason
+
+
 def linkable(lake: Lake) -> list[LinkInput]:
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, "test", sentence_features="text-test")
@@ -149,7 +164,7 @@ def test_pairs_are_judged_by_retrieval(
         _ = summary.evaluation.mean
     assert summary.measures is not None
     assert [row.candidates for row in summary.measures.retrieval] == [40, 40]
-    assert summary.measures.absent["calibration"] == "synthetic@v1 has no validation split to calibrate on"
+    assert "unlinked pair" in summary.measures.absent["calibration"]
     assert any(line.startswith("retrieval text to image, pool of 40: R@1") for line in summary_lines(summary))
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     assert "Median rank" in page.read_text(encoding="utf-8")
