@@ -40,6 +40,12 @@ def link(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
     ] = None,
+    precision: Annotated[
+        float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
+    ] = None,
     tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
 ) -> None:
@@ -48,7 +54,16 @@ def link(
     Documents and images that cannot be used become rows of OUTPUT's neighbour, `<name>.failures.parquet`.
     """
     console = Console(is_json=is_json)
-    summary = link_file(model, Path(input_path), Path(output), settings or [], tracking=tracking, say=console.say)
+    summary = link_file(
+        model,
+        Path(input_path),
+        Path(output),
+        settings or [],
+        precision=precision,
+        calibration_path=calibration,
+        tracking=tracking,
+        say=console.say,
+    )
     lines = [f"{summary['links']} links of {summary['documents']} documents: {summary['output']}"]
     if summary["failures"]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
@@ -57,27 +72,46 @@ def link(
 
 
 def link_file(
-    model: str, source: Path, output: Path, settings: list[str], *, tracking: str | None, say: Say
+    model: str,
+    source: Path,
+    output: Path,
+    settings: list[str],
+    *,
+    precision: float | None = None,
+    calibration_path: Path | None = None,
+    tracking: str | None,
+    say: Say,
 ) -> dict[str, Any]:
     """Link the documents of a JSON Lines file, write links and failures, and return the summary.
 
     Raises:
-        UsageError: the file or the model is not there, or the model reads vectors that no extractor here makes.
+        UsageError: the file or the model is not there, the model reads vectors that no extractor here makes, or the
+            precision is wanted of a model without calibration.
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
     from pipelines.plain import read_vectors
     from training.commands import run_link
+    from training.registry.evaluations import calibration_of
     from training.registry.loading import load
     from training.tracking import open_tracking
 
-    loaded = load(model, open_tracking(tracking))
+    client = open_tracking(tracking)
+    loaded = load(model, client)
+    calibration = calibration_of(client, loaded, calibration_path)
     extraction = _extraction(loaded.model.card, settings)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
         failures: list[Failure] = []
         found = read_vectors(source, settings, Folder(scratch), extraction)
-        summary = run_link(loaded=loaded, documents=_inputs(found, failures), output=str(output), say=say)
+        summary = run_link(
+            loaded=loaded,
+            documents=_inputs(found, failures),
+            output=str(output),
+            calibration=calibration,
+            precision=precision,
+            say=say,
+        )
     failures_path = output.with_suffix(".failures.parquet")
     return summary.to_json() | {
         "failures": _write_failures(failures, failures_path),

@@ -27,6 +27,7 @@ class PredictedLink:
         similarity: cosine of the two embeddings, -1 to 1.
         rank: place among the document's links by similarity, from 1.
         model: URI of the model that predicted it.
+        probability: that it is true, 0 to 1, by the model's calibration; None without one.
     """
 
     document: str
@@ -35,6 +36,7 @@ class PredictedLink:
     similarity: float
     rank: int
     model: str
+    probability: float | None = None
 
 
 def link_schema() -> pa.Schema:
@@ -46,6 +48,13 @@ def link_schema() -> pa.Schema:
         column("similarity", pa.float32(), "cosine of the two embeddings", unit="-1 to 1"),
         column("rank", pa.int32(), "place among the document's links by similarity", unit="from 1"),
         column("model", pa.string(), "URI of the model that predicted it"),
+        column(
+            "probability",
+            pa.float32(),
+            "that it is true, by the model's calibration on validation links; null without one",
+            nullable=True,
+            unit="0 to 1",
+        ),
     ]
     return table_schema("links", LINK_VERSION, columns)
 

@@ -13,6 +13,7 @@ from schemas.errors import GateError, UsageError
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
     from training.evaluation.bootstrap import Interval
+    from training.evaluation.measures import Measures
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
     app.command()(train)
     app.command()(evaluate)
+    app.command()(compare)
     app.command()(promote)
 
 
@@ -80,10 +82,14 @@ def evaluate(
     scores: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
     ] = None,
+    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
+
+    Retrieval, relations, calibration and the rest are measured where they apply, and all numbers are kept as a table
+    with the model's run and beside the report.
 
     With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
     [[sentence, image], ...]}.
@@ -100,7 +106,13 @@ def evaluate(
             if not value:
                 raise UsageError(f"{name}: expected a value; evaluate takes --model, --dataset and --lake, or --scores")
         summary = run_evaluate(
-            model=model or "", dataset=dataset or "", lake=lake, split=split, tracking=tracking, say=console.say
+            model=model or "",
+            dataset=dataset or "",
+            lake=lake,
+            split=split,
+            tracking=tracking,
+            with_captions=with_captions,
+            say=console.say,
         )
     lines = summary_lines(summary)
     values = summary.to_json()
@@ -111,6 +123,27 @@ def evaluate(
         lines.append(f"report: {path}")
         values["report"] = str(path)
     console.summarise(lines, values)
+
+
+def compare(
+    models: Annotated[list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="The first is the yardstick.")],
+    lake: LakeOption,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
+    from training.comparing import run_compare
+    from training.evaluation.compare import comparison_lines
+
+    console = Console(is_json=is_json)
+    summary = run_compare(
+        models=models, dataset=dataset, lake=lake, split=split, directory=report, tracking=tracking, say=console.say
+    )
+    page = [] if summary.page is None else [f"report: {summary.page}"]
+    console.summarise([*comparison_lines(summary.comparison), *page], summary.to_json())
 
 
 def promote(
@@ -136,13 +169,39 @@ def promote(
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:
-    """Return scores as an aligned table, random's below, and what was left out."""
-    lines = [f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}"]
-    for title, means in (("model", summary.evaluation.mean), ("random", summary.evaluation.random)):
-        cells = (means.auc, means.precision_at_1, means.precision_at_5)
-        lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
-    left_out = ", ".join(f"{count} {reason}" for reason, count in summary.evaluation.left_out.items()) or "none"
-    return [*lines, f"{len(summary.evaluation.scored)} documents; left out: {left_out}"]
+    """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
+    evaluation = summary.evaluation
+    lines = []
+    if evaluation.link_means is not None:
+        lines.append(f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}")
+        for title, means in (("model", evaluation.mean), ("random", evaluation.random)):
+            cells = (means.auc, means.precision_at_1, means.precision_at_5)
+            lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
+    left_out = ", ".join(f"{count} {reason}" for reason, count in evaluation.left_out.items()) or "none"
+    lines.append(f"{len(evaluation.scored)} documents; left out: {left_out}")
+    return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
+
+
+def measure_lines(measures: Measures) -> list[str]:
+    """Return the other measures, a line each."""
+    lines = []
+    for name, rows in (("retrieval", measures.retrieval), ("refined", measures.refined)):
+        for row in rows:
+            recall = ", ".join(f"R@{cutoff} {found.value:.1f}" for cutoff, found in row.recall.items())
+            pool = f"{row.samples} samples of {row.candidates:.0f}" if row.samples else f"pool of {row.candidates:.0f}"
+            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {row.median_rank.value:g}")
+    for score in measures.relations:
+        if score.average_precision is not None:
+            lines.append(f"relation {score.name}: average precision {score.average_precision:.1f}")
+    if measures.calibration is not None:
+        for kept in measures.calibration.kept:
+            at = "not reached" if kept.threshold is None else f"similarity {kept.threshold:.3f}, keeps {kept.kept:.1f}%"
+            lines.append(f"links at {kept.wanted:.0%} precision: {at}")
+    if measures.captions is not None:
+        values = ", ".join(f"{name} {value:.1f}" for name, value in measures.captions.values.items())
+        lines.append(f"captions of {measures.captions.images} images: {values or 'none'}")
+        lines += [f"{name}: {reason}" for name, reason in measures.captions.absent.items()]
+    return lines
 
 
 def interval_text(interval: Interval) -> str:

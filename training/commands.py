@@ -13,10 +13,14 @@ from typing import Any
 
 from schemas.documents import Split
 from schemas.lake import Lake
-from training.evaluation.evaluate import Evaluation, MeanScores, evaluate_model
+from training.evaluation.evaluate import Evaluation, MeanScores
+from training.evaluation.measures import Measures, judge_model
+from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
+from training.linking.calibration import Calibration
 from training.linking.links import LinkInput, link_documents
 from training.linking.writing import write_links
+from training.registry.evaluations import record_evaluation
 from training.registry.loading import LoadedModel, load
 from training.registry.promote import Promotion, promote
 from training.registry.promotion import STANDARD_POLICY, Policy
@@ -47,6 +51,8 @@ class EvaluateSummary:
         dataset: NAME@VERSION, where there is one.
         split: split of it.
         loaded: the model itself, where there is one.
+        measures: everything but link scores, where there is a model.
+        report: all numbers as a table, where there is a model.
     """
 
     evaluation: Evaluation
@@ -54,16 +60,20 @@ class EvaluateSummary:
     dataset: str | None = None
     split: str | None = None
     loaded: LoadedModel | None = None
+    measures: Measures | None = None
+    report: EvaluationReport | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the means with their intervals, random's beside them, and the numbers of documents."""
         about = {"model": self.model, "dataset": self.dataset, "split": self.split}
+        means, chance = self.evaluation.link_means, self.evaluation.random_means
         return {
             **{name: value for name, value in about.items() if value is not None},
-            **asdict(self.evaluation.mean),
+            **({} if means is None else asdict(means)),
             "documents": len(self.evaluation.scored),
             "left_out": dict(self.evaluation.left_out),
-            "random": asdict(self.evaluation.random),
+            **({} if chance is None else {"random": asdict(chance)}),
+            **({} if self.report is None else {"measures": self.report.values()}),
         }
 
 
@@ -87,9 +97,10 @@ def run_evaluate(
     lake: str,
     split: str = Split.TEST,
     tracking: str | None = None,
+    with_captions: bool = False,
     say: Say,
 ) -> EvaluateSummary:
-    """Score a model on a split of a data set; a registered model's run gets the scores as metrics, too.
+    """Measure a model on a split of a data set; a registered model's run gets the table and the scores as metrics.
 
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
@@ -99,10 +110,31 @@ def run_evaluate(
     reference = "@".join(home.find(dataset))
     loaded = load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
-    evaluation = evaluate_model(loaded.model, home, reference, split)
-    if loaded.run_id is not None and reference == loaded.model.card.data.reference:
-        log_scores(client, loaded.run_id, _flat(evaluation.mean, f"{split}_"))
-    return EvaluateSummary(evaluation=evaluation, model=loaded.uri, dataset=reference, split=str(split), loaded=loaded)
+    judged = judge_model(loaded.model, home, reference, split, with_captions=with_captions)
+    name, _, version = reference.partition("@")
+    report = evaluation_report(
+        judged.evaluation,
+        judged.measures,
+        model=loaded.version.name if loaded.version else loaded.uri,
+        model_version=loaded.version.version if loaded.version else None,
+        dataset=name,
+        dataset_version=version,
+        split=str(split),
+    )
+    fitted = judged.measures.calibration
+    record_evaluation(client, loaded, report, None if fitted is None else fitted.calibration)
+    means = judged.evaluation.link_means
+    if loaded.run_id is not None and means is not None and reference == loaded.model.card.data.reference:
+        log_scores(client, loaded.run_id, _flat(means, f"{split}_"))
+    return EvaluateSummary(
+        evaluation=judged.evaluation,
+        model=loaded.uri,
+        dataset=reference,
+        split=str(split),
+        loaded=loaded,
+        measures=judged.measures,
+        report=report,
+    )
 
 
 def run_evaluate_scores(path: str) -> EvaluateSummary:
@@ -126,8 +158,19 @@ def run_promote(
     return promote(client, model, version, lake=home, policy=policy, is_dry_run=is_dry_run, say=say)
 
 
-def run_link(*, loaded: LoadedModel, documents: Iterable[LinkInput], output: str, say: Say) -> LinkSummary:
-    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`)."""
+def run_link(
+    *,
+    loaded: LoadedModel,
+    documents: Iterable[LinkInput],
+    output: str,
+    calibration: Calibration | None = None,
+    precision: float | None = None,
+    say: Say,
+) -> LinkSummary:
+    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
+
+    With a calibration links have a probability; with a precision, those below its threshold are left out.
+    """
     seen = 0
 
     def counted() -> Iterator[LinkInput]:
@@ -136,7 +179,8 @@ def run_link(*, loaded: LoadedModel, documents: Iterable[LinkInput], output: str
             seen += 1
             yield document
 
-    links = write_links(link_documents(loaded.model, counted(), model_uri=loaded.uri), Path(output))
+    found = link_documents(loaded.model, counted(), model_uri=loaded.uri, calibration=calibration, precision=precision)
+    links = write_links(found, Path(output))
     say(f"{links} links in {seen} documents")
     return LinkSummary(model=loaded.uri, output=output, documents=seen, links=links)
 

@@ -77,6 +77,18 @@ class ModelCard:
     relations: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedDocument:
+    """Unit vectors of a document, float32: n x d of its sentences, m x d of its images."""
+
+    texts: Float32
+    images: Float32
+
+    def similarities(self) -> Float32:
+        """Return the n x m cosine similarities."""
+        return self.texts @ self.images.T
+
+
 class LinkModel(nn.Module):
     """Both towers of one training run.
 
@@ -115,6 +127,14 @@ class LinkModel(nn.Module):
         Raises:
             UsageError: a document lacks what the model reads, or its vectors have another size.
         """
+        return [document.similarities() for document in self.embed(documents)]
+
+    def embed(self, documents: Iterable[DocumentInput]) -> list[EmbeddedDocument]:
+        """Return per document the unit vectors of its sentences and of its images.
+
+        Raises:
+            UsageError: as for `similarities`.
+        """
         given = list(documents)
         rows = [self._text_input(document) for document in given]
         text_offsets = offsets_of([len(row.texts) for row in rows])
@@ -122,7 +142,9 @@ class LinkModel(nn.Module):
         texts = self.encode_sentences(_joined_texts(rows))
         images = self.encode_images(_joined_images(given))
         return [
-            texts[text_offsets[d] : text_offsets[d + 1]] @ images[image_offsets[d] : image_offsets[d + 1]].T
+            EmbeddedDocument(
+                texts[text_offsets[d] : text_offsets[d + 1]], images[image_offsets[d] : image_offsets[d + 1]]
+            )
             for d in range(len(given))
         ]
 

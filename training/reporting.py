@@ -11,7 +11,7 @@ from training.commands import EvaluateSummary
 from training.evaluation.contents import ModelDescription, report_content
 from training.evaluation.report import write_report
 from training.evaluation.report_content import ScoreRow
-from training.tracking import log_folder, open_tracking, training_curve
+from training.tracking import log_file, open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
 
@@ -51,8 +51,12 @@ def run_report(
         reference=reference,
         split=summary.split or "",
         baselines=baselines,
+        measures=summary.measures,
     )
     path = write_report(content, directory)
-    if loaded.run_id is not None:
-        log_folder(client, loaded.run_id, directory, REPORT_ARTIFACT)
+    table = [] if summary.report is None else [summary.report.write(directory)]
+    run_id = loaded.run_id
+    if run_id is not None:
+        for written in (path, *table):
+            log_file(client, run_id, written, REPORT_ARTIFACT)
     return path

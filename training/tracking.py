@@ -201,6 +201,20 @@ def log_folder(client: mlflow.MlflowClient, run_id: str, folder: Path, name: str
     client.log_artifacts(run_id, str(folder), name)
 
 
+def log_file(client: mlflow.MlflowClient, run_id: str, path: Path, name: str) -> None:
+    """Store one file in the folder `name` of a run's artefacts."""
+    client.log_artifact(run_id, str(path), name)
+
+
+def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:
+    """Return the text of a file among a run's artefacts, or None where it has no such file."""
+    folder = name.rpartition("/")[0] or None
+    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
+        return None
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        return Path(client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8")
+
+
 def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[str, float], ...]:
     """Return the metrics of each epoch of a run that has ended well; none of one that has not."""
     if CURVE_FILE not in {item.path for item in client.list_artifacts(run_id)}:

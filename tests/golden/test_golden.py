@@ -15,6 +15,7 @@ from pipelines import recipes as build_recipes
 from schemas.configs import resolve
 from schemas.documents import document_schema
 from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
@@ -76,6 +77,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
+    "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),
     "schema-links.txt": lambda: schema_text(link_schema()),
     "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
     "asset-graph.txt": asset_graph_text,

@@ -44,6 +44,27 @@ def mean_interval(values: Values, *, seed: int = 0, resamples: int = RESAMPLES, 
     return _interval(values, _resampled_means(values, seed, resamples), level)
 
 
+def pooled_interval(
+    sums: Values, counts: Values, *, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Interval:
+    """Return the mean over all items of all documents, its interval from resampling whole documents.
+
+    Args:
+        sums: sum of a document's values.
+        counts: how many values it has, at least one each.
+        seed: of the samples.
+        resamples: number of samples.
+        level: of the interval.
+
+    Raises:
+        ValueError: there is no document.
+    """
+    above, below = (_resampled_means(values, seed, resamples) for values in (sums, counts))
+    tail = (1 - level) / 2
+    low, high = np.quantile(above / below, [tail, 1 - tail])
+    return Interval(float(np.sum(sums) / np.sum(counts)), float(low), float(high))
+
+
 def compare(
     candidate: Values, champion: Values, *, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
 ) -> Comparison:

@@ -22,6 +22,8 @@ from training.data.reading import split_parts
 from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.examples import ExampleDocument, ExampleGroup, choose_examples
+from training.evaluation.facts import read_pictures
+from training.evaluation.measures import Measures
 from training.evaluation.report_content import Heading, ReportContent, RowKind, Score, ScoreRow
 from training.linking.links import predicted_links
 from training.model import LinkModel
@@ -65,19 +67,21 @@ def report_content(
     reference: str,
     split: Split | str = Split.TEST,
     baselines: Sequence[ScoreRow] = (),
+    measures: Measures | None = None,
 ) -> ReportContent:
     """Return the report of an evaluation of a model on a split of `NAME[@VERSION]`.
 
     Args:
         baselines: rows of other models on the same documents; random's is always there.
+        measures: what else was measured.
     """
     manifest, folder = read_manifest(lake, reference)
     config = model.card.config
-    rows = (
-        score_row(description.name, evaluation.mean, kind=RowKind.MODEL),
-        *baselines,
-        score_row("random", evaluation.random, kind=RowKind.BASELINE),
-    )
+    rows = tuple(baselines)
+    if evaluation.link_means is not None:
+        own = score_row(description.name, evaluation.mean, kind=RowKind.MODEL)
+        rows = (own, *rows, score_row("random", evaluation.random, kind=RowKind.BASELINE))
+    shown = [key for pair in (measures.confused if measures else ()) for key in (pair.image, pair.chosen)]
     heading = Heading(
         model=description.name,
         model_version=description.version,
@@ -101,6 +105,8 @@ def report_content(
         examples=example_groups(evaluation, manifest, folder, split),
         statistics=manifest.splits,
         config=resolve(config),
+        measures=measures,
+        pictures=read_pictures(manifest, folder, split, shown),
     )
 
 

@@ -23,7 +23,7 @@ from training.data.roles import TextView
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
 from training.fitting import inputs_of
-from training.model import DocumentInput, LinkModel
+from training.model import DocumentInput, EmbeddedDocument, LinkModel
 
 DOCUMENTS_AT_ONCE = 64
 
@@ -47,9 +47,10 @@ class Evaluation:
         links: (sentence, image) links of each, or None where unknown.
         scored: positions of the scored documents.
         scores: their scores, percent.
-        mean: of the scores.
-        random: of a model that draws every similarity at random, on the same documents.
+        link_means: of the scores; None where no document could be scored (one sentence and one image each).
+        random_means: of a model that draws every similarity at random, on the same documents.
         left_out: documents that could not be scored, by reason.
+        where: what was evaluated, for messages.
     """
 
     ids: tuple[str, ...]
@@ -57,9 +58,32 @@ class Evaluation:
     links: tuple[npt.NDArray[np.int64] | None, ...]
     scored: tuple[int, ...]
     scores: tuple[LinkScore, ...]
-    mean: MeanScores
-    random: MeanScores
+    link_means: MeanScores | None
+    random_means: MeanScores | None
     left_out: Mapping[str, int]
+    where: str
+
+    @property
+    def mean(self) -> MeanScores:
+        """Return the mean scores.
+
+        Raises:
+            UsageError: no document could be scored.
+        """
+        if self.link_means is None:
+            raise _nothing_to_score(self.where, self.left_out)
+        return self.link_means
+
+    @property
+    def random(self) -> MeanScores:
+        """Return random's mean scores.
+
+        Raises:
+            UsageError: no document could be scored.
+        """
+        if self.random_means is None:
+            raise _nothing_to_score(self.where, self.left_out)
+        return self.random_means
 
     @property
     def document_auc(self) -> dict[str, float]:
@@ -80,22 +104,34 @@ def evaluate_model(model: LinkModel, lake: Lake, reference: str, split: Split | 
 
 
 def evaluate_matrices(
-    ids: Sequence[str], matrices: Sequence[Matrix], links: Sequence[Links | None], *, where: str
+    ids: Sequence[str],
+    matrices: Sequence[Matrix],
+    links: Sequence[Links | None],
+    *,
+    where: str,
+    may_be_unscored: bool = False,
 ) -> Evaluation:
     """Return the evaluation of similarity matrices against links.
 
+    Args:
+        ids: of the documents.
+        matrices: n x m similarities of each.
+        links: of each, or None where unknown.
+        where: what is evaluated, for messages.
+        may_be_unscored: whether there may be no document with some linked and some unlinked pairs.
+
     Raises:
-        UsageError: no document can be scored; `where` says where it was looked for.
+        UsageError: no document can be scored.
     """
     found = score_documents(matrices, links)
-    left_out = {
+    counts = {
         "links unknown": found.unknown,
         "no link": found.without_links,
         "every pair linked": found.fully_linked,
     }
-    if not found.scores:
-        counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none ({counts})")
+    left_out = {reason: count for reason, count in counts.items() if count}
+    if not found.scores and not may_be_unscored:
+        raise _nothing_to_score(where, counts)
     chance = score_documents((random_scores(i, *m.shape) for i, m in zip(ids, matrices, strict=True)), links)
     return Evaluation(
         ids=tuple(ids),
@@ -103,9 +139,10 @@ def evaluate_matrices(
         links=tuple(None if known is None else np.asarray(known, np.int64).reshape(-1, 2) for known in links),
         scored=found.documents,
         scores=found.scores,
-        mean=_means(found),
-        random=_means(chance),
-        left_out={reason: count for reason, count in left_out.items() if count},
+        link_means=_means(found) if found.scores else None,
+        random_means=_means(chance) if found.scores else None,
+        left_out=left_out,
+        where=where,
     )
 
 
@@ -140,10 +177,16 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
 
 def similarity_matrices(model: LinkModel, documents: DocumentSet) -> Iterator[Matrix]:
     """Yield the n x m similarities of each document, in order."""
+    for document in embedded_documents(model, documents):
+        yield document.similarities()
+
+
+def embedded_documents(model: LinkModel, documents: DocumentSet) -> Iterator[EmbeddedDocument]:
+    """Yield the unit vectors of each document, in order."""
     roles = model.card.config.encoder.sources
     for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
         places = range(start, min(start + DOCUMENTS_AT_ONCE, len(documents)))
-        yield from model.similarities(_input(documents, place, roles) for place in places)
+        yield from model.embed(_input(documents, place, roles) for place in places)
 
 
 def _input(documents: DocumentSet, place: int, roles: tuple[str, ...]) -> DocumentInput:
@@ -165,3 +208,8 @@ def _input(documents: DocumentSet, place: int, roles: tuple[str, ...]) -> Docume
 
 def _means(scores: LinkScores) -> MeanScores:
     return MeanScores(*(mean_interval(column) for column in scores.table().T))
+
+
+def _nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:
+    counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    return UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none ({counts})")

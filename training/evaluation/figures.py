@@ -16,7 +16,7 @@ from training.evaluation.axes import Axis, axis_over
 from training.evaluation.svg import drawing, element, number
 
 WIDTH, HEIGHT = 440.0, 240.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 14.0, 26.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 26.0, 40.0
 INTERVAL_WIDTH, INTERVAL_HEIGHT = 120.0, 18.0
 _INTERVAL_MARGIN = 9.0
 BIN_WIDTH = 5
@@ -47,11 +47,11 @@ class Series:
 def line_chart(title: str, series: Sequence[Series], *, x_label: str, marked: float | None = None) -> Markup:
     """Return lines over whole x values; `marked` is an x that gets a vertical rule and rings on the lines."""
     points = [point for line in series for point in line.known()]
-    x_axis = axis_over((x for x, _ in points), start=_LEFT, end=WIDTH - _RIGHT, most=8, whole=True)
-    y_axis = axis_over((y for _, y in points), start=HEIGHT - _BOTTOM, end=_TOP)
+    x_axis = axis_over((x for x, _ in points), start=LEFT, end=WIDTH - RIGHT, most=8, whole=True)
+    y_axis = axis_over((y for _, y in points), start=HEIGHT - BOTTOM, end=TOP)
     return drawing(
         title,
-        *_grid(x_axis, y_axis, x_label=x_label),
+        *grid(x_axis, y_axis, x_label=x_label),
         *(_marker(series, x_axis, y_axis, marked) if marked is not None else ()),
         *(_line(line, index, x_axis, y_axis) for index, line in enumerate(series)),
         _legend(series),
@@ -68,14 +68,14 @@ def histogram(title: str, values: Iterable[float], *, x_label: str, reference: f
     A value on the edge of two bins counts in the upper one; 100 counts in the last.
     """
     counts = bin_counts(values)
-    x_axis = Axis(tuple(float(tick) for tick in range(0, 101, 20)), _LEFT, WIDTH - _RIGHT)
-    y_axis = axis_over([0, max(1, *counts)], start=HEIGHT - _BOTTOM, end=_TOP, whole=True)
+    x_axis = Axis(tuple(float(tick) for tick in range(0, 101, 20)), LEFT, WIDTH - RIGHT)
+    y_axis = axis_over([0, max(1, *counts)], start=HEIGHT - BOTTOM, end=TOP, whole=True)
     fullest = counts.index(max(counts)) * BIN_WIDTH
     return drawing(
         title,
-        *_grid(x_axis, y_axis, x_label=x_label),
+        *grid(x_axis, y_axis, x_label=x_label),
         *(_bar(index, count, x_axis, y_axis) for index, count in enumerate(counts) if count),
-        *_rule(x_axis.place(reference), reference_name),
+        *rule(x_axis.place(reference), reference_name),
         width=WIDTH,
         height=HEIGHT,
         class_="chart",
@@ -125,14 +125,14 @@ def interval_scale(title: str, axis: Axis) -> Markup:
     return drawing(title, *texts, width=INTERVAL_WIDTH, height=INTERVAL_HEIGHT, class_="interval-plot")
 
 
-def _grid(x_axis: Axis, y_axis: Axis, *, x_label: str) -> list[Markup]:
-    """Return horizontal grid lines, tick labels of both axes and the name of x."""
+def grid(x_axis: Axis, y_axis: Axis, *, x_label: str, has_x_labels: bool = True) -> list[Markup]:
+    """Return horizontal grid lines, tick labels of both axes and the name of x, for any chart of `WIDTH` x `HEIGHT`."""
     shapes: list[Markup] = []
     for place, text in y_axis.labels():
         shapes.append(element("line", class_="grid", x1=x_axis.start, y1=place, x2=x_axis.end, y2=place))
-        shapes.append(element("text", text, class_="tick", x=_LEFT - 8, y=place + 4, text_anchor="end"))
-    for place, text in x_axis.labels():
-        shapes.append(element("text", text, class_="tick", x=place, y=HEIGHT - _BOTTOM + 17, text_anchor="middle"))
+        shapes.append(element("text", text, class_="tick", x=LEFT - 8, y=place + 4, text_anchor="end"))
+    for place, text in x_axis.labels() if has_x_labels else ():
+        shapes.append(element("text", text, class_="tick", x=place, y=HEIGHT - BOTTOM + 17, text_anchor="middle"))
     middle = (x_axis.start + x_axis.end) / 2
     shapes.append(element("text", x_label, class_="axis", x=middle, y=HEIGHT - 6, text_anchor="middle"))
     return shapes
@@ -162,16 +162,16 @@ def _marker(series: Sequence[Series], x_axis: Axis, y_axis: Axis, marked: float)
         for x, y in line.known()
         if x == marked
     ]
-    return [*_rule(place, "kept"), *rings]
+    return [*rule(place, "kept"), *rings]
 
 
-def _rule(place: float, text: str) -> list[Markup]:
+def rule(place: float, text: str) -> list[Markup]:
     """Return a dashed vertical rule with its name beside its top, on the side that has more room."""
     left_half = place < WIDTH / 2
     anchor, shift = ("start", 5) if left_half else ("end", -5)
     return [
-        element("line", class_="rule", x1=place, y1=_TOP - 8, x2=place, y2=HEIGHT - _BOTTOM),
-        element("text", text, class_="rule-name", x=place + shift, y=_TOP - 2, text_anchor=anchor),
+        element("line", class_="rule", x1=place, y1=TOP - 8, x2=place, y2=HEIGHT - BOTTOM),
+        element("text", text, class_="rule-name", x=place + shift, y=TOP - 2, text_anchor=anchor),
     ]
 
 
@@ -188,7 +188,7 @@ def _legend(series: Sequence[Series]) -> Markup:
     if len(series) < 2:
         return Markup("")
     shapes: list[Markup] = []
-    x = _LEFT
+    x = LEFT
     for index, line in enumerate(series):
         sample = element("path", class_="line", d=f"M{number(x)},10 {number(x + 22)},10")
         name = element("text", line.name, class_="tick", x=x + 28, y=14.0)

@@ -19,9 +19,10 @@ from markupsafe import Markup
 from schemas.configs import Json
 from schemas.manifest import SplitStatistics
 from training.config import Select
-from training.evaluation.axes import Axis
+from training.evaluation.axes import Axis, tick_text
 from training.evaluation.example_graph import EdgeKind, ExampleGraph, draw_example
 from training.evaluation.figures import Series, histogram, interval_axis, interval_plot, interval_scale, line_chart
+from training.evaluation.measure_parts import loss_and_auc, measure_parts
 from training.evaluation.published import published_results
 from training.evaluation.report_content import ReportContent, RowKind, Score, ScoreRow
 
@@ -98,7 +99,11 @@ def render_report(content: ReportContent) -> str:
             table=score_table((*content.scores, *published_rows(content.heading.dataset))),
             select_rule=SELECT_RULES[content.heading.select],
             panels=training_panels(content.history, kept_epoch=content.heading.kept_epoch),
+            together=loss_with_auc(content),
             distribution=distribution(content.document_auc),
+            parts=None
+            if content.measures is None
+            else measure_parts(content.measures, content.pictures, dataset=content.heading.dataset),
             groups=groups,
             legend=edge_legend(graph for _, graphs in groups for graph in graphs),
             splits=list(content.statistics),
@@ -147,6 +152,16 @@ def training_panels(history: Sequence[Mapping[str, float | None]], *, kept_epoch
             chart = line_chart(f"{title} by epoch", lines, x_label="epoch", marked=kept_epoch)
             panels.append(Figure(title, chart))
     return panels
+
+
+def loss_with_auc(content: ReportContent) -> Figure | None:
+    """Return validation AUC against validation loss by epoch (Hessel 2019, figure 3); None without both."""
+    found = loss_and_auc(content.history, kept_epoch=content.heading.kept_epoch)
+    if found is None:
+        return None
+    chart, correlation = found
+    note = "" if correlation is None else f", rank correlation {tick_text(correlation, 2)}"
+    return Figure(f"AUC inside documents against the loss between them{note}", chart)
 
 
 def distribution(document_auc: Sequence[float]) -> Distribution | None:

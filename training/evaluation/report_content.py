@@ -15,6 +15,7 @@ from schemas.configs import Json
 from schemas.manifest import SplitStatistics
 from training.config import Select
 from training.evaluation.examples import ExampleGroup
+from training.evaluation.measures import Measures
 
 
 class RowKind(StrEnum):
@@ -102,6 +103,8 @@ class ReportContent:
         examples: documents to draw, in groups.
         statistics: split -> statistics, from the data set's manifest.
         config: resolved configuration of the training run.
+        measures: what else was measured.
+        pictures: JPEGs by content hash, of the images that `measures` names.
     """
 
     heading: Heading
@@ -111,3 +114,5 @@ class ReportContent:
     examples: tuple[ExampleGroup, ...] = ()
     statistics: Mapping[str, SplitStatistics] = field(default_factory=dict)
     config: Mapping[str, Json] = field(default_factory=dict)
+    measures: Measures | None = None
+    pictures: Mapping[str, bytes | None] = field(default_factory=dict)

@@ -8,13 +8,15 @@ which this project never shows a model, there is none beyond zero.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
+from schemas.errors import UsageError
 from schemas.links import PredictedLink
 from training.config import Matching
+from training.linking.calibration import Calibration
 from training.matching import Matrix, match
 from training.model import DocumentInput, LinkModel
 
@@ -29,17 +31,34 @@ class LinkInput:
     document: DocumentInput
 
 
-def link_documents(model: LinkModel, documents: Iterable[LinkInput], *, model_uri: str) -> Iterator[PredictedLink]:
+def link_documents(
+    model: LinkModel,
+    documents: Iterable[LinkInput],
+    *,
+    model_uri: str,
+    calibration: Calibration | None = None,
+    precision: float | None = None,
+) -> Iterator[PredictedLink]:
     """Yield the predicted links of documents, in document order and by rank; memory holds a few documents at a time.
 
+    Args:
+        model: predicts.
+        documents: to be linked.
+        model_uri: address of the model.
+        calibration: gives links their probability.
+        precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
+
     Raises:
-        UsageError: a document's vectors are missing, or not of the model's extractors.
+        UsageError: a document's vectors are missing, or not of the model's extractors; a precision without a
+            calibration, or one that no threshold reaches.
     """
+    threshold = _threshold(calibration, precision, model_uri)
     waiting = iter(documents)
     while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
         matrices = model.similarities(item.document for item in batch)
         for item, matrix in zip(batch, matrices, strict=True):
-            yield from predicted_links(item.id, matrix, model_uri=model_uri)
+            links = predicted_links(item.id, matrix, model_uri=model_uri)
+            yield from _calibrated([link for link in links if link.similarity >= threshold], calibration)
 
 
 def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[PredictedLink]:
@@ -57,3 +76,22 @@ def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[Pr
         PredictedLink(document, int(rows[e]), int(columns[e]), float(weights[e]), rank, model_uri)
         for rank, e in enumerate(order, start=1)
     ]
+
+
+def _threshold(calibration: Calibration | None, precision: float | None, model_uri: str) -> float:
+    if precision is None:
+        return -np.inf
+    if calibration is None:
+        raise UsageError(
+            f"--precision {precision:g}: {model_uri} has no calibration; `multilink evaluate` makes one where the "
+            "data set it was trained on has validation links, or give one with --calibration"
+        )
+    return calibration.threshold(precision)
+
+
+def _calibrated(links: list[PredictedLink], calibration: Calibration | None) -> list[PredictedLink]:
+    """Return links with their probability, where there is a calibration."""
+    if calibration is None or not links:
+        return links
+    probabilities = calibration.probability(np.array([link.similarity for link in links])).tolist()
+    return [replace(link, probability=value) for link, value in zip(links, probabilities, strict=True)]

@@ -50,6 +50,7 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
         "similarity": 0.25,
         "rank": 1,
         "model": "m",
+        "probability": None,
     }
 
 

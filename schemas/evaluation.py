@@ -1,0 +1,84 @@
+"""EVALUATION: everything that one evaluation measured, one number a row, for reports, comparisons and other programs.
+
+Long form: a new measure is a new value of `measure` and `metric`, no new column. Written by `multilink evaluate` beside
+the HTML report and kept with the model's run; what the numbers mean is `training.evaluation`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import column, table_schema
+
+EVALUATION_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRow:
+    """One measured number.
+
+    Attributes:
+        model: registered name, or the address it was loaded from.
+        model_version: registered version, where there is one.
+        dataset: data set it was evaluated on.
+        dataset_version: its version.
+        split: split of it.
+        measure: what was measured: links, document, random, retrieval, relations, refined retrieval, analysis,
+            calibration, confusion, captions.
+        metric: which number of it.
+        group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
+        value: the number; None where it cannot be computed.
+        low: lower end of its 95% bootstrap interval.
+        high: upper end.
+        deviation: standard deviation over samples.
+        n: documents, queries, pairs or links behind it.
+        unit: of value, low, high and deviation.
+        note: what else a reader must know.
+    """
+
+    model: str
+    model_version: str | None
+    dataset: str
+    dataset_version: str
+    split: str
+    measure: str
+    metric: str
+    group: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    deviation: float | None = None
+    n: int = 0
+    unit: str = "percent"
+    note: str = ""
+
+
+EVALUATION_SCHEMA = table_schema(
+    "evaluation",
+    EVALUATION_VERSION,
+    [
+        column("model", pa.string(), "registered name, or the address it was loaded from"),
+        column("model_version", pa.string(), "registered version, where there is one", nullable=True),
+        column("dataset", pa.string(), "data set it was evaluated on"),
+        column("dataset_version", pa.string(), "version of the data set"),
+        column("split", pa.string(), "train, val or test"),
+        column("measure", pa.string(), "what was measured: links, document, random, retrieval, ..."),
+        column("metric", pa.string(), "which number of it"),
+        column("group", pa.string(), "what it is restricted to; empty: everything"),
+        column("value", pa.float64(), "the number; null where it cannot be computed", nullable=True),
+        column("low", pa.float64(), "lower end of its 95% bootstrap interval", nullable=True),
+        column("high", pa.float64(), "upper end of its 95% bootstrap interval", nullable=True),
+        column("deviation", pa.float64(), "standard deviation over samples", nullable=True),
+        column("n", pa.int64(), "documents, queries, pairs or links behind it"),
+        column("unit", pa.string(), "of value, low, high and deviation"),
+        column("note", pa.string(), "what else a reader must know; mostly empty"),
+    ],
+)
+
+
+def evaluation_row(row: EvaluationRow) -> dict[str, Any]:
+    """Return a measured number as a row of EVALUATION_SCHEMA."""
+    return asdict(row)

@@ -1,0 +1,59 @@
+"""Models side by side: means, paired differences, agreement; the page says the same and needs nothing else."""
+
+import numpy as np
+import pytest
+
+from schemas.errors import UsageError
+from training.evaluation.analysis import spearman
+from training.evaluation.bootstrap import compare
+from training.evaluation.compare import Contestant, compare_models, comparison_lines
+from training.evaluation.compare_page import render_comparison
+from training.evaluation.evaluate import evaluate_matrices
+
+
+def contestant(name, noise, documents=range(40)):
+    """A model whose similarity of a linked pair is 1 plus noise."""
+    matrices, links = [], []
+    for document in documents:
+        numbers = np.random.default_rng([document, int(100 * noise)])
+        matrices.append(np.eye(4) + noise * numbers.normal(size=(4, 4)))
+        links.append(np.stack([np.arange(4)] * 2, axis=1))
+    ids = [f"d{document}" for document in documents]
+    return Contestant(name, evaluate_matrices(ids, matrices, links, where="here"))
+
+
+def test_differences_are_to_the_first_and_paired():
+    first, second = contestant("good", 0.3), contestant("worse", 2.0)
+    found = compare_models([first, second])
+    auc = [np.array(list(model.evaluation.document_auc.values())) for model in (first, second)]
+    assert found.models[0].differences == {} and found.models[0].means == first.evaluation.mean
+    assert found.models[1].differences["auc"] == compare(auc[1], auc[0])
+    assert found.models[1].differences["auc"].difference.high < 0
+    assert found.agreement[0][1] == pytest.approx(found.agreement[1][0])
+    assert found.agreement[1][0] == pytest.approx(spearman(*auc))
+    assert found.agreement[0][0] in (None, pytest.approx(1.0))
+
+
+def test_only_common_documents_are_compared():
+    found = compare_models([contestant("a", 1.0, range(30)), contestant("b", 2.0, range(10, 40))])
+    assert found.documents == tuple(f"d{place}" for place in range(10, 30)) and found.left_out == 20
+    assert "20 documents; 20 were not scored with every model" in comparison_lines(found)[-1]
+
+
+def test_what_cannot_be_compared():
+    with pytest.raises(UsageError, match="at least two"):
+        compare_models([contestant("a", 1.0)])
+    with pytest.raises(UsageError, match="no document"):
+        compare_models([contestant("a", 1.0, range(3)), contestant("b", 1.0, range(3, 6))])
+
+
+def test_the_page_says_what_the_text_says():
+    found = compare_models([contestant("a <b>", 1.0), contestant("b", 2.0)])
+    page = render_comparison(found, dataset="diy", version="v1", split="test")
+    assert "a &lt;b&gt;" in page and "a <b>" not in page
+    assert "http:" not in page and "https:" not in page and "<script" not in page
+    for result in found.models:
+        assert f"{result.means.auc.mean:.1f}" in page
+    difference = found.models[1].differences["auc"].difference
+    assert f"{difference.mean:.1f}".replace("-", "−") in page and "Hessel et al. 2019, table 3" in page
+    assert f"{found.agreement[0][1]:.2f}" in page

@@ -1,0 +1,348 @@
+"""Everything an evaluation measures beside link scores, each where it applies, and why where not (SPEC 8).
+
+`judge_model` puts the measures together; each of them is a module of plain functions. How they become a table is
+`rows.py`'s, how they are drawn `measure_parts.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.documents import Split
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from training.data.documents import DocumentSet, Int64
+from training.data.reading import read_split
+from training.evaluation.analysis import DocumentAnalysis, analyse_documents
+from training.evaluation.breakdowns import GroupScores, by_language, by_role
+from training.evaluation.calibration import CalibrationJudgement, fit_calibration, judge_calibration, observe
+from training.evaluation.captions import CaptionScores, ChosenCaption, caption_scores, chosen_captions
+from training.evaluation.confusion import Choice, ConfusionGroup, choices, confusion_groups, most_confused
+from training.evaluation.evaluate import (
+    Evaluation,
+    embedded_documents,
+    evaluate_matrices,
+    read_documents,
+    similarity_matrices,
+)
+from training.evaluation.facts import DocumentFacts, read_facts
+from training.evaluation.relation_head import refinement, relation_predictor
+from training.evaluation.relations import RelationScore, relation_scores
+from training.evaluation.retrieval import Direction, Pool, RetrievalScores, retrieval_scores
+from training.linking.calibration import Calibration
+from training.model import EmbeddedDocument, LinkModel
+
+CONFUSED_EXAMPLES = 6
+FEWEST_ANALYSED = 3
+Vectors = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfusedImages:
+    """A sentence whose true image was taken for one that looks like it: content hashes and the cosine of the two."""
+
+    document: str
+    sentence: str
+    image: str
+    chosen: str
+    nearness: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """What was measured; empty or None where a measure does not apply.
+
+    Attributes:
+        retrieval: over the whole pool and over samples, both directions.
+        relations: average precision of each predicted relation.
+        refined: text-to-image retrieval after selective similarity refinement.
+        groups: link scores by language and by role, where there are several.
+        analysis: spread and content against AUC.
+        confusion: choices among images that look alike.
+        confused: the most alike images that were confused.
+        calibration: of similarities as probabilities, fitted on validation links.
+        captions: metrics of the sentence chosen for each image.
+        absent: measure -> why it is not there.
+    """
+
+    retrieval: tuple[RetrievalScores, ...] = ()
+    relations: tuple[RelationScore, ...] = ()
+    refined: tuple[RetrievalScores, ...] = ()
+    groups: tuple[GroupScores, ...] = ()
+    analysis: DocumentAnalysis | None = None
+    confusion: tuple[ConfusionGroup, ...] = ()
+    confused: tuple[ConfusedImages, ...] = ()
+    calibration: CalibrationJudgement | None = None
+    captions: CaptionScores | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model judged on a split: link scores, and everything else."""
+
+    evaluation: Evaluation
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What is judged: a model on a split, its documents embedded and their links scored."""
+
+    model: LinkModel
+    manifest: Manifest
+    folder: Folder
+    split: str
+    documents: DocumentSet
+    embedded: tuple[EmbeddedDocument, ...]
+    facts: tuple[DocumentFacts, ...]
+    evaluation: Evaluation
+
+    @property
+    def reference(self) -> str:
+        return f"{self.manifest.dataset}@{self.manifest.version}"
+
+    def image_vectors(self, place: int) -> Vectors:
+        """Return the data set's vectors of a document's images, m x v."""
+        offsets = self.documents.image_offsets
+        return self.documents.image_bank[self.documents.image_rows[offsets[place] : offsets[place + 1]]]
+
+
+def judge_model(
+    model: LinkModel, lake: Lake, reference: str, split: Split | str = Split.TEST, *, with_captions: bool = False
+) -> Judged:
+    """Return everything there is to measure of a model on a split of `NAME[@VERSION]`.
+
+    Args:
+        model: to be judged.
+        lake: holds the data set.
+        reference: data set and version.
+        split: whose documents are scored.
+        with_captions: whether caption metrics are computed; METEOR starts a Java program of its own.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
+    """
+    subject = _subject(model, lake, reference, split)
+    pool = _pool(subject)
+    refined, relations, no_relations = _relations(subject, pool)
+    calibration, no_calibration = _calibration(subject, lake)
+    groups, alike = _confusion(subject)
+    analysis = _analysis(subject)
+    absent = {
+        "relations": no_relations,
+        "calibration": no_calibration,
+        "analysis": "" if analysis else "fewer than three documents could be scored",
+        "captions": "" if with_captions else "not asked for (--captions)",
+    }
+    measures = Measures(
+        retrieval=retrieval_scores(pool) if len(pool.pairs) else (),
+        relations=relations,
+        refined=refined,
+        groups=_groups(subject),
+        analysis=analysis,
+        confusion=groups,
+        confused=alike,
+        calibration=calibration,
+        captions=caption_scores(_captions(subject)) if with_captions else None,
+        absent={name: reason for name, reason in absent.items() if reason},
+    )
+    return Judged(subject.evaluation, measures)
+
+
+def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
+    """Return the calibration of a model on the validation split of `NAME[@VERSION]`.
+
+    Raises:
+        UsageError: there is no validation document with known links, or nothing was predicted in them.
+    """
+    try:
+        documents = read_documents(model, lake, reference, Split.VAL)
+    except NotFoundError as problem:
+        raise UsageError(f"{reference} has no validation split to calibrate on") from problem
+    if documents.links is None or all(known is None for known in documents.links):
+        raise UsageError(f"{reference}: no validation document has known links to calibrate on")
+    seen = observe(list(similarity_matrices(model, documents)), documents.links)
+    if not len(seen):
+        raise UsageError(f"{reference}: no link was predicted in a validation document with an unlinked pair")
+    return fit_calibration(seen, dataset=reference, split=str(Split.VAL))
+
+
+def _subject(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> _Subject:
+    manifest, folder = read_manifest(lake, reference)
+    documents = read_documents(model, lake, reference, split)
+    embedded = tuple(embedded_documents(model, documents))
+    links = documents.links or ()
+    evaluation = evaluate_matrices(
+        documents.ids,
+        tuple(document.similarities() for document in embedded),
+        links,
+        where=f"{reference}, split {split}",
+        may_be_unscored=any(known is not None and len(known) > 0 for known in links),
+    )
+    facts = read_facts(manifest, folder, split)
+    return _Subject(
+        model=model,
+        manifest=manifest,
+        folder=folder,
+        split=str(split),
+        documents=documents,
+        embedded=embedded,
+        facts=tuple(facts[document] for document in documents.ids),
+        evaluation=evaluation,
+    )
+
+
+def _calibration(subject: _Subject, lake: Lake) -> tuple[CalibrationJudgement | None, str]:
+    """Return how the calibration on validation does on the judged split, or why there is none."""
+    if subject.split == Split.VAL:
+        return None, "it is fitted on the validation split, which is the one that is judged here"
+    seen = observe(subject.evaluation.matrices, subject.evaluation.links)
+    if not len(seen):
+        return None, "no link was predicted in a document with known links and an unlinked pair"
+    try:
+        return judge_calibration(calibrate(subject.model, lake, subject.reference), seen), ""
+    except UsageError as problem:
+        return None, str(problem)
+
+
+def _pool(subject: _Subject) -> Pool:
+    """Return the linked texts and the different linked images of all documents."""
+    documents = subject.documents
+    texts: list[Vectors] = []
+    images: dict[int, Vectors] = {}
+    places: dict[int, int] = {}
+    pairs: list[tuple[int, int]] = []
+    numbers: list[int] = []
+    for number, (known, vectors) in enumerate(zip(subject.evaluation.links, subject.embedded, strict=True)):
+        if known is None or not len(known):
+            continue
+        rows = documents.image_rows[slice(*documents.image_offsets[number : number + 2])]
+        own: dict[int, int] = {}
+        for sentence, image in np.unique(known, axis=0).tolist():
+            if sentence not in own:
+                own[sentence] = len(texts)
+                texts.append(vectors.texts[sentence])
+            bank = int(rows[image])
+            images.setdefault(bank, vectors.images[image])
+            pairs.append((own[sentence], places.setdefault(bank, len(places))))
+            numbers.append(number)
+    return Pool(
+        texts=np.stack(texts) if texts else np.zeros((0, 0), np.float32),
+        images=np.stack(list(images.values())) if images else np.zeros((0, 0), np.float32),
+        pairs=np.array(pairs, np.int64).reshape(-1, 2),
+        documents=np.array(numbers, np.int64),
+    )
+
+
+def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ...], tuple[RelationScore, ...], str]:
+    """Return refined retrieval, average precisions, and why there are none."""
+    predictor = relation_predictor(subject.model)
+    if predictor is None:
+        return (), (), "the model predicts no relations"
+    refine = refinement(predictor, subject.manifest.dataset)
+    refined = retrieval_scores(pool, directions=[Direction.TEXT_TO_IMAGE], adjust=refine) if len(pool.pairs) else ()
+    labels, texts, images = [], [], []
+    for known, vectors, row in zip(subject.evaluation.links, subject.embedded, subject.facts, strict=True):
+        for sentence, image in () if known is None else known.tolist():
+            given = row.relations.get((sentence, image), {})
+            values = [given.get(name) for name in predictor.names]
+            if any(value is not None for value in values):
+                labels.append([np.nan if value is None else float(value) for value in values])
+                texts.append(vectors.texts[sentence])
+                images.append(vectors.images[image])
+    if not labels:
+        return refined, (), "no link has a relation that the model predicts"
+    probabilities = predictor.pairs(np.stack(texts), np.stack(images))
+    return refined, relation_scores(probabilities, np.array(labels), predictor.names), ""
+
+
+def _groups(subject: _Subject) -> tuple[GroupScores, ...]:
+    """Return scores by language and by role, of whichever there are several.
+
+    A model that reads some roles only, or fuses them, has no rows to tell roles apart by.
+    """
+    matrices, links = subject.evaluation.matrices, subject.evaluation.links
+    found: tuple[GroupScores, ...] = ()
+    languages = [row.language for row in subject.facts]
+    if len(set(languages)) > 1:
+        found += by_language(matrices, links, languages)
+    roles = [row.roles for row in subject.facts]
+    are_rows = all(len(row) == len(matrix) for row, matrix in zip(roles, matrices, strict=True))
+    if are_rows and len({role for row in roles for role in row}) > 1:
+        found += by_role(matrices, links, roles)
+    return found
+
+
+def _analysis(subject: _Subject) -> DocumentAnalysis | None:
+    """Return spread and content of the scored documents, by the data set's own vectors where it has any."""
+    scored = subject.evaluation.scored
+    if len(scored) < FEWEST_ANALYSED:
+        return None
+    images: list[Vectors] = [subject.embedded[place].images for place in scored]
+    texts: list[Vectors] = [subject.embedded[place].texts for place in scored]
+    image_name = text_name = "the model's own"
+    if subject.documents.image_bank.shape[1]:
+        image_name = subject.model.card.data.image_features or image_name
+        images = [subject.image_vectors(place) for place in scored]
+    held = _with_sentence_vectors(subject)
+    if held is not None:
+        text_name, vectors, offsets = held
+        texts = [vectors[offsets[place] : offsets[place + 1]] for place in scored]
+    return analyse_documents(
+        [score.auc for score in subject.evaluation.scores],
+        images,
+        texts,
+        image_vectors=image_name,
+        text_vectors=text_name,
+    )
+
+
+def _with_sentence_vectors(subject: _Subject) -> tuple[str, Vectors, Int64] | None:
+    """Return name, rows and offsets of the sentence vectors the model reads, else of any the data set has."""
+    held, name = subject.documents, subject.model.card.data.sentence_features
+    images, sentences = subject.manifest.image_extractors, subject.manifest.sentence_extractors
+    if held.sentence_vectors is None and images and sentences:
+        name = min(sentences)
+        held = read_split(
+            subject.manifest, subject.folder, subject.split, image_features=min(images), sentence_features=name
+        )
+    if held.sentence_vectors is None or name is None:
+        return None
+    return name, held.sentence_vectors, held.sentence_offsets
+
+
+def _confusion(subject: _Subject) -> tuple[tuple[ConfusionGroup, ...], tuple[ConfusedImages, ...]]:
+    """Return the choices among images by how alike they are, in the data set's own vectors."""
+    if not subject.documents.image_bank.shape[1]:
+        return (), ()
+    vectors = [subject.image_vectors(place) for place in range(len(subject.documents))]
+    found, chances = choices(subject.evaluation.matrices, subject.evaluation.links, vectors)
+    shown = most_confused(found, most=CONFUSED_EXAMPLES)
+    return confusion_groups(found, chances), tuple(_confused(subject.documents, choice) for choice in shown)
+
+
+def _confused(documents: DocumentSet, choice: Choice) -> ConfusedImages:
+    start = documents.image_offsets[choice.document]
+    sentence = documents.sentence_offsets[choice.document] + choice.sentence
+    hashes = [documents.image_hashes[documents.image_rows[start + image]] for image in (choice.image, choice.nearest)]
+    return ConfusedImages(
+        document=documents.ids[choice.document],
+        sentence=documents.texts[sentence],
+        image=hashes[0],
+        chosen=hashes[1],
+        nearness=choice.nearness,
+    )
+
+
+def _captions(subject: _Subject) -> list[ChosenCaption]:
+    offsets = subject.documents.sentence_offsets
+    texts = [subject.documents.texts[offsets[d] : offsets[d + 1]] for d in range(len(subject.documents))]
+    return chosen_captions(subject.evaluation.matrices, subject.evaluation.links, texts)
