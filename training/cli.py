@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command()(train)
     app.command()(evaluate)
     app.command()(promote)
+    app.command()(rollback)
 
 
 def train(
@@ -116,23 +117,56 @@ def evaluate(
 def promote(
     model: Annotated[str, typer.Option(help="Registered model.")],
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/registry/policy.py.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
+    ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
     lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
-    """Make a version the champion if it beats random and is not worse than the champion; exit status 1 where not."""
+    """Make a version the champion if the policy allows it; exit status 1 where not.
+
+    Without a policy: it must beat random, not be worse than the champion, and be scored on the latest version.
+    """
     from training.commands import run_promote
+    from training.registry.policy import STANDARD_POLICY, read_policy
 
     console = Console(is_json=is_json)
     promotion = run_promote(
-        model=model, version=version, lake=lake, is_dry_run=is_dry_run, tracking=tracking, say=console.say
+        model=model,
+        version=version,
+        lake=lake,
+        dataset=dataset,
+        is_dry_run=is_dry_run,
+        tracking=tracking,
+        policy=STANDARD_POLICY if policy is None else read_policy(policy),
+        say=console.say,
     )
     verb = "would be" if is_dry_run else "is"
     verdict = f"{promotion.candidate.uri} {verb} {'' if promotion.is_champion else 'not '}the champion"
     console.summarise([verdict, *(f"  {reason}" for reason in promotion.reasons)], promotion.to_json())
     if not promotion.is_champion:
         raise GateError(f"{promotion.candidate.uri} was not promoted: {'; '.join(promotion.reasons)}")
+
+
+def rollback(
+    model: Annotated[str, typer.Option(help="Registered model.")],
+    champion: Annotated[
+        str | None, typer.Option("--from", metavar="VERSION", help="Only if this version is the champion.")
+    ] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Make the previous champion the champion again; exit status 1 where there is none."""
+    from training.commands import run_rollback
+
+    done = run_rollback(model=model, champion=champion, tracking=tracking)
+    line = f"{done.champion.uri} is the champion again, in place of version {done.replaced}"
+    Console(is_json=is_json).summarise([line], done.to_json())
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:

@@ -18,8 +18,8 @@ from training.evaluation.score_files import evaluate_scores
 from training.linking.links import LinkInput, link_documents
 from training.linking.writing import write_links
 from training.registry.loading import LoadedModel, load
-from training.registry.promote import Promotion, promote
-from training.registry.promotion import STANDARD_POLICY, Policy
+from training.registry.policy import STANDARD_POLICY, Policy
+from training.registry.promote import Promotion, Rollback, promote, rollback
 from training.tracked_training import TrainSummary, run_train
 from training.tracking import log_scores, open_tracking
 
@@ -31,6 +31,7 @@ __all__ = [
     "run_evaluate_scores",
     "run_link",
     "run_promote",
+    "run_rollback",
     "run_train",
 ]
 
@@ -115,15 +116,21 @@ def run_promote(
     model: str,
     version: str,
     lake: str | None = None,
+    dataset: str | None = None,
     is_dry_run: bool = False,
     tracking: str | None = None,
     policy: Policy = STANDARD_POLICY,
     say: Say,
 ) -> Promotion:
-    """Make a version the champion if it beats random and is not worse than the champion; see `registry.promotion`."""
+    """Make a version the champion if the policy allows it; see `registry.promotion`."""
     client = open_tracking(tracking)
     home = None if lake is None else Lake.at(lake)
-    return promote(client, model, version, lake=home, policy=policy, is_dry_run=is_dry_run, say=say)
+    return promote(client, model, version, lake=home, dataset=dataset, policy=policy, is_dry_run=is_dry_run, say=say)
+
+
+def run_rollback(*, model: str, champion: str | None = None, tracking: str | None = None) -> Rollback:
+    """Make the previous champion the champion again; see `registry.promote.rollback`."""
+    return rollback(open_tracking(tracking), model, champion=champion)
 
 
 def run_link(*, loaded: LoadedModel, documents: Iterable[LinkInput], output: str, say: Say) -> LinkSummary:

@@ -1,7 +1,8 @@
-"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the two aliases.
+"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the aliases.
 
 `challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
-it. Which version may become champion is `promotion.py`'s to say; reading a model back is `loading.py`'s.
+it. Which version may become champion is `promotion.py`'s to say, how it does `succession.py`'s; reading a model back is
+`loading.py`'s.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from training.registry.pyfunc_model import IMAGE_VECTORS, SENTENCE_VECTORS, SENT
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
 MODEL_ARTIFACT = "model"
 EPOCHS_TAG = "epochs"
+LOG_SUFFIX = ".champions"
+ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ def register(
             input_example=pyfunc_model.example(model),
             pip_requirements=[_requirement()],
         )
-    _make_name(client, name)
+    make_name(client, name)
     stored = client.create_model_version(
         name, source=logged.artifact_path, run_id=run_id, tags=dict(tags), model_id=logged.model_id
     )
@@ -102,23 +105,41 @@ def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVer
     Raises:
         NotFoundError: there is no such model.
     """
+    aliases = aliases_of(client, name)
+    return find_version(client, name, aliases[alias]) if alias in aliases else None
+
+
+def aliases_of(client: mlflow.MlflowClient, name: str) -> dict[str, str]:
+    """Return the version each alias of a model stands for.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
     try:
         aliases = client.get_registered_model(name).aliases
     except MlflowException as problem:
-        raise NotFoundError(_missing(client, name, alias)) from problem
-    return find_version(client, name, str(aliases[alias])) if alias in aliases else None
+        raise NotFoundError(_missing(client, name, CHAMPION)) from problem
+    return {alias: str(version) for alias, version in aliases.items()}
 
 
-def crown(client: mlflow.MlflowClient, candidate: ModelVersion, champion: ModelVersion | None) -> None:
-    """Make the candidate the champion, and remember the one before it."""
-    if champion is not None:
-        client.set_registered_model_alias(candidate.name, PREVIOUS_CHAMPION, champion.version)
-    client.set_registered_model_alias(candidate.name, CHAMPION, candidate.version)
+def log_name(name: str) -> str:
+    """Return the name under which the changes of a model's champion are kept (`succession.py`)."""
+    return name + LOG_SUFFIX
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:
-    """Return the names of the registered models, sorted."""
-    return sorted(model.name for model in client.search_registered_models(max_results=1000))
+    """Return the names of the registered models, sorted, without the logs of their champions."""
+    names = (model.name for model in client.search_registered_models(max_results=1000))
+    return sorted(name for name in names if not name.endswith(LOG_SUFFIX))
+
+
+def make_name(client: mlflow.MlflowClient, name: str) -> None:
+    """Make a registered model of that name where there is none; two who do so at once do no harm."""
+    try:
+        client.create_registered_model(name)
+    except MlflowException as problem:
+        if problem.error_code != ALREADY_EXISTS:
+            raise
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
@@ -138,11 +159,6 @@ def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
         f"no version '{version}' of model '{name}' in {where}; "
         f"versions: {', '.join(map(str, numbers)) or 'none'}; aliases: {aliases or 'none'}"
     )
-
-
-def _make_name(client: mlflow.MlflowClient, name: str) -> None:
-    if name not in model_names(client):
-        client.create_registered_model(name)
 
 
 def _signature(model: LinkModel) -> ModelSignature:
