@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command()(evaluate)
     app.command()(promote)
     app.command()(rollback)
+    app.command()(copy)
 
 
 def train(
@@ -167,6 +168,26 @@ def rollback(
     done = run_rollback(model=model, champion=champion, tracking=tracking)
     line = f"{done.champion.uri} is the champion again, in place of version {done.replaced}"
     Console(is_json=is_json).summarise([line], done.to_json())
+
+
+def copy(
+    model: Annotated[str, typer.Option(help="Registered model.")],
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as champion.")],
+    to: Annotated[str, typer.Option(metavar="URI", help="MLflow's address of the other registry.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
+    ] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    from training.commands import run_copy
+
+    console = Console(is_json=is_json)
+    done = run_copy(model=model, version=version, to=to, name=name, tracking=tracking, say=console.say)
+    verb = "is a copy" if done.is_new else "has been a copy before"
+    lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]
+    console.summarise(lines, done.to_json())
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:

@@ -7,6 +7,7 @@ it. Which version may become champion is `promotion.py`'s to say, how it does `s
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,17 +17,20 @@ import mlflow
 import mlflow.pyfunc
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
 from schemas.errors import NotFoundError
 from training.config import TrainConfig
 from training.model import LinkModel
 from training.registry import pyfunc_model
+from training.registry.card import CARD_FILE, installed_versions, model_card
 from training.registry.pyfunc_model import IMAGE_VECTORS, SENTENCE_VECTORS, SENTENCES, SIMILARITIES
 
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
 MODEL_ARTIFACT = "model"
 EPOCHS_TAG = "epochs"
+DIGEST_TAG = "dataset_digest"
 LOG_SUFFIX = ".champions"
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 
@@ -60,23 +64,42 @@ def model_name(dataset: str, config: TrainConfig) -> str:
 def register(
     client: mlflow.MlflowClient, directory: Path, *, name: str, run_id: str, tags: Mapping[str, str]
 ) -> ModelVersion:
-    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger."""
+    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger.
+
+    With it are logged its signature, an input example, the environment and a model card; the digest of its data set
+    becomes a tag.
+    """
+    model = LinkModel.load(directory)
+    tags = {**tags, DIGEST_TAG: model.card.data.manifest_digest}
     with mlflow.start_run(run_id=run_id, log_system_metrics=False):
-        model = LinkModel.load(directory)
         logged = mlflow.pyfunc.log_model(
             name=MODEL_ARTIFACT,
             loader_module=pyfunc_model.__name__,
             data_path=str(directory),
             signature=_signature(model),
             input_example=pyfunc_model.example(model),
-            pip_requirements=[_requirement()],
+            pip_requirements=_requirements(),
         )
+    with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
+        card = Path(scratch) / CARD_FILE
+        card.write_text(model_card(model, name=name, run_id=run_id, tags=tags), encoding="utf-8")
+        client.log_model_artifact(logged.model_id, str(card))
     make_name(client, name)
     stored = client.create_model_version(
-        name, source=logged.artifact_path, run_id=run_id, tags=dict(tags), model_id=logged.model_id
+        name, source=logged.artifact_path, run_id=run_id, tags=tags, model_id=logged.model_id
     )
     client.set_registered_model_alias(name, CHALLENGER, stored.version)
     return _version(stored)
+
+
+def attach(client: mlflow.MlflowClient, version: ModelVersion, folder: Path, name: str) -> None:
+    """Keep a folder with all that is in it, such as an evaluation report, among a registered version's files."""
+    get_artifact_repository(artifact_folder(client, version)).log_artifacts(str(folder), name)
+
+
+def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:
+    """Return the URI of the folder with a registered version's files."""
+    return str(client.get_model_version_download_uri(version.name, version.version))
 
 
 def versions_of_run(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
@@ -172,9 +195,10 @@ def _signature(model: LinkModel) -> ModelSignature:
     return ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
 
 
-def _requirement() -> str:
-    """Return what must be installed to load the model: this package with its training core."""
+def _requirements() -> list[str]:
+    """Return what must be installed to use the model: this package's training core, as it is installed here."""
     try:
-        return f"multilink[core]=={metadata.version('multilink')}"
+        own = f"multilink[core]=={metadata.version('multilink')}"
     except metadata.PackageNotFoundError:
-        return "multilink[core]"
+        own = "multilink[core]"
+    return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]
