@@ -18,9 +18,11 @@ alias that was set by hand is put right then, too; before the first entry the al
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import mlflow
 from mlflow.entities.model_registry import ModelVersion as StoredVersion
@@ -32,6 +34,7 @@ from training.registry.store import CHAMPION, PREVIOUS_CHAMPION, aliases_of, log
 FOLLOWS, LINE, TOKEN, DECISION = "follows", "line", "token", "decision"
 REMEMBERED = 100
 ATTEMPTS = 5
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ def settle(client: mlflow.MlflowClient, name: str) -> Reign:
 
     Raises:
         NotFoundError: there is no such model.
+        BuildError: the registry could not be written.
     """
     reign = current(client, name)
     while True:
@@ -114,14 +118,9 @@ def _append(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[st
     token = uuid.uuid4().hex
     tags = {FOLLOWS: str(reign.entry), LINE: " ".join(line[:REMEMBERED]), TOKEN: token, DECISION: decision}
     make_name(client, log_name(name))
-    for attempt in range(ATTEMPTS):
-        try:
-            client.create_model_version(log_name(name), source=f"models:/{name}/{line[0]}", tags=tags)
-            break
-        except MlflowException as problem:  # busy; an entry written in spite of it keeps the next one from counting
-            if attempt == ATTEMPTS - 1:
-                why = str(problem).splitlines()[0]
-                raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
+    # Written twice, because an answer was lost, it still counts once: the second follows what the first does.
+    source = f"models:/{name}/{line[0]}"
+    _insist(name, partial(client.create_model_version, log_name(name), source=source, tags=tags))
     is_written = any(past.token == token for past in _reigns(client, name))
     settle(client, name)
     return is_written
@@ -161,6 +160,19 @@ def _point(client: mlflow.MlflowClient, name: str, alias: str, version: str | No
     if aliases_of(client, name).get(alias) == version:
         return
     if version is None:
-        client.delete_registered_model_alias(name, alias)
+        _insist(name, partial(client.delete_registered_model_alias, name, alias))
     else:
-        client.set_registered_model_alias(name, alias, version)
+        _insist(name, partial(client.set_registered_model_alias, name, alias, version))
+
+
+def _insist(name: str, write: Callable[[], object]) -> None:
+    """Write, again where the registry refuses: two who write the same row at the same moment disturb each other."""
+    for attempt in range(ATTEMPTS):
+        try:
+            write()
+            return
+        except MlflowException as problem:
+            if attempt == ATTEMPTS - 1:
+                why = str(problem).splitlines()[0]
+                raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
+            time.sleep(PAUSE_S * 2**attempt)

@@ -5,6 +5,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, NotFoundError
 from training.registry.store import model_names
@@ -151,3 +152,37 @@ def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contes
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
     assert current(linker, "linker").line == tuple(reversed(winners))
     assert _aliases(linker)["champion"] == winners[-1]
+
+
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_write_that_another_disturbs_is_tried_again(
+    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    name = WRITES[write]
+    method, refusals = getattr(linker, name), [MlflowException("UNIQUE constraint failed")]
+
+    def disturbed(*arguments: Any, **named: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(linker, name, disturbed)
+    assert _crown(linker, "1")
+    assert not refusals and _aliases(linker) == {"champion": "1"}
+
+
+def test_an_entry_written_twice_counts_once(linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = linker.create_model_version
+    lost = [MlflowException("the answer was lost")]
+
+    def written_but_unanswered(*arguments: Any, **named: Any) -> Any:
+        result = create(*arguments, **named)
+        if lost:
+            raise lost.pop()
+        return result
+
+    monkeypatch.setattr(linker, "create_model_version", written_but_unanswered)
+    assert _crown(linker, "1")
+    assert len(linker.search_model_versions("name = 'linker.champions'")) == 2
+    assert current(linker, "linker").line == ("1",)
+    assert _crown(linker, "2") and current(linker, "linker").line == ("2", "1")
