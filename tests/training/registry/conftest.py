@@ -106,7 +106,8 @@ def contest() -> Callable[..., list[Mapping[str, str]]]:
             return outcomes
         finally:
             for process in processes.values():
-                process.communicate(timeout=60)
+                process.kill()
+                process.communicate()
 
     return run
 
