@@ -32,6 +32,8 @@ def register(app: typer.Typer) -> None:
     app.command()(evaluate)
     app.command()(compare)
     app.command()(promote)
+    app.command()(rollback)
+    app.command()(copy)
 
 
 def train(
@@ -149,23 +151,76 @@ def compare(
 def promote(
     model: Annotated[str, typer.Option(help="Registered model.")],
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/registry/policy.py.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
+    ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
     lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
-    """Make a version the champion if it beats random and is not worse than the champion; exit status 1 where not."""
+    """Make a version the champion if the policy allows it; exit status 1 where not.
+
+    Without a policy: it must beat random, not be worse than the champion, and be scored on the latest version.
+    """
     from training.commands import run_promote
+    from training.registry.policy import STANDARD_POLICY, read_policy
 
     console = Console(is_json=is_json)
     promotion = run_promote(
-        model=model, version=version, lake=lake, is_dry_run=is_dry_run, tracking=tracking, say=console.say
+        model=model,
+        version=version,
+        lake=lake,
+        dataset=dataset,
+        is_dry_run=is_dry_run,
+        tracking=tracking,
+        policy=STANDARD_POLICY if policy is None else read_policy(policy),
+        say=console.say,
     )
     verb = "would be" if is_dry_run else "is"
     verdict = f"{promotion.candidate.uri} {verb} {'' if promotion.is_champion else 'not '}the champion"
     console.summarise([verdict, *(f"  {reason}" for reason in promotion.reasons)], promotion.to_json())
     if not promotion.is_champion:
         raise GateError(f"{promotion.candidate.uri} was not promoted: {'; '.join(promotion.reasons)}")
+
+
+def rollback(
+    model: Annotated[str, typer.Option(help="Registered model.")],
+    champion: Annotated[
+        str | None, typer.Option("--from", metavar="VERSION", help="Only if this version is the champion.")
+    ] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Make the previous champion the champion again; exit status 1 where there is none."""
+    from training.commands import run_rollback
+
+    done = run_rollback(model=model, champion=champion, tracking=tracking)
+    line = f"{done.champion.uri} is the champion again, in place of version {done.replaced}"
+    Console(is_json=is_json).summarise([line], done.to_json())
+
+
+def copy(
+    model: Annotated[str, typer.Option(help="Registered model.")],
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as champion.")],
+    to: Annotated[str, typer.Option(metavar="URI", help="MLflow's address of the other registry.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
+    ] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    from training.commands import run_copy
+
+    console = Console(is_json=is_json)
+    done = run_copy(model=model, version=version, to=to, name=name, tracking=tracking, say=console.say)
+    verb = "is a copy" if done.is_new else "has been a copy before"
+    lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]
+    console.summarise(lines, done.to_json())
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:

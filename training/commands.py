@@ -6,6 +6,7 @@ are `training.cli`'s. A function that takes long tells its progress to `say`, a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,21 +21,24 @@ from training.evaluation.score_files import evaluate_scores
 from training.linking.calibration import Calibration
 from training.linking.links import LinkInput, link_documents
 from training.linking.writing import write_links
+from training.registry.copying import Copy, copy_version
 from training.registry.evaluations import record_evaluation
 from training.registry.loading import LoadedModel, load
-from training.registry.promote import Promotion, promote
-from training.registry.promotion import STANDARD_POLICY, Policy
+from training.registry.policy import STANDARD_POLICY, Policy
+from training.registry.promote import Promotion, Rollback, promote, rollback
 from training.tracked_training import TrainSummary, run_train
-from training.tracking import log_scores, open_tracking
+from training.tracking import log_scores, open_tracking, tracking_uri
 
 __all__ = [
     "EvaluateSummary",
     "LinkSummary",
     "TrainSummary",
+    "run_copy",
     "run_evaluate",
     "run_evaluate_scores",
     "run_link",
     "run_promote",
+    "run_rollback",
     "run_train",
 ]
 
@@ -147,15 +151,30 @@ def run_promote(
     model: str,
     version: str,
     lake: str | None = None,
+    dataset: str | None = None,
     is_dry_run: bool = False,
     tracking: str | None = None,
     policy: Policy = STANDARD_POLICY,
     say: Say,
 ) -> Promotion:
-    """Make a version the champion if it beats random and is not worse than the champion; see `registry.promotion`."""
+    """Make a version the champion if the policy allows it; see `registry.promotion`."""
     client = open_tracking(tracking)
     home = None if lake is None else Lake.at(lake)
-    return promote(client, model, version, lake=home, policy=policy, is_dry_run=is_dry_run, say=say)
+    return promote(client, model, version, lake=home, dataset=dataset, policy=policy, is_dry_run=is_dry_run, say=say)
+
+
+def run_rollback(*, model: str, champion: str | None = None, tracking: str | None = None) -> Rollback:
+    """Make the previous champion the champion again; see `registry.promote.rollback`."""
+    return rollback(open_tracking(tracking), model, champion=champion)
+
+
+def run_copy(
+    *, model: str, version: str, to: str, name: str | None = None, tracking: str | None = None, say: Say
+) -> Copy:
+    """Copy a version to another registry, where it becomes the challenger; see `registry.copying`."""
+    source = open_tracking(tracking).tracking_uri
+    target = tracking_uri(to, environment=os.environ, directory=Path.cwd())
+    return copy_version(source, model, version, to=target, new_name=name, say=say)
 
 
 def run_link(

@@ -11,6 +11,7 @@ from training.commands import EvaluateSummary
 from training.evaluation.contents import ModelDescription, report_content
 from training.evaluation.report import write_report
 from training.evaluation.report_content import ScoreRow
+from training.registry.store import attach
 from training.tracking import log_file, open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
@@ -24,7 +25,7 @@ def run_report(
     baselines: Sequence[ScoreRow] = (),
     tracking: str | None = None,
 ) -> Path:
-    """Write the HTML report of an evaluated model, keep it with the model's run, and return its path.
+    """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
     Args:
         summary: of a model's evaluation (not of a scores file: there is no model to describe).
@@ -55,8 +56,9 @@ def run_report(
     )
     path = write_report(content, directory)
     table = [] if summary.report is None else [summary.report.write(directory)]
-    run_id = loaded.run_id
-    if run_id is not None:
-        for written in (path, *table):
-            log_file(client, run_id, written, REPORT_ARTIFACT)
+    for written in (path, *table):
+        if loaded.run_id is not None:
+            log_file(client, loaded.run_id, written, REPORT_ARTIFACT)
+        if version is not None:
+            attach(client, version, written, REPORT_ARTIFACT)
     return path

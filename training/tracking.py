@@ -27,6 +27,7 @@ from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
 SQLITE = "sqlite:///"
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
@@ -120,6 +121,26 @@ def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], direct
     return uri
 
 
+def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
+    """Return the URI under which a store's new experiments keep artefacts; None: an MLflow server decides.
+
+    `MULTILINK_ARTIFACTS` says it (`s3://bucket/prefix`); without it, a SQLite database keeps them beside itself.
+
+    Raises:
+        UsageError: the store is another database, and nothing says where artefacts go.
+    """
+    if uri.startswith(("http://", "https://", "databricks")):
+        return None
+    if explicit := environment.get(ARTIFACTS_VARIABLE):
+        return explicit.rstrip("/")
+    if uri.startswith(SQLITE):
+        return (Path(uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
+    scheme = uri.partition(":")[0]
+    raise UsageError(
+        f"{ARTIFACTS_VARIABLE}: expected where a {scheme} store keeps artefacts, such as s3://bucket/mlflow"
+    )
+
+
 def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
     """Return a client of the store that `tracking_uri` finds for this process, ready for use."""
     return connect(tracking_uri(explicit, environment=os.environ, directory=Path.cwd()))
@@ -142,12 +163,15 @@ def connect(uri: str) -> mlflow.MlflowClient:
         client.search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
+    except ModuleNotFoundError as problem:
+        hint = "install multilink[server]"
+        raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
     return client
 
 
 def start_run(client: mlflow.MlflowClient, description: RunDescription) -> TrackedRun:
     """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand."""
-    experiment = _experiment(client, f"multilink-{description.dataset}")
+    experiment = experiment_id(client, f"multilink-{description.dataset}")
     name = f"{description.config.recipe} {description.config.objective.name} {description.config.objective.similarity}"
     run = client.create_run(experiment, tags=description.tags, run_name=name)
     tracked = TrackedRun(client, run.info.run_id, description.tags)
@@ -222,6 +246,19 @@ def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[st
     return tuple(_read_json(client, run_id, CURVE_FILE))
 
 
+def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
+    """Return the id of the experiment of that name, made where it is not there.
+
+    Raises:
+        UsageError: it is to be made, and nothing says where its artefacts go (`artifact_root`).
+    """
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    root = artifact_root(client.tracking_uri, environment=os.environ)
+    return str(client.create_experiment(name, artifact_location=root))
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
     """Return nested settings under dotted keys, in order."""
     flat: dict[str, Json] = {}
@@ -236,17 +273,6 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
 def _read_json(client: mlflow.MlflowClient, run_id: str, name: str) -> Any:
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
         return json.loads(Path(client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8"))
-
-
-def _experiment(client: mlflow.MlflowClient, name: str) -> str:
-    """Return the id of the experiment of that name, made where it is not there."""
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
-    location = None
-    if client.tracking_uri.startswith(SQLITE):
-        location = (Path(client.tracking_uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
-    return str(client.create_experiment(name, artifact_location=location))
 
 
 def _dataset_input(description: RunDescription) -> DatasetInput:

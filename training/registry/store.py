@@ -1,11 +1,13 @@
-"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the two aliases.
+"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the aliases.
 
 `challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
-it. Which version may become champion is `promotion.py`'s to say; reading a model back is `loading.py`'s.
+it. Which version may become champion is `promotion.py`'s to say, how it does `succession.py`'s; reading a model back is
+`loading.py`'s.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -15,12 +17,14 @@ import mlflow
 import mlflow.pyfunc
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
 from schemas.errors import NotFoundError
 from training.config import TrainConfig
 from training.model import LinkModel
 from training.registry import pyfunc_model
+from training.registry.card import CARD_FILE, installed_versions, model_card
 from training.registry.pyfunc_model import (
     IMAGE_VECTORS,
     LANGUAGE,
@@ -36,6 +40,9 @@ from training.registry.pyfunc_model import (
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
 MODEL_ARTIFACT = "model"
 EPOCHS_TAG = "epochs"
+DIGEST_TAG = "dataset_digest"
+LOG_SUFFIX = ".champions"
+ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +74,42 @@ def model_name(dataset: str, config: TrainConfig) -> str:
 def register(
     client: mlflow.MlflowClient, directory: Path, *, name: str, run_id: str, tags: Mapping[str, str]
 ) -> ModelVersion:
-    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger."""
+    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger.
+
+    With it are logged its signature, an input example, the environment and a model card; the digest of its data set
+    becomes a tag.
+    """
+    model = LinkModel.load(directory)
+    tags = {**tags, DIGEST_TAG: model.card.data.manifest_digest}
     with mlflow.start_run(run_id=run_id, log_system_metrics=False):
-        model = LinkModel.load(directory)
         logged = mlflow.pyfunc.log_model(
             name=MODEL_ARTIFACT,
             loader_module=pyfunc_model.__name__,
             data_path=str(directory),
             signature=_signature(model),
             input_example=pyfunc_model.example(model),
-            pip_requirements=[_requirement()],
+            pip_requirements=_requirements(),
         )
-    _make_name(client, name)
+    with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
+        card = Path(scratch) / CARD_FILE
+        card.write_text(model_card(model, name=name, run_id=run_id, tags=tags), encoding="utf-8")
+        client.log_model_artifact(logged.model_id, str(card))
+    make_name(client, name)
     stored = client.create_model_version(
-        name, source=logged.artifact_path, run_id=run_id, tags=dict(tags), model_id=logged.model_id
+        name, source=logged.artifact_path, run_id=run_id, tags=tags, model_id=logged.model_id
     )
     client.set_registered_model_alias(name, CHALLENGER, stored.version)
     return _version(stored)
+
+
+def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str) -> None:
+    """Keep a file, such as an evaluation report, in the folder `name` of a registered version's files."""
+    get_artifact_repository(artifact_folder(client, version)).log_artifact(str(path), name)
+
+
+def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:
+    """Return the URI of the folder with a registered version's files."""
+    return str(client.get_model_version_download_uri(version.name, version.version))
 
 
 def versions_of_run(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
@@ -112,23 +138,41 @@ def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVer
     Raises:
         NotFoundError: there is no such model.
     """
+    aliases = aliases_of(client, name)
+    return find_version(client, name, aliases[alias]) if alias in aliases else None
+
+
+def aliases_of(client: mlflow.MlflowClient, name: str) -> dict[str, str]:
+    """Return the version each alias of a model stands for.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
     try:
         aliases = client.get_registered_model(name).aliases
     except MlflowException as problem:
-        raise NotFoundError(_missing(client, name, alias)) from problem
-    return find_version(client, name, str(aliases[alias])) if alias in aliases else None
+        raise NotFoundError(_missing(client, name, CHAMPION)) from problem
+    return {alias: str(version) for alias, version in aliases.items()}
 
 
-def crown(client: mlflow.MlflowClient, candidate: ModelVersion, champion: ModelVersion | None) -> None:
-    """Make the candidate the champion, and remember the one before it."""
-    if champion is not None:
-        client.set_registered_model_alias(candidate.name, PREVIOUS_CHAMPION, champion.version)
-    client.set_registered_model_alias(candidate.name, CHAMPION, candidate.version)
+def log_name(name: str) -> str:
+    """Return the name under which the changes of a model's champion are kept (`succession.py`)."""
+    return name + LOG_SUFFIX
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:
-    """Return the names of the registered models, sorted."""
-    return sorted(model.name for model in client.search_registered_models(max_results=1000))
+    """Return the names of the registered models, sorted, without the logs of their champions."""
+    names = (model.name for model in client.search_registered_models(max_results=1000))
+    return sorted(name for name in names if not name.endswith(LOG_SUFFIX))
+
+
+def make_name(client: mlflow.MlflowClient, name: str) -> None:
+    """Make a registered model of that name where there is none; two who do so at once do no harm."""
+    try:
+        client.create_registered_model(name)
+    except MlflowException as problem:
+        if problem.error_code != ALREADY_EXISTS:
+            raise
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
@@ -150,11 +194,6 @@ def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
     )
 
 
-def _make_name(client: mlflow.MlflowClient, name: str) -> None:
-    if name not in model_names(client):
-        client.create_registered_model(name)
-
-
 def _signature(model: LinkModel) -> ModelSignature:
     vectors = Array(Array(DataType.double))
     types = {
@@ -171,9 +210,10 @@ def _signature(model: LinkModel) -> ModelSignature:
     return ModelSignature(inputs=Schema(columns), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
 
 
-def _requirement() -> str:
-    """Return what must be installed to load the model: this package with its training core."""
+def _requirements() -> list[str]:
+    """Return what must be installed to use the model: this package's training core, as it is installed here."""
     try:
-        return f"multilink[core]=={metadata.version('multilink')}"
+        own = f"multilink[core]=={metadata.version('multilink')}"
     except metadata.PackageNotFoundError:
-        return "multilink[core]"
+        own = "multilink[core]"
+    return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]

@@ -1,4 +1,6 @@
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -81,3 +83,43 @@ def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Callable
         return register(client, folder, name="linker", run_id=run.info.run_id, tags=tags).version
 
     return register_folder
+
+
+@pytest.fixture(scope="session")
+def contest() -> Callable[..., list[Mapping[str, str]]]:
+    """Let real processes (`contender.py`) try to become champion at once; return version -> outcome of each round."""
+
+    def run(uri: str, name: str, versions: list[str], *, rounds: int) -> list[Mapping[str, str]]:
+        program = [sys.executable, str(Path(__file__).with_name("contender.py")), uri, name]
+        processes = {
+            version: subprocess.Popen(
+                [*program, version], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            for version in versions
+        }
+        try:
+            assert _step(processes, start=False) == dict.fromkeys(versions, "ready")
+            outcomes = []
+            for _ in range(rounds):
+                assert _step(processes) == dict.fromkeys(versions, "looked")
+                outcomes.append(_step(processes))
+            return outcomes
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.communicate()
+
+    return run
+
+
+def _step(processes: Mapping[str, "subprocess.Popen[str]"], *, start: bool = True) -> dict[str, str]:
+    """Let every process go on at once, and return the line each prints."""
+    for process in processes.values():
+        if start:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+    lines = {}
+    for version, process in processes.items():
+        assert process.stdout is not None
+        lines[version] = process.stdout.readline().strip()
+    return lines

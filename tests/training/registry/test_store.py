@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import mlflow
@@ -11,7 +12,7 @@ import pytest
 from schemas.errors import NotFoundError, UsageError
 from training.model import DocumentInput, LinkModel
 from training.registry.loading import load
-from training.registry.store import alias_holder, find_version, versions_of_run
+from training.registry.store import alias_holder, attach, find_version, versions_of_run
 
 Register = Callable[[Path], str]
 
@@ -93,7 +94,30 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
     ]
     assert [column["name"] for column in info.signature.outputs.to_dict()] == ["similarities"]
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
-    assert [line.partition("=")[0] for line in requirements] == ["mlflow", "multilink[core]"]
+    assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
+    core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+    assert requirements[2:] == [f"{package}=={metadata.version(package)}" for package in core]
+
+
+def test_a_version_carries_its_card_and_what_is_attached_later(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    version = find_version(client, "linker", "1")
+    data = LinkModel.load(trained).card.data
+    assert version.tags["dataset_digest"] == data.manifest_digest
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").write_text("<p>87 AUC</p>")
+    attach(client, version, tmp_path / "report" / "index.html", "report")
+    folder = Path(mlflow.artifacts.download_artifacts(version.uri, dst_path=str(tmp_path / "found")))
+    assert {"MLmodel", "python_env.yaml", "conda.yaml", "requirements.txt", "input_example.json", "data"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert (folder / "report" / "index.html").read_text() == "<p>87 AUC</p>"
+    card = (folder / "model_card.md").read_text()
+    for fact in (f"`{data.manifest_digest}`", "`synthetic@v1`", f"run `{version.run_id}`", metadata.version("torch")):
+        assert fact in card
+    assert "| objective.similarity | `ap` |" in card
 
 
 def test_versions_aliases_and_runs(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
