@@ -17,12 +17,13 @@ import pipelines.cli
 import training.cli
 from schemas.errors import MultilinkError
 
-# Nothing is reported to anyone unless the user turns it on.
+# Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
 QUIET = {
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "RAY_USAGE_STATS_ENABLED": "0",
     "DAGSTER_DISABLE_TELEMETRY": "1",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 app = typer.Typer(
