@@ -29,7 +29,7 @@ def fingerprint_image(image: Image.Image, name: FingerprintName) -> str:
 def phash(image: Image.Image, *, side: int = 8) -> str:
     """Return the DCT hash of `imagehash.phash`: grey, 4 side x 4 side, DCT, the lowest over their median.
 
-    Bit for bit: of a picture with a symmetry, frequencies are 0 but for rounding, so the transform is the same as there.
+    Bit for bit: of a picture with a symmetry, frequencies are 0 but for rounding, so the transform must be the same.
     """
     from scipy import fftpack
 
