@@ -12,7 +12,7 @@ import pytest
 from PIL import Image as Pixels
 
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.documents.takedown import Takedowns
+from pipelines.documents.takedown import parse_takedowns
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import SMALL_PIXELS, ObtainImages
@@ -44,7 +44,9 @@ def stage_of(tmp_path: Path, host: str, *takedowns: str, **settings: int) -> Obt
     http = HttpConfig(allow_hosts=(host,), requests_per_second=1000.0)
     places = ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
     config, progress = ImagesConfig(**settings), Progress(str(counts))
-    return ObtainImages(places, config, FingerprintName.PHASH, Takedowns(takedowns), progress)
+    return ObtainImages(
+        places, config, FingerprintName.PHASH, parse_takedowns(map(str.encode, takedowns), name="list"), progress
+    )
 
 
 def write_picture(path: Path, *, width: int, height: int) -> str:
