@@ -1,6 +1,6 @@
 """The lake: a folder, local or on an object store, and the few operations everything on it is made of.
 
-    <lake>/raw/<source>/                       captured responses and image bytes, content-addressed
+    <lake>/raw/<source>/                       captured answers, each under the hash of what was asked
     <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
     <lake>/features/<extractor>/<fingerprint>/ features that were computed once
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
