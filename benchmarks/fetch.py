@@ -5,7 +5,7 @@
 
 Target: at least the images per second of img2dataset, both making JPEG copies of 256 px (shorter side, quality 90) as
 files, with SHA-256. Ours also asks robots.txt, checks addresses, limits and content, keeps each original and its
-response in the raw store, computes the perceptual hash, and waits for the disk; the peer keeps a copy and its record.
+response in the raw store, and computes the perceptual hash; the peer keeps a copy and its record.
 The peer has its fastest settings: no EXIF, area interpolation, and of the thread counts the one that does best.
 
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of

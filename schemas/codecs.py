@@ -256,7 +256,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         return _by_strips(image, _grey_from_16_bits, "L").convert("RGB")
     if image.mode not in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"):
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"pixels of mode {image.mode}")
-    return _by_strips(image, _on_white, "RGB") if image.has_transparency_data else image.convert("RGB")
+    if image.has_transparency_data:
+        return _by_strips(image, _on_white, "RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image], mode: str) -> Image.Image:

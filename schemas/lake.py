@@ -1,6 +1,6 @@
 """The lake: a folder, local or on an object store, and the few operations everything on it is made of.
 
-    <lake>/raw/<source>/                       captured responses and image bytes, content-addressed
+    <lake>/raw/<source>/                       captured answers, each under the hash of what was asked
     <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
     <lake>/features/<extractor>/<fingerprint>/ features that were computed once
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
@@ -73,7 +73,7 @@ class Folder:
         filesystem, path = self._open()
         target = f"{path}/{name}"
         if isinstance(filesystem, pafs.LocalFileSystem):
-            _write_local(Path(target), data, wait=not is_checked)
+            _write_local(target, data, wait=not is_checked)
             return
         with filesystem.open_output_stream(target) as stream:  # an object appears when it is complete
             stream.write(data)
@@ -131,19 +131,20 @@ def _local() -> pafs.LocalFileSystem:
     return pafs.LocalFileSystem()
 
 
-def _write_local(target: Path, data: bytes, *, wait: bool) -> None:
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+def _write_local(target: str, data: bytes, *, wait: bool) -> None:
+    folder, name = os.path.split(target)  # plain strings: for a small file, paths take as long as the writing
+    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
     try:
         _write_new(temporary, data, wait=wait)
     except FileNotFoundError:  # the folder is new: rarer than a file, and so not looked for each time
-        target.parent.mkdir(parents=True, exist_ok=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
         _write_new(temporary, data, wait=wait)
-    temporary.replace(target)
+    os.replace(temporary, target)  # noqa: PTH105
 
 
-def _write_new(path: Path, data: bytes, *, wait: bool) -> None:
+def _write_new(path: str, data: bytes, *, wait: bool) -> None:
     """Write a new file, and perhaps wait until it is on the disk."""
-    with path.open("xb", buffering=0) as stream:
+    with open(path, "xb", buffering=0) as stream:  # noqa: PTH123
         left = memoryview(data)
         while left:
             left = left[stream.write(left) :]

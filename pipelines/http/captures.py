@@ -1,22 +1,24 @@
-"""The raw store: every answer a host gave, kept by content, so that a rerun fetches only what is missing.
+"""The raw store: every answer a host gave, kept by what was asked, so that a rerun fetches only what is missing.
 
-    raw/<source>/bodies/<hh>/<sha256 of the body>
-    raw/<source>/responses/<hh>/<sha256 of the request>.json     what was asked, what came, or why nothing will
+    raw/<source>/captures/<hh>/<sha256 of the request>     a line of JSON: what was asked, what came, or why nothing
+                                                           will; then the body
 
-A body is written before the response that names it, each atomically: a process killed at any moment leaves a store in
-which every response is true. The disk is not waited for: what a power cut emptied is known by its length, and counts as
-never fetched. Request headers are neither stored nor part of a request's key: they may be credentials.
+A capture is one file, since making a file takes a disk longer than filling it, and it is written atomically: a process
+killed at any moment leaves a store in which every capture is whole. The disk is not waited for: what a power cut cut
+short is known by its length, and counts as never fetched. Request headers are neither stored nor part of a request's
+key: they may be credentials.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, BinaryIO
 
 from pipelines.http.errors import FetchFailed
 from pipelines.http.exchange import Answer
@@ -26,6 +28,7 @@ from schemas.errors import IntegrityError
 from schemas.failures import Reason
 from schemas.lake import Folder
 
+_PIECE_BYTES = 65_536  # read at once: most captures whole
 _KEPT_HEADERS = ("cache-control", "content-language", "content-type", "etag", "last-modified")
 
 
@@ -49,7 +52,9 @@ class Capture:
         headers: the few that are kept, names in lower case.
         body_bytes: its length, without any content encoding.
         fetched_at: when the answer came, ISO 8601 in UTC.
+        key: of the request.
         from_store: whether it was there already.
+        body: where it is at hand; `CaptureStore.body` gives it in any case, and checked.
     """
 
     source: str
@@ -60,7 +65,9 @@ class Capture:
     body_sha256: str
     body_bytes: int
     fetched_at: str
+    key: str
     from_store: bool
+    body: bytes | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +104,35 @@ class CaptureStore:
         self._locks = Locks(raw)
 
     def find(self, request: Request) -> Capture | Refusal | None:
-        """Return what is stored for a request; an empty response, or one whose body is gone, counts as nothing."""
+        """Return what is stored for a request; a file that is not whole counts as nothing."""
         try:
-            stored = self._raw.read(_response_name(request))
+            with self._raw.open(_name(request.source, request.key)) as stream:
+                head, begun = _read_head(stream)
+                found_bytes = stream.seek(0, os.SEEK_END) - len(head)
         except FileNotFoundError:
             return None
-        if not stored:
+        if not head.endswith(b"\n"):
             return None
-        record = json.loads(stored)
+        record = json.loads(head)
         if "failure" in record:
             return _refusal(record)
-        capture = _capture(request.source, record)
-        found_bytes = self._raw.size(_body_name(request.source, capture.body_sha256))
-        return capture if found_bytes == capture.body_bytes else None
+        if found_bytes != record["body_bytes"]:
+            return None
+        return _capture(request, record, from_store=True, body=begun if len(begun) == found_bytes else None)
 
     def add(self, request: Request, answer: Answer, *, final_url: str, fetched_at: str) -> Capture:
-        """Store an answer, its body first, and return it as a capture."""
-        digest = hashlib.sha256(answer.body).hexdigest()
-        name = _body_name(request.source, digest)
-        if self._raw.size(name) != len(answer.body):
-            self._raw.write(name, answer.body, is_checked=True)
-        kept = {header: answer.headers[header] for header in _KEPT_HEADERS if header in answer.headers}
+        """Store an answer, and return it as a capture."""
         record = {
             "url": request.url,
             "final_url": final_url,
             "status": answer.status,
-            "headers": kept,
+            "headers": {header: answer.headers[header] for header in _KEPT_HEADERS if header in answer.headers},
             "fetched_at": fetched_at,
-            "body_sha256": digest,
+            "body_sha256": hashlib.sha256(answer.body).hexdigest(),
             "body_bytes": len(answer.body),
         }
-        self._raw.write(_response_name(request), _json(record), is_checked=True)
-        return _capture(request.source, record, from_store=False)
+        self._raw.write(_name(request.source, request.key), _line(record) + answer.body, is_checked=True)
+        return _capture(request, record, from_store=False, body=answer.body)
 
     def add_refusal(self, request: Request, refusal: Refusal) -> None:
         """Store a failure instead of an answer."""
@@ -141,7 +145,7 @@ class CaptureStore:
             "status": failed.status,
         }
         record = {"url": request.url, "fetched_at": refusal.fetched_at, "failure": failure, "limit": refusal.limit}
-        self._raw.write(_response_name(request), _json(record), is_checked=True)
+        self._raw.write(_name(request.source, request.key), _line(record), is_checked=True)
 
     def body(self, capture: Capture) -> bytes:
         """Return a capture's body.
@@ -149,10 +153,14 @@ class CaptureStore:
         Raises:
             IntegrityError: the stored bytes are not the ones that were received.
         """
-        name = _body_name(capture.source, capture.body_sha256)
-        body = self._raw.read(name)
+        if capture.body is not None and not capture.from_store:
+            return capture.body
+        name = _name(capture.source, capture.key)
+        body = capture.body
+        if body is None:
+            _, _, body = self._raw.read(name).partition(b"\n")
         if hashlib.sha256(body).hexdigest() != capture.body_sha256:
-            raise IntegrityError(f"{self._raw.uri}/{name}: its bytes are not those of its name; delete it and rerun")
+            raise IntegrityError(f"{self._raw.uri}/{name}: its body is not the one received; delete it and rerun")
         return body
 
     def alone(self, request: Request) -> AbstractContextManager[None]:
@@ -165,9 +173,9 @@ def age_s(stored: Capture | Refusal, *, now: float) -> float:
     return now - posix_time(stored.fetched_at)
 
 
-def _capture(source: str, record: Mapping[str, Any], *, from_store: bool = True) -> Capture:
+def _capture(request: Request, record: Mapping[str, Any], *, from_store: bool, body: bytes | None) -> Capture:
     return Capture(
-        source=source,
+        source=request.source,
         url=record["url"],
         final_url=record["final_url"],
         status=record["status"],
@@ -175,7 +183,9 @@ def _capture(source: str, record: Mapping[str, Any], *, from_store: bool = True)
         body_sha256=record["body_sha256"],
         body_bytes=record["body_bytes"],
         fetched_at=record["fetched_at"],
+        key=request.key,
         from_store=from_store,
+        body=body,
     )
 
 
@@ -187,13 +197,20 @@ def _refusal(record: Mapping[str, Any]) -> Refusal:
     return Refusal(failed, record["fetched_at"], record["limit"])
 
 
-def _json(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
+def _read_head(stream: BinaryIO) -> tuple[bytes, bytes]:
+    """Return a capture's first line, whole if it ends in a newline, and what was read of the body on the way."""
+    read = b""
+    while piece := stream.read(_PIECE_BYTES):
+        read += piece
+        if b"\n" in piece:
+            break
+    line, newline, begun = read.partition(b"\n")
+    return line + newline, begun
 
 
-def _response_name(request: Request) -> str:
-    return f"{request.source}/responses/{request.key[:2]}/{request.key}.json"
+def _line(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
-def _body_name(source: str, digest: str) -> str:
-    return f"{source}/bodies/{digest[:2]}/{digest}"
+def _name(source: str, key: str) -> str:
+    return f"{source}/captures/{key[:2]}/{key}"

@@ -42,7 +42,8 @@ class Deadline:
 
     def watch(self, connection: socket.socket) -> None:
         """Shut a connection down when the deadline passes, also after TLS has taken its socket over."""
-        twin = socket.socket(fileno=os.dup(connection.fileno()))  # shutting a duplicate down reaches the original
+        descriptor = os.dup(connection.fileno())  # shutting a duplicate down reaches the original
+        twin = socket.socket(connection.family, connection.type, connection.proto, fileno=descriptor)
         with self._lock:
             self._watched.append(twin)
         if self.passed:

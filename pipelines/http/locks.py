@@ -99,31 +99,46 @@ class LockedRanges:
             os.close(self._descriptor)
 
 
-class Hold:
-    """A locked byte, free again at the end of the block; its file is open for it alone."""
+class Openings:
+    """Descriptions of one file, kept for reuse: each holds ranges against all the others, of this process too."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: list[int] = []
+        self._process = os.getpid()
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-def try_ranges(path: Path, name: str, count: int) -> Hold | None:
-    """Return a lock of one of a name's `count` bytes, against every thread and process; None where all are held."""
-    assert _TRY_RANGE is not None  # see `has_ranges`
-    descriptor = _open_ranges(path)
-    for place in range(_place(name), _place(name) + count):
+    @contextlib.contextmanager
+    def one(self) -> Iterator[int]:
+        """Give a description for a block to lock ranges of; afterwards they are free."""
+        descriptor = self._take()
         try:
+            yield descriptor
+        finally:
+            _set(descriptor, fcntl.F_UNLCK, 0, length=0)
+            self._idle.append(descriptor)
+
+    def _take(self) -> int:
+        if self._process != os.getpid():  # those inherited by a fork would be its parent's, too
+            self._idle, self._process = [], os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _open_ranges(self._path)
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            for descriptor in self._idle:
+                os.close(descriptor)
+
+
+def try_range(descriptor: int, name: str, count: int) -> bool:
+    """Lock one of a name's `count` bytes against every other description; False where all are held."""
+    assert _TRY_RANGE is not None  # see `has_ranges`
+    for place in range(_place(name), _place(name) + count):
+        with contextlib.suppress(BlockingIOError):
             _set(descriptor, fcntl.F_WRLCK, place, how=_TRY_RANGE)
-        except BlockingIOError:
-            continue
-        return Hold(descriptor)
-    os.close(descriptor)
-    return None
+            return True
+    return False
 
 
 def _open_ranges(path: Path) -> int:
@@ -135,10 +150,10 @@ def _place(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 2
 
 
-def _set(descriptor: int, kind: int, place: int, *, how: int | None = _WAIT_FOR_RANGE) -> None:
-    """Lock or unlock a byte of a file (`struct flock` of fcntl(2), 64 bits)."""
+def _set(descriptor: int, kind: int, place: int, *, length: int = 1, how: int | None = _WAIT_FOR_RANGE) -> None:
+    """Lock or unlock bytes of a file (`struct flock` of fcntl(2), 64 bits); a length of 0 reaches to its end."""
     assert how is not None  # see `has_ranges`
-    fcntl.fcntl(descriptor, how, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))
+    fcntl.fcntl(descriptor, how, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, length, 0))
 
 
 class LockedFiles:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from pipelines.http.locks import RANGES, Hold, has_ranges, try_ranges
+from pipelines.http.locks import RANGES, Openings, has_ranges, try_range
 from schemas.lake import Folder
 
 _RETRY_S = 0.005  # a full house is looked at again after so long
@@ -25,7 +25,7 @@ class Slots:
     def __init__(
         self, folder: Folder, *, in_all: int, per_host: int, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._path = folder.local / RANGES if folder.local is not None and has_ranges() else None
+        self._openings = Openings(folder.local / RANGES) if folder.local is not None and has_ranges() else None
         self._in_all = in_all
         self._per_host = per_host
         self._sleep = sleep
@@ -34,17 +34,15 @@ class Slots:
     @contextlib.contextmanager
     def holding(self, host: str) -> Iterator[None]:
         """Hold one of a host's slots and one of all for a block, waiting while there is none."""
-        if self._path is None:
+        if self._openings is None:
             with self._in_process:  # a host's own number is kept by the pace
                 yield
             return
-        with self._wait(f"host {host}", self._per_host), self._wait(_ALL, self._in_all):
+        with self._openings.one() as descriptor:
+            self._wait(descriptor, f"host {host}", self._per_host)
+            self._wait(descriptor, _ALL, self._in_all)
             yield
 
-    def _wait(self, name: str, count: int) -> Hold:
-        assert self._path is not None
-        while True:
-            hold = try_ranges(self._path, f"slots of {name}", count)
-            if hold is not None:
-                return hold
+    def _wait(self, descriptor: int, name: str, count: int) -> None:
+        while not try_range(descriptor, f"slots of {name}", count):
             self._sleep(_RETRY_S)

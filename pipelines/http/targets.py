@@ -7,6 +7,7 @@ is opened.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urljoin
 
 from urllib3.exceptions import LocationParseError
@@ -40,6 +41,7 @@ class Target:
         return f"{self.scheme}://{host}{suffix}"
 
 
+@lru_cache(maxsize=256)  # one request asks several times
 def parse_target(url: str) -> Target:
     """Return what an absolute http or https URL asks for.
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
-from pipelines.http.captures import Kind
+from pipelines.http.captures import Capture, Kind
 from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
 from pipelines.images.files import image_files
@@ -60,23 +60,45 @@ def obtain_image(
     try:
         if uri.startswith(ROW):
             return _row_image(uri, places.features)
-        data = _fetch(uri, places) if host_of(uri) else _read(uri, places.files, max_bytes=places.http.max_bytes)
-        inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
-    except FetchFailed as problem:
-        return problem.failure(uri, stage=Stage.IMAGES)
-    except (ImageRejected, VectorRejected) as problem:
-        return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
+        data = fetch_image(uri, places)[1] if host_of(uri) else _read_file(uri, places)
+        return keep_image(uri, data, places=places, config=config, fingerprint=fingerprint)
+    except (FetchFailed, ImageRejected, VectorRejected) as problem:
+        return failure_of(uri, problem)
+
+
+def fetch_image(uri: str, places: ImagePlaces) -> tuple[Capture, bytes]:
+    """Return the captured answer of a web address, and its body.
+
+    Raises:
+        FetchFailed: there is none.
+    """
+    client = process_client(places.http, places.raw)
+    capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
+    return capture, client.body(capture)
+
+
+def keep_image(
+    uri: str, data: bytes, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
+) -> Image:
+    """Return what is known of the picture in an address's bytes, its 256-px copy stored.
+
+    Raises:
+        ImageRejected: the bytes are no acceptable picture.
+    """
+    inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
     places.store.write(inspected.image.hash, inspected.jpeg)
     return inspected.image
 
 
-def _fetch(uri: str, places: ImagePlaces) -> bytes:
-    client = process_client(places.http, places.raw)
-    return client.body(client.get(uri, source=WEB, kind=Kind.IMAGE))
+def failure_of(uri: str, problem: FetchFailed | ImageRejected | VectorRejected) -> Failure:
+    """Return the failure row of an address that gave no image."""
+    if isinstance(problem, FetchFailed):
+        return problem.failure(uri, stage=Stage.IMAGES)
+    return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
 
 
-def _read(path: str, folder: str, *, max_bytes: int) -> bytes:
-    files = image_files(folder)
+def _read_file(path: str, places: ImagePlaces) -> bytes:
+    files, max_bytes = image_files(places.files), places.http.max_bytes
     try:
         size = files.size(path)
         if size > max_bytes:

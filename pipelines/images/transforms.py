@@ -1,24 +1,33 @@
-"""The images stage in Beam: every address once, fetched at its host's pace, then decoded by any worker."""
+"""The images stage in Beam: every address once, fetched at its host's pace and inspected as it comes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import apache_beam as beam
 
 from pipelines.config import FingerprintName, ImagesConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.takedown import Takedowns
-from pipelines.http.captures import Kind
-from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fan_out import map_concurrently
-from pipelines.images.obtain import WEB, ImagePlaces, host_of, obtain_image, unique_images
+from pipelines.images.obtain import (
+    ImagePlaces,
+    failure_of,
+    fetch_image,
+    host_of,
+    keep_image,
+    obtain_image,
+    unique_images,
+)
 from pipelines.progress import Progress
+from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
+SMALL_PIXELS = 4_000_000  # as many as threads of one host are decoded at once
+_DONE, _AT_HAND = "done", "at-hand"
 Outcome = tuple[str, Image | Failure]
 
 
@@ -38,51 +47,76 @@ class ObtainImages(beam.PTransform):
             addresses
             | "key by host" >> beam.FlatMap(_key_by_host)
             | "group by host" >> beam.GroupByKey()
-            | "capture" >> beam.ParDo(_Capture(self.places, self.takedowns, self.progress))
+            | "fetch" >> beam.ParDo(_Fetch(self)).with_outputs(_AT_HAND, main=_DONE)
         )
-        at_hand = addresses | "at hand" >> beam.FlatMap(self._check)
-        captured = (fetched, at_hand) | "captured" >> beam.Flatten()
-        return captured | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self._inspect)
+        of_no_host = addresses | "of no host" >> beam.Filter(_has_no_host)  # in no group, since they may be millions
+        at_hand = (fetched[_AT_HAND], of_no_host) | "at hand" >> beam.Flatten()
+        inspected = at_hand | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self.inspect)
+        return (fetched[_DONE], inspected) | "outcomes" >> beam.Flatten()
 
-    def _check(self, uri: str) -> Iterator[tuple[str, Failure | None]]:
-        """Yield a file or row, which no host's pace concerns: in no group, since they may be millions."""
-        if not host_of(uri):
-            entry = self.takedowns.matches_address(uri)
-            yield uri, None if entry is None else _taken_down(uri, entry)
-
-    def _inspect(self, captured: tuple[str, Failure | None]) -> Outcome:
-        uri, failure = captured
-        self.progress.advance("images")
-        if failure is not None:
-            return uri, failure
-        image = obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
-        entry = self.takedowns.matches_image(image) if isinstance(image, Image) else None
-        return uri, image if entry is None else _taken_down(uri, entry)
-
-
-class _Capture(beam.DoFn):
-    """Brings one host's images into the raw store: yields each address, with a failure where there is nothing."""
-
-    def __init__(self, places: ImagePlaces, takedowns: Takedowns, progress: Progress) -> None:
-        self._places = places
-        self._takedowns = takedowns
-        self._progress = progress
-
-    def process(self, group: tuple[str, Iterable[str]]) -> Iterator[tuple[str, Failure | None]]:
-        _, uris = group
-        yield from map_concurrently(self._capture, uris, threads=self._places.http.connections_per_host)
-
-    def _capture(self, uri: str) -> tuple[str, Failure | None]:
-        entry = self._takedowns.matches_address(uri)
-        if entry is not None:
-            return uri, _taken_down(uri, entry)
+    def fetch(self, uri: str) -> tuple[str, Image | Failure | None]:
+        """Return what came of a web address; None where it is captured, but not to be inspected here."""
+        taken_down = self._by_address(uri)
+        if taken_down is not None:
+            return uri, self._counted(taken_down)
         try:
-            process_client(self._places.http, self._places.raw).get(uri, source=WEB, kind=Kind.IMAGE)
-        except FetchFailed as problem:
-            return uri, problem.failure(uri, stage=Stage.IMAGES)
+            capture, data = fetch_image(uri, self.places)
+            image = None if capture.from_store else self._small_image(uri, data)
+        except (FetchFailed, ImageRejected) as problem:
+            return uri, self._counted(failure_of(uri, problem))
         finally:
-            self._progress.advance("captures")
-        return uri, None
+            self.progress.advance("captures")
+        return uri, None if image is None else self._counted(self._unless_taken_down(uri, image))
+
+    def inspect(self, uri: str) -> Outcome:
+        """Return what is at an address: a file, a row, or something captured."""
+        taken_down = self._by_address(uri)
+        if taken_down is not None:
+            return uri, self._counted(taken_down)
+        found = obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
+        return uri, self._counted(self._unless_taken_down(uri, found))
+
+    def _small_image(self, uri: str, data: bytes) -> Image | None:
+        """Return the image, or None where it is large: those are decoded one at a time, lest several fill the memory.
+
+        Raises:
+            ImageRejected: the bytes are no acceptable picture.
+        """
+        config = replace(self.config, max_pixels=min(self.config.max_pixels, SMALL_PIXELS))
+        try:
+            return keep_image(uri, data, places=self.places, config=config, fingerprint=self.fingerprint)
+        except ImageRejected as problem:
+            if problem.reason is Reason.TOO_MANY_PIXELS:
+                return None
+            raise
+
+    def _by_address(self, uri: str) -> Failure | None:
+        entry = self.takedowns.matches_address(uri)
+        return None if entry is None else _taken_down(uri, entry)
+
+    def _unless_taken_down(self, uri: str, found: Image | Failure) -> Image | Failure:
+        entry = self.takedowns.matches_image(found) if isinstance(found, Image) else None
+        return found if entry is None else _taken_down(uri, entry)
+
+    def _counted(self, found: Image | Failure) -> Image | Failure:
+        self.progress.advance("images")
+        return found
+
+
+class _Fetch(beam.DoFn):
+    """Fetches one host's images at its pace, each inspected while its bytes are in memory.
+
+    What was captured before (or is large) it only names, under `_AT_HAND`: any worker can read that.
+    """
+
+    def __init__(self, stage: ObtainImages) -> None:
+        self._stage = stage
+
+    def process(self, group: tuple[str, Iterable[str]]) -> Iterator[Outcome | beam.pvalue.TaggedOutput]:
+        _, uris = group
+        threads = self._stage.places.http.connections_per_host
+        for uri, found in map_concurrently(self._stage.fetch, uris, threads=threads):
+            yield beam.pvalue.TaggedOutput(_AT_HAND, uri) if found is None else (uri, found)
 
 
 @dataclass(eq=False)
@@ -104,6 +138,10 @@ def _taken_down(uri: str, entry: str) -> Failure:
 
 def _addresses(draft: Draft) -> Iterator[str]:
     yield from set(draft.image_uris)
+
+
+def _has_no_host(uri: str) -> bool:
+    return not host_of(uri)
 
 
 def _key_by_host(uri: str) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import math
 
+import imagehash
 import numpy as np
 import pytest
 import scipy.fft
@@ -100,6 +101,26 @@ def test_findimagedupes_thresholds_at_the_median() -> None:
         code = int(fingerprint_image(image, FingerprintName.FINDIMAGEDUPES), 16)
         assert code >> (8 * (u - 1) + v - 1) & 1
         assert code.bit_count() == 32
+
+
+def awkward_pictures() -> list[np.ndarray]:
+    """Noise, one colour, ramps, a mirrored picture and a chequered one: frequencies that are 0 but for rounding."""
+    random = np.random.default_rng(5)
+    pictures = []
+    for height, width in random.integers(1, 120, (12, 2)):
+        noise = random.integers(0, 256, (height, width), np.uint8)
+        mirrored = np.concatenate([noise, noise[::-1]])
+        ramp = np.broadcast_to(np.linspace(0, 255, width).astype(np.uint8), (height, width))
+        chequered = (np.indices((height, width)).sum(axis=0) // 7 % 2 * 255).astype(np.uint8)
+        pictures += [noise, np.full_like(noise, noise[0, 0]), ramp, mirrored, mirrored.T, chequered]
+    return pictures
+
+
+@pytest.mark.parametrize(("name", "side"), [(FingerprintName.PHASH, 8), (FingerprintName.PHASH_256, 16)])
+def test_phash_is_that_of_imagehash_bit_for_bit(name: FingerprintName, side: int) -> None:
+    for levels in awkward_pictures():
+        image = Image.fromarray(np.ascontiguousarray(levels)).convert("RGB")
+        assert fingerprint_image(image, name) == str(imagehash.phash(image, hash_size=side))
 
 
 KNOWN = {

@@ -1,6 +1,8 @@
 """The raw store: one request for one thing, whoever asks, however often, and whatever is interrupted."""
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -115,61 +117,67 @@ def test_kinds_and_sources_are_kept_apart(web, reply, client_of) -> None:
         get(client, f"{web.url}/a", Kind.IMAGE)
 
 
-def test_a_process_killed_between_body_and_response_leaves_no_capture(
-    web, reply, client_of, tmp_path, monkeypatch
-) -> None:
+def test_a_process_killed_while_it_writes_leaves_no_capture(web, reply, client_of, monkeypatch) -> None:
     web.scripts["/a"] = reply(200, b"hello")
-    written = []
 
-    def dying(folder, name, data, **_):
-        if "/responses/" in name:
-            raise KeyboardInterrupt
-        written.append(name)
-        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "raw" / name).write_bytes(data)
+    def dying(*_):
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Folder, "write", dying)
+        patch.setattr(os, "replace", dying)
         get(client_of(), f"{web.url}/a")
-    assert [name.split("/")[1] for name in written] == ["bodies"]
     assert not get(client_of(), f"{web.url}/a").from_store
     assert get(client_of(), f"{web.url}/a").from_store
+    assert web.paths == ["/a", "/a"]
 
 
-def test_a_response_whose_body_is_gone_is_fetched_again_and_changed_bytes_are_noticed(
-    web, reply, client_of, tmp_path
-) -> None:
-    web.scripts["/a"] = reply(200, b"hello")
-    client = client_of()
-    capture = get(client, f"{web.url}/a")
-    (body,) = (tmp_path / "raw" / "s" / "bodies").rglob(capture.body_sha256)
-    body.write_bytes(b"hullo")
-    with pytest.raises(IntegrityError, match=capture.body_sha256):
-        client.body(capture)
-    body.unlink()
-    assert not get(client, f"{web.url}/a").from_store
+def only_capture(folder: Path) -> Path:
+    (path,) = (path for path in (folder / "raw" / "s" / "captures").rglob("*") if path.is_file())
+    return path
 
 
-@pytest.mark.parametrize("emptied", ["bodies", "responses"])
-def test_what_a_power_cut_emptied_is_fetched_again(web, reply, client_of, tmp_path, emptied) -> None:
-    web.scripts["/a"] = reply(200, b"hello")
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_changed_bytes_are_noticed(web, reply, client_of, tmp_path, size) -> None:
+    """Of a body that is read with its first line, and of one that is read by itself."""
+    web.scripts["/a"] = reply(200, b"h" * size)
+    assert client_of().body(get(client_of(), f"{web.url}/a")) == b"h" * size
+    path = only_capture(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1] + b"u")
+    with pytest.raises(IntegrityError, match=path.name):
+        client_of().body(get(client_of(), f"{web.url}/a"))
+    path.unlink()
+    assert not get(client_of(), f"{web.url}/a").from_store
+
+
+@pytest.mark.parametrize("left", [0, 20, 400, -1])
+def test_what_a_power_cut_cut_short_is_fetched_again(web, reply, client_of, tmp_path, left) -> None:
+    """Empty, within the first line, within the body, and all but the last byte."""
+    web.scripts["/a"] = reply(200, b"hello" * 100)
     get(client_of(), f"{web.url}/a")
-    (path,) = (path for path in (tmp_path / "raw" / "s" / emptied).rglob("*") if path.is_file())
-    path.write_bytes(b"")
+    path = only_capture(tmp_path)
+    path.write_bytes(path.read_bytes()[:left])
     again = client_of()
     capture = get(again, f"{web.url}/a")
-    assert not capture.from_store and again.body(capture) == b"hello"
+    assert not capture.from_store and again.body(capture) == b"hello" * 100
     assert get(client_of(), f"{web.url}/a").from_store
+
+
+def test_a_first_line_may_be_longer_than_one_reading(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(200, b"hello\nyou", etag="e" * 60_000, content_language="x" * 60_000)
+    get(client_of(), f"{web.url}/a")
+    capture = get(client_of(), f"{web.url}/a")
+    assert capture.from_store and len(capture.headers["etag"]) == 60_000
+    assert client_of().body(capture) == b"hello\nyou"
 
 
 def test_the_layout_is_the_documented_one(web, reply, client_of, tmp_path) -> None:
-    web.scripts["/a"] = reply(200, b"hello", content_type="text/plain")
+    web.scripts["/a"] = reply(200, b"he\nllo", content_type="text/plain")
     digest = get(client_of(), f"{web.url}/a").body_sha256
-    root = tmp_path / "raw" / "s"
-    assert (root / "bodies" / digest[:2] / digest).read_bytes() == b"hello"
-    (response,) = (root / "responses").rglob("*.json")
-    assert response.parent.name == response.stem[:2]
-    record = json.loads(response.read_text())
+    path = only_capture(tmp_path)
+    assert (path.parent.name, path.parents[1].name, len(path.name)) == (path.name[:2], "captures", 64)
+    line, _, body = path.read_bytes().partition(b"\n")
+    assert body == b"he\nllo" and hashlib.sha256(body).hexdigest() == digest
+    record = json.loads(line)
     assert sorted(record) == ["body_bytes", "body_sha256", "fetched_at", "final_url", "headers", "status", "url"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [".locks", "s"]
     assert (tmp_path / "raw" / ".locks").stat().st_size == 0

@@ -1,0 +1,99 @@
+"""Where an image of the web is inspected: as it comes, or later where it is large or was there already."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from PIL import Image as Pixels
+
+from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.documents.takedown import parse_takedowns
+from pipelines.images.obtain import ImagePlaces
+from pipelines.images.store import ImageStore, stored_copies
+from pipelines.images.transforms import SMALL_PIXELS, ObtainImages
+from pipelines.progress import Progress
+from schemas.failures import Failure, Reason
+from schemas.images import Image
+from schemas.lake import Lake
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """Serve the folder `site` on loopback; gives its host and port."""
+    (tmp_path / "site").mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "site"))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def stage_of(tmp_path: Path, host: str, *takedowns: str, **settings: int) -> ObtainImages:
+    counts = tmp_path / "counts"
+    counts.mkdir(exist_ok=True)
+    lake = Lake.at(str(tmp_path / "lake"))
+    http = HttpConfig(allow_hosts=(host,), requests_per_second=1000.0)
+    places = ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
+    config, progress = ImagesConfig(**settings), Progress(str(counts))
+    return ObtainImages(
+        places, config, FingerprintName.PHASH, parse_takedowns(map(str.encode, takedowns), name="list"), progress
+    )
+
+
+def write_picture(path: Path, *, width: int, height: int) -> str:
+    """Write one with something on it; returns the file's SHA-256."""
+    levels = np.linspace(0, 255, width).astype(np.uint8)
+    Pixels.fromarray(np.broadcast_to(levels, (height, width))).convert("RGB").save(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_what_comes_is_inspected_at_once_and_what_was_there_later(tmp_path: Path, site: str) -> None:
+    digest = write_picture(tmp_path / "site" / "a.png", width=60, height=40)
+    stage, uri = stage_of(tmp_path, site), f"http://{site}/a.png"
+    _, fresh = stage.fetch(uri)
+    assert isinstance(fresh, Image) and (fresh.hash, fresh.width, fresh.source) == (digest, 60, uri)
+    assert stage.places.store.exists(digest)
+    assert stage.fetch(uri) == (uri, None)
+    assert stage.inspect(uri) == (uri, fresh)
+    assert stage.progress.counts() == {"captures": 2, "images": 2}
+
+
+def test_a_large_picture_is_left_for_later_unless_it_is_too_large(tmp_path: Path, site: str) -> None:
+    digest = write_picture(tmp_path / "site" / "large.png", width=2001, height=2000)
+    stage, uri = stage_of(tmp_path, site), f"http://{site}/large.png"
+    assert stage.fetch(uri) == (uri, None)
+    assert not stage.places.store.exists(digest)
+    _, image = stage.inspect(uri)
+    assert isinstance(image, Image) and (image.width, image.height) == (2001, 2000)
+    _, refused = stage_of(tmp_path, site, max_pixels=SMALL_PIXELS).inspect(uri)
+    assert isinstance(refused, Failure) and refused.reason is Reason.TOO_MANY_PIXELS
+
+
+def test_each_way_fails_with_its_reason(tmp_path: Path, site: str) -> None:
+    digest = write_picture(tmp_path / "site" / "a.png", width=60, height=40)
+    (tmp_path / "site" / "broken.png").write_bytes((tmp_path / "site" / "a.png").read_bytes()[:60])
+    banned = f"http://{site}/banned.png"
+    stage = stage_of(tmp_path, site, f"sha256:{digest}", f"url:{banned}")
+    reasons = {}
+    for name in ("a.png", "broken.png", "none.png", "banned.png"):
+        uri = f"http://{site}/{name}"
+        _, failure = stage.fetch(uri)
+        assert isinstance(failure, Failure) and failure.record_id == uri
+        reasons[name] = failure.reason
+        _, again = stage.inspect(uri)
+        assert again == failure
+    assert reasons == {
+        "a.png": Reason.TAKEN_DOWN,
+        "broken.png": Reason.CORRUPT_IMAGE,
+        "none.png": Reason.NOT_FOUND,
+        "banned.png": Reason.TAKEN_DOWN,
+    }
