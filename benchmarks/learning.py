@@ -7,8 +7,8 @@ relations). Each model is trained by the training core in this process, from eac
 what its line in `MODELS` changes; the last epoch is kept, so that nothing is chosen by what is measured. A score is the
 mean over test documents of the mean over seeds; its 95% interval is over documents (bootstrap), `seeds` the lowest and
 the highest seed's mean. An expectation compares two models on the same documents by paired bootstrap: `shown` where the
-interval of the difference lies above 0, `contradicted` where it lies below, else `not shown` (or `holds`, where at least
-as good is all that is expected and the difference is not negative).
+interval of the difference lies above 0, `contradicted` where it lies below, else `not shown` (or `holds`, if at least
+as good is all that is expected and it is not negative).
 
 `--out` takes the tables as `learning.md` and `learning.html`; `--workspace` keeps the data sets for the next time.
 """

@@ -36,6 +36,7 @@ class ObjectiveName(StrEnum):
     HAL = "hal"
     EUCLIDEAN_BATCH_HARD = "euclidean-batch-hard"
     COHERENCE = "coherence"
+    SUPERVISED = "supervised"
 
 
 PAIR_OBJECTIVES = frozenset(
@@ -274,7 +275,8 @@ class ObjectiveConfig:
         name: an objective, or a sum of several joined by `+`: `cross-document` (short: `cross`), `intra-document`
             (`intra`), `dropout-subdocument` (`dropout`), `nostruct`; for documents of one text and one image
             `triplet-hardest`, `triplet-sum`, `hal`, `euclidean-batch-hard`, and `coherence`, which is added to one
-            of them (`coherence-aware` is `triplet-hardest+coherence`).
+            of them (`coherence-aware` is `triplet-hardest+coherence`). `supervised` is an upper bound: it alone is
+            shown links.
         similarity: of a sentence set and an image set.
         k: how many edges or maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of
             min(n, m) such as `0.25`, or a count such as `5`.
@@ -291,6 +293,8 @@ class ObjectiveConfig:
         hal_epsilon: similarity above which a negative of `hal` costs much (N: 0.2).
         relations: `all`, or the one relation that `coherence` predicts (A's CMCM_c).
         relation_weight: lambda_cls, what `coherence` is multiplied with (A: 0.1).
+        labelled_share: share of the training documents whose links `supervised` is shown (L figure 5). A smaller
+            share's documents are among a larger one's.
     """
 
     name: str = ObjectiveName.CROSS_DOCUMENT.value
@@ -308,6 +312,7 @@ class ObjectiveConfig:
     hal_epsilon: float = 0.2
     relations: str = "all"
     relation_weight: float = 0.1
+    labelled_share: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("margin", "hal_alpha", "hal_beta", "relation_weight"):
@@ -315,6 +320,8 @@ class ObjectiveConfig:
             require(value > 0, field=f"objective.{name}", value=value, rule="must be positive")
         share = self.kept_share
         require(0 < share <= 1, field="objective.kept_share", value=share, rule="must be in (0, 1]")
+        share = self.labelled_share
+        require(0 < share <= 1, field="objective.labelled_share", value=share, rule="must be in (0, 1]")
         require(_is_k(self.k), field="objective.k", value=self.k, rule="expected min, half, a fraction or a count")
         require(
             self.similarity is not Similarity.NEG_TK,
@@ -340,6 +347,11 @@ class ObjectiveConfig:
     def reads_relations(self) -> bool:
         """Return whether training reads the relations of the training split."""
         return ObjectiveName.COHERENCE in self.terms
+
+    @property
+    def reads_links(self) -> bool:
+        """Return whether training is shown links: of `labelled_share` of the training documents."""
+        return ObjectiveName.SUPERVISED in self.terms
 
     @property
     def is_for_pairs(self) -> bool:
