@@ -284,6 +284,8 @@ class ObjectiveConfig:
         combine: how DC and TK put rows and columns together.
         loss: what a negative document costs.
         negatives: the hardest negative document, or the mean over all.
+        mean_epochs: epochs at the start in which cross-document training takes the mean whatever `negatives` says: an
+            untrained model's hardest negative is noise.
         margin: alpha of the hinges (H: 0.2, A: 0.3). Intra-document and dropout sub-document take half of it (L).
         kept_share: p, the share of sentences and images that a dropout sub-document keeps (L: 0.6 for story-dii
             and story-sis, 0.8 for mscoco).
@@ -304,6 +306,7 @@ class ObjectiveConfig:
     combine: Combine = Combine.SUM
     loss: Loss = Loss.HINGE
     negatives: Negatives = Negatives.HARDEST
+    mean_epochs: int = 0
     margin: float = 0.2
     kept_share: float = 0.6
     cosine_scale: float = 1.0
@@ -320,6 +323,8 @@ class ObjectiveConfig:
             require(value > 0, field=f"objective.{name}", value=value, rule="must be positive")
         share = self.kept_share
         require(0 < share <= 1, field="objective.kept_share", value=share, rule="must be in (0, 1]")
+        epochs = self.mean_epochs
+        require(epochs >= 0, field="objective.mean_epochs", value=epochs, rule="must not be negative")
         share = self.labelled_share
         require(0 < share <= 1, field="objective.labelled_share", value=share, rule="must be in (0, 1]")
         require(_is_k(self.k), field="objective.k", value=self.k, rule="expected min, half, a fraction or a count")

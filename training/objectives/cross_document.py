@@ -77,6 +77,10 @@ class CrossDocument:
             batch.similarity(self.config),
             batch.allowed,
             margin=self.config.margin,
-            negatives=self.config.negatives,
+            negatives=self._negatives(batch.moment),
             loss=self.config.loss,
         )
+
+    def _negatives(self, moment: Moment) -> Negatives:
+        is_early = moment.split == "training" and moment.epoch <= self.config.mean_epochs
+        return Negatives.MEAN if is_early else self.config.negatives
