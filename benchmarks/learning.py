@@ -53,6 +53,7 @@ Scores = np.ndarray  # S seeds x D documents x 3 columns, percent
 POSTS, SCENES, PAIRS, SHUFFLED = "posts", "scenes", "pairs", "pairs, relations shuffled"
 LINK_COLUMNS, RETRIEVAL_COLUMNS = ("AUC", "p@1", "p@5"), ("R@1", "R@5", "R@10")
 TRIPLETS = ("objective.name=triplet-hardest", "objective.margin=0.3", "training.negative_documents=31")
+COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
 REGIONS = ("training.select=last",)
 
 
@@ -76,8 +77,6 @@ def _of(data: str, kept_share: float) -> tuple[Model, ...]:
         Model("DC", data, "tiny", ("objective.similarity=dc",)),
         Model("TK", data, "tiny", ("objective.similarity=tk",)),
         Model("AP", data, "tiny", ("objective.similarity=ap",)),
-        Model("TK, half of k", data, "tiny", ("objective.similarity=tk", "objective.k=half")),
-        Model("AP, half of k", data, "tiny", ("objective.similarity=ap", "objective.k=half")),
         Model("C+I+D (TK)", data, "tiny", both),
     )
 
@@ -88,9 +87,12 @@ MODELS = (
     Model("transformer, no concepts", POSTS, "tiny-li-2022", (*REGIONS, "encoder.concepts=false")),
     Model("transformer, concepts", POSTS, "tiny-li-2022", REGIONS),
     *_of(SCENES, 0.8),
+    Model("TK, half of k", SCENES, "tiny", ("objective.similarity=tk", "objective.k=half")),
+    Model("AP, half of k", SCENES, "tiny", ("objective.similarity=ap", "objective.k=half")),
     Model("agnostic", PAIRS, "tiny", TRIPLETS),
-    Model("coherence-aware", PAIRS, "tiny", (*TRIPLETS, "objective.name=coherence-aware")),
-    Model("coherence-aware", SHUFFLED, "tiny", (*TRIPLETS, "objective.name=coherence-aware")),
+    Model("coherence-aware", PAIRS, "tiny", (*TRIPLETS, *COHERENCE)),
+    Model("coherence-aware, weight 0.1", PAIRS, "tiny", (*TRIPLETS, *COHERENCE[:1])),
+    Model("coherence-aware", SHUFFLED, "tiny", (*TRIPLETS, *COHERENCE)),
 )
 
 

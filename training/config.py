@@ -284,8 +284,8 @@ class ObjectiveConfig:
         combine: how DC and TK put rows and columns together.
         loss: what a negative document costs.
         negatives: the hardest negative document, or the mean over all.
-        mean_epochs: epochs at the start in which cross-document training takes the mean whatever `negatives` says: an
-            untrained model's hardest negative is noise.
+        mean_epochs: epochs at the start in which training takes their mean whatever `negatives` says: the hardest
+            negative of an untrained model is noise.
         margin: alpha of the hinges (H: 0.2, A: 0.3). Intra-document and dropout sub-document take half of it (L).
         kept_share: p, the share of sentences and images that a dropout sub-document keeps (L: 0.6 for story-dii
             and story-sis, 0.8 for mscoco).
