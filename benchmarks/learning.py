@@ -301,6 +301,18 @@ def page(tables: Mapping[str, Table]) -> str:
     )
 
 
+def make_data(workspace: Path, only: Collection[str]) -> dict[str, LakeData | PairsData]:
+    """Return the data sets that are needed, by name; all are made of the posts."""
+    posts = build_posts(Lake.at(str(workspace / "lake")))
+    data: dict[str, LakeData | PairsData] = {POSTS: posts}
+    if SCENES in only:
+        data[SCENES] = build_scenes(posts, workspace / "scenes")
+    if PAIRS in only:
+        pairs = make_pairs(posts)
+        data |= {PAIRS: pairs, SHUFFLED: pairs.with_shuffled_relations()}
+    return data
+
+
 def measure(bench: Bench, only: Collection[str]) -> Iterator[Line]:
     """Yield the baselines of the sets of documents, then each model as it is trained."""
     for data in (POSTS, SCENES):
@@ -312,7 +324,7 @@ def measure(bench: Bench, only: Collection[str]) -> Iterator[Line]:
             continue
         line, first = bench.trained(model)
         yield line
-        if (model.data, model.title) == (SCENES, "AP"):
+        if (model.data, model.title) == (SCENES, "AP") and POSTS in only:
             yield bench.joint_embeddings(first)
 
 
@@ -336,14 +348,7 @@ def main() -> None:
 
 def run(workspace: Path, *, seeds: int, only: Collection[str], out: Path | None, is_json: bool) -> None:
     began = time.perf_counter()
-    posts = build_posts(Lake.at(str(workspace / "lake")))
-    pairs = make_pairs(posts)
-    data = {
-        POSTS: posts,
-        SCENES: build_scenes(posts, workspace / "scenes"),
-        PAIRS: pairs,
-        SHUFFLED: pairs.with_shuffled_relations(),
-    }
+    data = make_data(workspace, only)
     for name, each in data.items():
         print(f"{name}: " + ", ".join(f"{split} {each.size(split)}" for split in Split))
     print(f"built in {time.perf_counter() - began:.0f} s")
