@@ -52,7 +52,12 @@ from training.text.word_vectors import PACKAGED
 Scores = np.ndarray  # S seeds x D documents x 3 columns, percent
 POSTS, SCENES, PAIRS, SHUFFLED = "posts", "scenes", "pairs", "pairs, relations shuffled"
 LINK_COLUMNS, RETRIEVAL_COLUMNS = ("AUC", "p@1", "p@5"), ("R@1", "R@5", "R@10")
-TRIPLETS = ("objective.name=triplet-hardest", "objective.margin=0.3", "training.negative_documents=31")
+TRIPLETS = (
+    "objective.name=triplet-hardest",
+    "objective.margin=0.3",
+    "training.negative_documents=31",
+    "training.epochs=20",
+)
 COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
 REGIONS = ("training.select=last",)
 
