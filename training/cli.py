@@ -9,6 +9,7 @@ import typer
 
 from schemas.console import Console
 from schemas.errors import GateError, UsageError
+from training import study_cli
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
     app.command()(promote)
     app.command()(rollback)
     app.command()(copy)
+    study_cli.register(app)
 
 
 def train(
@@ -85,6 +87,12 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
     ] = None,
     with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="Instead of a model: random, object-detection, joint-embeddings.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of a baseline: word_vectors, columns.")
+    ] = None,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
@@ -99,6 +107,16 @@ def evaluate(
     from training.commands import run_evaluate, run_evaluate_scores
 
     console = Console(is_json=is_json)
+    if settings and baseline is None:
+        raise UsageError("--set: of a baseline alone; a model has its settings")
+    if baseline is not None:
+        if not dataset or not lake or model is not None or scores is not None or report is not None:
+            raise UsageError("--baseline: takes --dataset and --lake beside it, no --model, --scores or --report")
+        from training.study_commands import run_baseline
+
+        found = run_baseline(baseline=baseline, dataset=dataset, lake=lake, split=split, settings=settings or [])
+        study_cli.print_baseline(found, console)
+        return
     if scores is not None:
         if model is not None or dataset is not None or report is not None:
             raise UsageError("--scores: takes no --model, --dataset or --report beside it")

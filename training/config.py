@@ -36,6 +36,7 @@ class ObjectiveName(StrEnum):
     HAL = "hal"
     EUCLIDEAN_BATCH_HARD = "euclidean-batch-hard"
     COHERENCE = "coherence"
+    SUPERVISED = "supervised"
 
 
 PAIR_OBJECTIVES = frozenset(
@@ -274,7 +275,8 @@ class ObjectiveConfig:
         name: an objective, or a sum of several joined by `+`: `cross-document` (short: `cross`), `intra-document`
             (`intra`), `dropout-subdocument` (`dropout`), `nostruct`; for documents of one text and one image
             `triplet-hardest`, `triplet-sum`, `hal`, `euclidean-batch-hard`, and `coherence`, which is added to one
-            of them (`coherence-aware` is `triplet-hardest+coherence`).
+            of them (`coherence-aware` is `triplet-hardest+coherence`). `supervised` is an upper bound: it alone is
+            shown links.
         similarity: of a sentence set and an image set.
         k: how many edges or maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of
             min(n, m) such as `0.25`, or a count such as `5`.
@@ -282,6 +284,8 @@ class ObjectiveConfig:
         combine: how DC and TK put rows and columns together.
         loss: what a negative document costs.
         negatives: the hardest negative document, or the mean over all.
+        mean_epochs: epochs at the start in which training takes their mean whatever `negatives` says: the hardest
+            negative of an untrained model is noise.
         margin: alpha of the hinges (H: 0.2, A: 0.3). Intra-document and dropout sub-document take half of it (L).
         kept_share: p, the share of sentences and images that a dropout sub-document keeps (L: 0.6 for story-dii
             and story-sis, 0.8 for mscoco).
@@ -291,6 +295,8 @@ class ObjectiveConfig:
         hal_epsilon: similarity above which a negative of `hal` costs much (N: 0.2).
         relations: `all`, or the one relation that `coherence` predicts (A's CMCM_c).
         relation_weight: lambda_cls, what `coherence` is multiplied with (A: 0.1).
+        labelled_share: share of the training documents whose links `supervised` is shown (L figure 5). A smaller
+            share's documents are among a larger one's.
     """
 
     name: str = ObjectiveName.CROSS_DOCUMENT.value
@@ -300,6 +306,7 @@ class ObjectiveConfig:
     combine: Combine = Combine.SUM
     loss: Loss = Loss.HINGE
     negatives: Negatives = Negatives.HARDEST
+    mean_epochs: int = 0
     margin: float = 0.2
     kept_share: float = 0.6
     cosine_scale: float = 1.0
@@ -308,6 +315,7 @@ class ObjectiveConfig:
     hal_epsilon: float = 0.2
     relations: str = "all"
     relation_weight: float = 0.1
+    labelled_share: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("margin", "hal_alpha", "hal_beta", "relation_weight"):
@@ -315,6 +323,10 @@ class ObjectiveConfig:
             require(value > 0, field=f"objective.{name}", value=value, rule="must be positive")
         share = self.kept_share
         require(0 < share <= 1, field="objective.kept_share", value=share, rule="must be in (0, 1]")
+        epochs = self.mean_epochs
+        require(epochs >= 0, field="objective.mean_epochs", value=epochs, rule="must not be negative")
+        share = self.labelled_share
+        require(0 < share <= 1, field="objective.labelled_share", value=share, rule="must be in (0, 1]")
         require(_is_k(self.k), field="objective.k", value=self.k, rule="expected min, half, a fraction or a count")
         require(
             self.similarity is not Similarity.NEG_TK,
@@ -340,6 +352,11 @@ class ObjectiveConfig:
     def reads_relations(self) -> bool:
         """Return whether training reads the relations of the training split."""
         return ObjectiveName.COHERENCE in self.terms
+
+    @property
+    def reads_links(self) -> bool:
+        """Return whether training is shown links: of `labelled_share` of the training documents."""
+        return ObjectiveName.SUPERVISED in self.terms
 
     @property
     def is_for_pairs(self) -> bool:

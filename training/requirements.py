@@ -13,7 +13,7 @@ import numpy as np
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.manifest import Manifest, SplitStatistics
-from training.config import TrainConfig
+from training.config import TextEncoder, TrainConfig
 from training.data.documents import SplitIndex
 
 Requirement = Callable[[TrainConfig, Manifest], str | None]
@@ -69,6 +69,21 @@ def links_where_relations_are_read(config: TrainConfig, manifest: Manifest) -> s
     )
 
 
+def links_where_they_are_shown(config: TrainConfig, manifest: Manifest) -> str | None:
+    """The supervised objective needs known links, and its sentences and images numbered as the links number them."""
+    if not config.objective.reads_links:
+        return None
+    name = f"objective.name = '{config.objective.name}'"
+    train = manifest.splits.get(str(Split.TRAIN))
+    if train is not None and not train.links:
+        return f"{name} learns links, the training split has none; use another objective"
+    if config.data.roles or config.encoder.text is TextEncoder.MULTI_SOURCE:
+        return f"{name} reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
+    if config.training.max_rows:
+        return f"{name} reads whole documents; use --set training.max_rows=0"
+    return None
+
+
 def _learnt_from(manifest: Manifest) -> Iterator[tuple[str, SplitStatistics]]:
     """Yield the splits whose documents an objective sees."""
     for split in (Split.TRAIN, Split.VAL):
@@ -76,4 +91,8 @@ def _learnt_from(manifest: Manifest) -> Iterator[tuple[str, SplitStatistics]]:
             yield str(split), manifest.splits[str(split)]
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (one_image_where_pairs_are_needed, links_where_relations_are_read)
+REQUIREMENTS: tuple[Requirement, ...] = (
+    one_image_where_pairs_are_needed,
+    links_where_relations_are_read,
+    links_where_they_are_shown,
+)

@@ -162,11 +162,18 @@ class HeldSplit:
         index: every document of the split.
         documents: the documents this worker holds.
         local: D_index rows of `documents`, int64; -1 where another worker holds the document.
+        shown_links: per document of the index its L x 2 links, None where they are not shown; None as a whole unless
+            the objective is supervised. (`documents.links` are for evaluation: training never looks at them.)
     """
 
     index: SplitIndex
     documents: DocumentSet
     local: Int64
+    shown_links: tuple[Int64 | None, ...] | None = None
+
+    def links_at(self, positions: Int64) -> tuple[Int64 | None, ...] | None:
+        """Return the shown links of the documents at some index positions."""
+        return None if self.shown_links is None else tuple(self.shown_links[position] for position in positions)
 
     def held(self, positions: Int64) -> Int64:
         """Return which of the given index positions this worker holds, as places in `positions`."""

@@ -2,7 +2,7 @@
 
 Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and
 its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
-precision alone.
+precision alone. The one exception is the supervised objective, an upper bound: it is shown links (`shown_links.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from training.config import TrainConfig
 from training.data.documents import HeldSplit
 from training.data.reading import choose_extractor, read_index, read_split
 from training.data.roles import TextView
+from training.data.shown_links import show_links
 from training.fitting import choose_regions, inputs_of
 from training.requirements import check_fits
 
@@ -145,4 +146,5 @@ def _hold(
     )
     local = np.full(len(index), -1, dtype=np.int64)
     local[index.shards % world_size == rank] = np.arange(len(documents))
-    return HeldSplit(index=index, documents=documents, local=local)
+    shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None
+    return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)

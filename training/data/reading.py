@@ -81,6 +81,15 @@ def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: 
     )
 
 
+def read_links(manifest: Manifest, folder: Folder, split: Split | str) -> tuple[Int64 | None, ...]:
+    """Return the L x 2 (sentence, image) links of every document of a split, None where unknown: labels to learn from.
+
+    Only a supervised objective asks for them.
+    """
+    tables = [_read(folder, parts[0], list(_LINKS)) for parts in split_parts(manifest, split)]
+    return _links(pa.concat_tables(tables))
+
+
 def read_split(
     manifest: Manifest,
     folder: Folder,

@@ -1,24 +1,61 @@
 """Baselines that need no model, evaluated on a split of a data set as a model is (SPEC 7).
 
-Random is part of every evaluation (`evaluate.py`); NoStruct is trained. Here are object detection and frozen joint
-embeddings: their similarities come from `training.baselines`.
+NoStruct is trained; here are the three that are not: random, object detection and frozen joint embeddings. Their
+similarities come from `training.baselines`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 
+from schemas.configs import require
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.baselines.joint_embeddings import joint_embedding_scores
 from training.baselines.object_detection import MOST_CLASSES, Judged, WordVectors, best_k, judge
+from training.baselines.random import random_scores
 from training.data.documents import DocumentSet
 from training.data.reading import read_split
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 from training.text.tokens import tokenize
-from training.text.word_vectors import read_vectors
+from training.text.word_vectors import PACKAGED, read_vectors
+
+AUTO = "auto"
+
+
+class Baseline(StrEnum):
+    RANDOM = "random"
+    OBJECT_DETECTION = "object-detection"
+    JOINT_EMBEDDINGS = "joint-embeddings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineConfig:
+    """What the baselines read; `auto` takes the only column there is.
+
+    Attributes:
+        image_features: image column of `joint-embeddings`.
+        sentence_features: sentence column of `joint-embeddings`.
+        class_features: classes of `object-detection`.
+        word_vectors: of `object-detection`: a vector file or `glove-6b-50d` (packaged).
+        word_dimensions: their size.
+        seed: of `random`.
+    """
+
+    image_features: str = AUTO
+    sentence_features: str = AUTO
+    class_features: str = AUTO
+    word_vectors: str = PACKAGED
+    word_dimensions: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.word_dimensions > 0, field="word_dimensions", value=self.word_dimensions, rule="must be positive")
+        require(self.seed >= 0, field="seed", value=self.seed, rule="must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +73,42 @@ class ObjectDetection:
     chosen_k: int | None
     best: Evaluation
     best_k: int
+
+
+def evaluate_random(lake: Lake, reference: str, split: Split | str = Split.TEST, *, seed: int = 0) -> Evaluation:
+    """Return how well similarities drawn at random link a split of `NAME[@VERSION]`: no column is read.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        UsageError: no document can be scored.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    documents = read_split(manifest, folder, split, image_features=None, with_links=True)
+    sizes = zip(documents.ids, documents.sentence_counts.tolist(), documents.image_counts.tolist(), strict=True)
+    matrices = [random_scores(id_, n, m, seed=seed) for id_, n, m in sizes]
+    return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
+
+
+def read_and_evaluate_object_detection(
+    lake: Lake, reference: str, split: Split | str = Split.TEST, *, config: BaselineConfig
+) -> ObjectDetection:
+    """Return the object detection baseline on a split of `NAME[@VERSION]`, K chosen on its validation split.
+
+    Raises:
+        NotFoundError: the data set, version or split is not there.
+        ConfigError: the word vectors or the classes are not there.
+        UsageError: no document can be scored.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    read = partial(
+        read_split, manifest, folder, image_features=None, class_features=config.class_features, with_links=True
+    )
+    test = read(split)
+    has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
+    validation = read(Split.VAL) if has_validation else None
+    known = [each for each in (test, validation) if each is not None]
+    vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
+    return evaluate_object_detection(test, validation, vectors, where=f"{reference}, split {split}")
 
 
 def evaluate_object_detection(

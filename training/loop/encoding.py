@@ -128,6 +128,7 @@ def encode_batch(
         allowed=allowed_negatives(held, positions, context.device),
         moment=moment,
         relations=_relations(model, whole),
+        links=held.links_at(positions),
     )
 
 
@@ -195,7 +196,13 @@ def share(own: OwnRows, context: Context) -> OwnRows:
 
 
 def choose_encoded(
-    rows: OwnRows, choice: Choice, allowed_BB: Tensor, *, ids: tuple[str, ...], moment: Moment
+    rows: OwnRows,
+    choice: Choice,
+    allowed_BB: Tensor,
+    *,
+    ids: tuple[str, ...],
+    moment: Moment,
+    links: tuple[Int64 | None, ...] | None = None,
 ) -> EncodedBatch:
     """Return the batch that a choice among already encoded rows makes."""
     device = rows.texts.device
@@ -207,6 +214,7 @@ def choose_encoded(
         image_counts=choice.image_counts,
         allowed=allowed_BB,
         moment=moment,
+        links=links,
     )
 
 

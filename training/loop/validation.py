@@ -86,7 +86,8 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
         allowed = allowed_negatives(held, positions, rows.texts.device)
         choice = objective.choose(held.index, positions, moment)
         ids = tuple(held.index.ids[position] for position in positions)
-        losses.append(objective.losses(choose_encoded(rows, choice, allowed, ids=ids, moment=moment)))
+        links = held.links_at(positions)
+        losses.append(objective.losses(choose_encoded(rows, choice, allowed, ids=ids, moment=moment, links=links)))
     ranks: list[Tensor] = []
     spread = 0.0
     for pool in _pools(rows, held, moment):

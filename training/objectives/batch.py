@@ -100,6 +100,8 @@ class EncodedBatch:
         allowed: B x B, whether document `j` may be a negative of document `i`: not itself, not of the same image set.
         moment: when it is encoded.
         relations: of the documents, where the objective reads them.
+        links: per document its L x 2 (sentence, image) links, None where they are not shown; None as a whole for every
+            objective but `supervised`.
     """
 
     ids: tuple[str, ...]
@@ -110,6 +112,7 @@ class EncodedBatch:
     allowed: Tensor
     moment: Moment = START
     relations: Relations | None = None
+    links: tuple[Int64 | None, ...] | None = None
     _similarities: dict[ObjectiveConfig, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:

@@ -63,6 +63,12 @@ def log_one_plus_sum_exp(values_BB: Tensor, counted_BB: Tensor) -> Tensor:
     return torch.cat([kept_BB.new_zeros((len(kept_BB), 1)), kept_BB], dim=1).logsumexp(dim=1)
 
 
+def negatives_at(moment: Moment, config: ObjectiveConfig) -> Negatives:
+    """Return how negatives count at a moment: by their mean in the first `mean_epochs` epochs of training."""
+    is_early = moment.split == "training" and 1 <= moment.epoch <= config.mean_epochs
+    return Negatives.MEAN if is_early else config.negatives
+
+
 @dataclass(frozen=True, slots=True)
 class CrossDocument:
     """The objective: all sentences and images of each document, similarity by configuration."""
@@ -77,6 +83,6 @@ class CrossDocument:
             batch.similarity(self.config),
             batch.allowed,
             margin=self.config.margin,
-            negatives=self.config.negatives,
+            negatives=negatives_at(batch.moment, self.config),
             loss=self.config.loss,
         )

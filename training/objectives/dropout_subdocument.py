@@ -15,7 +15,7 @@ from training.config import ObjectiveConfig
 from training.data.documents import Int64
 from training.data.streams import stream
 from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
-from training.objectives.cross_document import cross_document_losses
+from training.objectives.cross_document import cross_document_losses, negatives_at
 from training.similarity import own_similarity
 
 
@@ -60,7 +60,7 @@ class DropoutSubdocument:
             batch.similarity(self.config),
             batch.allowed,
             margin=self.config.margin / 2,
-            negatives=self.config.negatives,
+            negatives=negatives_at(batch.moment, self.config),
             loss=self.config.loss,
             own_B=self._parts_similarity(batch),
         )

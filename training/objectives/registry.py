@@ -18,6 +18,7 @@ from training.objectives.dropout_subdocument import DropoutSubdocument
 from training.objectives.intra_document import IntraDocument
 from training.objectives.nostruct import NoStruct
 from training.objectives.pair_retrieval import PAIR_LOSSES, PairRetrieval
+from training.objectives.supervised import Supervised
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ def _coherence(config: ObjectiveConfig, seed: int) -> Objective:
     return Coherence(config)
 
 
+def _supervised(config: ObjectiveConfig, seed: int) -> Objective:
+    return Supervised(config)
+
+
 OBJECTIVES: Mapping[ObjectiveName, Callable[[ObjectiveConfig, int], Objective]] = {
     ObjectiveName.CROSS_DOCUMENT: _cross_document,
     ObjectiveName.INTRA_DOCUMENT: _intra_document,
@@ -64,6 +69,7 @@ OBJECTIVES: Mapping[ObjectiveName, Callable[[ObjectiveConfig, int], Objective]] 
     ObjectiveName.NOSTRUCT: _nostruct,
     **{name: partial(_pair_retrieval, name) for name in PAIR_LOSSES},
     ObjectiveName.COHERENCE: _coherence,
+    ObjectiveName.SUPERVISED: _supervised,
 }
 
 

@@ -66,6 +66,9 @@ FUSED = replace(
         buckets=50,
     ),
 )
+SHOWN = replace(
+    FROZEN, recipe="shown", objective=ObjectiveConfig(name="cross+supervised", labelled_share=0.5, mean_epochs=1)
+)
 SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
 
@@ -129,7 +132,7 @@ def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: P
 
 def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Path) -> None:
     lake = make_lake(lakes, tmp_path)
-    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED)}
+    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED, SHOWN)}
     alone = {run: train_alone(lake, tmp_path / f"{config.recipe}-alone", config) for run, config in jobs.items()}
     run_workers(lake, 4, jobs)
     for run, result in alone.items():

@@ -1,6 +1,7 @@
 """The terms of an objective against loops written from the papers' equations."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,3 +286,14 @@ def test_every_term_s_gradient_is_its_derivative(name: str) -> None:
 def test_a_batch_is_ragged() -> None:
     given = batch(SENTENCES, IMAGES)
     assert choose_all(given, np.array([1])).sentences.tolist() == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("name", ["cross", "dropout"])
+def test_negatives_count_by_their_mean_in_the_first_epochs_of_training(name: str) -> None:
+    given = batch(SENTENCES, IMAGES)  # of epoch 2
+    mean, hardest = (losses(name, given, negatives=negatives) for negatives in (Negatives.MEAN, Negatives.HARDEST))
+    assert not torch.equal(mean, hardest)
+    assert torch.equal(losses(name, given, mean_epochs=2), mean)
+    assert torch.equal(losses(name, given, mean_epochs=1), hardest)
+    validation = replace(given, moment=Moment(split="validation", epoch=0, step=0))
+    assert torch.equal(losses(name, validation, mean_epochs=2), losses(name, validation))

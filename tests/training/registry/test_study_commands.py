@@ -1,0 +1,93 @@
+"""Baselines and transfer as commands, over real lakes and models."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import pytest
+
+from orchestration.cli import run
+from schemas.documents import Split
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Lake
+from training.evaluation.evaluate import evaluate_model
+from training.model import LinkModel
+from training.study_commands import run_baseline, run_transfer
+
+
+def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:
+    found = run_baseline(baseline="random", dataset="synthetic", lake=registry_lake.root.uri)
+    beside = evaluate_model(LinkModel.load(trained), registry_lake, "synthetic").random
+    assert found.scores.evaluation.mean == beside
+    assert found.to_json()["baseline"] == "random" and found.to_json()["dataset"] == "synthetic@v1"
+
+
+def test_what_a_baseline_lacks_is_said(registry_lake: Lake) -> None:
+    lake = registry_lake.root.uri
+    with pytest.raises(UsageError, match="12 numbers, image vectors 16: they are not of one joint model"):
+        run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake)
+    with pytest.raises(UsageError, match=r"data.class_features = 'auto'.*build the data set with"):
+        run_baseline(baseline="object-detection", dataset="synthetic", lake=lake)
+    with pytest.raises(UsageError, match="--baseline clip: expected one of random, object-detection, joint-embeddings"):
+        run_baseline(baseline="clip", dataset="synthetic", lake=lake)
+    with pytest.raises(UsageError, match="word_vector"):
+        run_baseline(baseline="random", dataset="synthetic", lake=lake, settings=["word_vector=x"])
+
+
+def test_joint_embeddings_of_one_model_link_without_training(lakes: ModuleType, tmp_path: Path) -> None:
+    world = lakes.World(latent=4, text_dimensions=16, image_dimensions=16)
+    lake = lakes.write_lake(
+        str(tmp_path / "lake"), {Split.TEST: lakes.make_documents(Split.TEST, 12, world)}, world=world
+    )
+    found = run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake.root.uri)
+    assert len(found.scores.evaluation.scored) + sum(found.scores.evaluation.left_out.values()) == 12
+
+
+def test_models_are_judged_on_every_data_set(
+    client: mlflow.MlflowClient, lakes: ModuleType, registry_lake: Lake, trained: Path, untrained: Path
+) -> None:
+    lines: list[str] = []
+    cells = run_transfer(
+        models=[str(trained), str(untrained)],
+        datasets=["synthetic@v1", "synthetic"],
+        lake=registry_lake.root.uri,
+        tracking=client.tracking_uri,
+        say=lines.append,
+    )
+    assert [(cell.model, cell.dataset) for cell in cells] == [
+        (str(model), "synthetic@v1") for model in (trained, trained, untrained, untrained)
+    ]
+    expected = evaluate_model(LinkModel.load(trained), registry_lake, "synthetic").mean
+    assert cells[0].scores == expected and not cells[0].is_transfer and len(lines) == 4
+    with pytest.raises(NotFoundError, match="nowhere"):
+        run_transfer(
+            models=[str(trained)],
+            datasets=["nowhere"],
+            lake=registry_lake.root.uri,
+            tracking=client.tracking_uri,
+            say=print,
+        )
+
+
+def test_a_data_set_without_the_models_columns_is_a_cell_with_its_reason(
+    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = lakes.World(text_dimensions=12, image_dimensions=9)
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 4, world)}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made, world=world).root.uri
+    arguments = ["transfer", "--lake", lake, "--models", str(trained), "--datasets", "synthetic"]
+    assert run([*arguments, "--tracking-uri", client.tracking_uri, "--json"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    (cell,) = json.loads(printed[-1])["cells"]
+    assert cell["problem"] and "auc" not in cell
+    assert any(line.startswith(f"- {trained} on synthetic@v1: ") for line in printed)
+
+
+def test_evaluate_takes_a_baseline(registry_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--lake", registry_lake.root.uri, "--dataset", "synthetic"]
+    assert run([*arguments, "--baseline", "random", "--set", "seed=3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["documents"] == 30
+    assert run([*arguments, "--baseline", "random", "--model", "x"]) == 2
+    assert run([*arguments, "--model", "x", "--set", "seed=3"]) == 2
+    assert run(["supervised", "--lake", registry_lake.root.uri, "--dataset", "synthetic", "--shares", "a"]) == 2

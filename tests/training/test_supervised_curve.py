@@ -1,0 +1,108 @@
+"""The supervised upper bound: which links are shown, and that they teach."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import ConfigError, UsageError
+from schemas.lake import Lake
+from training.config import EncoderConfig, LoopConfig, ObjectiveConfig, Select, TextEncoder, TrainConfig
+from training.data.loading import load_training_data
+from training.data.shown_links import is_labelled
+from training.loop.context import SingleProcess
+from training.loop.trainer import train
+from training.supervised_curve import supervised_curve
+
+CONFIG = TrainConfig(
+    recipe="tiny",
+    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    objective=ObjectiveConfig(name="nostruct"),
+    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
+)
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {
+        split: lakes.make_documents(split, count, lakes.World())
+        for split, count in zip(Split, (60, 8, 20), strict=True)
+    }
+    return lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made)
+
+
+def supervised(share: float = 1.0, name: str = "supervised") -> TrainConfig:
+    return replace(CONFIG, objective=ObjectiveConfig(name=name, labelled_share=share))
+
+
+def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
+    ids = [f"d{number}" for number in range(2000)]
+    sets = {share: {id_ for id_ in ids if is_labelled(id_, share=share, seed=3)} for share in (0.1, 0.4, 1.0)}
+    assert sets[0.1] < sets[0.4] < sets[1.0] == set(ids)
+    assert len(sets[0.1]) == pytest.approx(200, abs=45) and len(sets[0.4]) == pytest.approx(800, abs=80)
+
+
+def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
+    for config in (CONFIG, replace(CONFIG, objective=ObjectiveConfig(name="cross+intra+dropout"))):
+        data = load_training_data(lake, "synthetic", config)
+        assert data.training.shown_links is None and data.training.documents.links is None
+        assert data.validation is not None and data.validation.shown_links is None
+    shown = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised")).training
+    assert shown.shown_links is not None and shown.documents.links is None
+    expected = [is_labelled(id_, share=0.5, seed=0) for id_ in shown.index.ids]
+    assert [links is not None for links in shown.shown_links] == expected
+
+
+def test_every_worker_is_shown_the_links_of_all(lake: Lake) -> None:
+    one, other = (load_training_data(lake, "synthetic", supervised(), rank=rank, world_size=2) for rank in (0, 1))
+    assert one.training.shown_links is not None and other.training.shown_links is not None
+    assert len(one.training.shown_links) == 60 > len(one.training.documents)
+    for first, second in zip(one.training.shown_links, other.training.shown_links, strict=True):
+        assert first is not None and second is not None and first.tolist() == second.tolist()
+
+
+def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+    wrong = {
+        split: lakes.make_documents(split, count, lakes.World())
+        for split, count in ((Split.TRAIN, 60), (Split.VAL, 20))
+    }
+    wrong[Split.TRAIN] = lakes.with_other_links(wrong[Split.TRAIN])
+    misled = lakes.write_lake(str(tmp_path / "lake"), wrong)
+    auc = {}
+    for name, place in (("right", lake), ("wrong", misled)):
+        data = load_training_data(place, "synthetic", supervised())
+        auc[name] = train(supervised(), data, SingleProcess(), run_directory=tmp_path / name).history[-1][
+            "validation_auc"
+        ]
+    assert auc["right"] > 85
+    assert auc["wrong"] < 65
+
+
+def test_the_curve_begins_without_links_and_rises_with_them(lake: Lake) -> None:
+    lines: list[str] = []
+    points = list(supervised_curve(CONFIG, lake, "synthetic", shares=[0.05, 1.0], say=lines.append))
+    assert [(point.objective, point.share) for point in points] == [
+        ("nostruct", None),
+        ("supervised", 0.05),
+        ("supervised", 1.0),
+    ]
+    assert (points[0].labelled, points[2].labelled) == (0, 60) and 0 < points[1].labelled < 12
+    assert points[2].evaluation.mean.auc.mean > points[1].evaluation.mean.auc.mean
+    assert len(lines) == 3 and lines[1] == "training supervised on 5% of the links"
+
+
+def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected the objective to compare with"):
+        list(supervised_curve(supervised(), lake, "synthetic", shares=[1.0], say=print))
+    with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*must be in \(0, 1\]"):
+        supervised(0.0)
+    bare = {
+        split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
+    }
+    with pytest.raises(UsageError, match="learns links, the training split has none"):
+        load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised())
+    partial = replace(supervised(), training=replace(CONFIG.training, max_rows=2))
+    with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):
+        load_training_data(lake, "synthetic", partial)
