@@ -33,6 +33,7 @@ def links_name(model: str, version: str) -> str:
 def link_version(model: str, reference: str, *, lake: Lake, tracking: str, say: Say) -> Summary:
     """Link every document of NAME@VERSION with a model's champion; the summary is empty where there is no champion."""
     from training.commands import run_link
+    from training.registry.evaluations import calibration_of
     from training.registry.loading import load_version
     from training.registry.store import CHAMPION, alias_holder, model_names
     from training.tracking import open_tracking
@@ -46,7 +47,8 @@ def link_version(model: str, reference: str, *, lake: Lake, tracking: str, say: 
     with tempfile.TemporaryDirectory(prefix="multilink-links-") as scratch:
         path = Path(scratch) / links_name(model, champion.version)
         documents = _inputs(loaded.model, lake, f"{dataset}@{version}")
-        summary = run_link(loaded=loaded, documents=documents, output=str(path), say=say)
+        calibration = calibration_of(client, loaded)
+        summary = run_link(loaded=loaded, documents=documents, output=str(path), calibration=calibration, say=say)
         folder = links_folder(lake, dataset, version)
         folder.write(path.name, path.read_bytes())
     return summary.to_json() | {"output": f"{folder.uri}/{path.name}", "model_version": champion.version}
@@ -54,22 +56,12 @@ def link_version(model: str, reference: str, *, lake: Lake, tracking: str, say: 
 
 def _inputs(model: LinkModel, lake: Lake, reference: str) -> Iterator[LinkInput]:
     """Yield the documents of every split with the vectors the model reads."""
-    from training.evaluation.evaluate import read_documents
+    from training.evaluation.evaluate import document_inputs, read_documents
     from training.linking.links import LinkInput
-    from training.model import DocumentInput
 
     manifest, _ = read_manifest(lake, reference)
     for split in Split:
-        if not manifest.parts("documents", split):
-            continue
-        documents = read_documents(model, lake, reference, split)
-        vectors = documents.sentence_vectors
-        for place, key in enumerate(documents.ids):
-            sentences = slice(*documents.sentence_offsets[place : place + 2])
-            images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
-            item = DocumentInput(
-                texts=documents.texts[sentences],
-                sentence_vectors=None if vectors is None else vectors[sentences],
-                image_vectors=documents.image_bank[images],
-            )
-            yield LinkInput(key, item)
+        if manifest.parts("documents", split):
+            documents = read_documents(model, lake, reference, split)
+            given = document_inputs(model, documents)
+            yield from (LinkInput(key, item) for key, item in zip(documents.ids, given, strict=True))

@@ -159,7 +159,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
-        client = mlflow.MlflowClient(uri)
+        client = mlflow.MlflowClient(uri, registry_uri=uri)
         client.search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem

@@ -34,7 +34,7 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert links.num_rows > 0
     assert Path(values["links"]).is_file()
 
-    client = mlflow.MlflowClient(values["tracking_uri"])
+    client = mlflow.MlflowClient(values["tracking_uri"], registry_uri=values["tracking_uri"])
     name = values["models"]["AP"]["model"]
     champion = client.get_model_version_by_alias(name, "champion")
     assert str(champion.version) == values["models"]["AP"]["version"]

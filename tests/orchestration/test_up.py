@@ -154,7 +154,10 @@ class Up:
         return f"{self.mlflow}/#/experiments/{experiment.experiment_id}/runs"
 
     def client(self) -> mlflow.MlflowClient:
-        return mlflow.MlflowClient(f"sqlite:///{self.workspace / 'mlflow.db'}")
+        uri = f"sqlite:///{self.workspace / 'mlflow.db'}"
+        return mlflow.MlflowClient(
+            uri, registry_uri=uri
+        )  # another test of this process may have named another registry
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -183,10 +184,16 @@ def similarity_matrices(model: LinkModel, documents: DocumentSet) -> Iterator[Ma
 
 def embedded_documents(model: LinkModel, documents: DocumentSet) -> Iterator[EmbeddedDocument]:
     """Yield the unit vectors of each document, in order."""
+    given = document_inputs(model, documents)
+    while batch := list(islice(given, DOCUMENTS_AT_ONCE)):
+        yield from model.embed(batch)
+
+
+def document_inputs(model: LinkModel, documents: DocumentSet) -> Iterator[DocumentInput]:
+    """Yield each document as the model reads it, in order."""
     roles = model.card.config.encoder.sources
-    for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
-        places = range(start, min(start + DOCUMENTS_AT_ONCE, len(documents)))
-        yield from model.embed(_input(documents, place, roles) for place in places)
+    for place in range(len(documents)):
+        yield _input(documents, place, roles)
 
 
 def _input(documents: DocumentSet, place: int, roles: tuple[str, ...]) -> DocumentInput:
