@@ -34,9 +34,9 @@ known of why:
   rare, their reciprocal rates sum to about 100, and they cost some 7 at the start, the triplets at most 0.6. The line
   uses 0.01, chosen on validation.
 - pairs are the second design, made after the first had shown nothing on its test split: with all 1475 pairs, 43% of
-  them of known relations, coherence adds nothing (one seed: 81.8 to agnostic's 82.6; 78.4 with the paper's weight; 83.4 with
-  relations shuffled): what an album is about is learnt without being told. Read it as: relations help where few pairs
-  are labelled, not where there are many.
+  them of known relations, coherence adds nothing (one seed: 81.8 to agnostic's 82.6; 78.4 with the paper's weight;
+  83.4 with relations shuffled): what an album is about is learnt without being told. Read it as: relations help where
+  few pairs are labelled, not where there are many.
 """
 
 from __future__ import annotations
