@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
+from training.baselines.cosines import document_cosines
 from training.data.documents import DocumentSet
 
 Float32 = npt.NDArray[np.float32]
@@ -30,15 +29,4 @@ def joint_embedding_scores(documents: DocumentSet) -> tuple[Float32, ...]:
             f"sentence vectors have {text_size} numbers, image vectors {image_size}: they are not of one joint model; "
             "name its two columns"
         )
-    texts, images = _unit(documents.sentence_vectors), _unit(documents.image_bank)
-    return tuple(
-        texts[slice(*documents.sentence_offsets[d : d + 2])]
-        @ images[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]].T
-        for d in range(len(documents))
-    )
-
-
-def _unit(rows: npt.NDArray[np.floating[Any]]) -> Float32:
-    wide = rows.astype(np.float32)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return document_cosines(documents, documents.sentence_vectors, documents.image_bank)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from training.baselines.cosines import document_cosines
 from training.data.documents import ClassBank, DocumentSet
 from training.evaluation.links import score_documents
 from training.text.tokens import tokenize
@@ -68,13 +69,8 @@ def object_detection_scores(documents: DocumentSet, vectors: WordVectors, *, k: 
     if documents.classes is None:
         raise ValueError("the documents' classes were not read")
     dimensions = len(next(iter(vectors.values()))) if vectors else 1
-    texts = _unit(mean_vectors(documents.texts, vectors, dimensions=dimensions))
-    images = _unit(class_means(documents.classes, vectors, k=k, dimensions=dimensions))
-    return tuple(
-        texts[slice(*documents.sentence_offsets[d : d + 2])]
-        @ images[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]].T
-        for d in range(len(documents))
-    )
+    texts = mean_vectors(documents.texts, vectors, dimensions=dimensions)
+    return document_cosines(documents, texts, class_means(documents.classes, vectors, k=k, dimensions=dimensions))
 
 
 def judge(documents: DocumentSet, vectors: WordVectors, ks: Sequence[int] = range(1, MOST_CLASSES + 1)) -> list[Judged]:
@@ -95,8 +91,3 @@ def best_k(judged: Sequence[Judged]) -> Judged:
 
 def _by_auc(judged: Judged) -> tuple[float, int]:
     return judged.auc, -judged.k
-
-
-def _unit(rows: Float32) -> Float32:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -40,8 +40,7 @@ class RelationPredictor:
 
 def relation_predictor(model: LinkModel) -> RelationPredictor | None:
     """Return what a model predicts relations by; None for one that was not trained to."""
-    head, names = getattr(model, "relations", None), getattr(model.card, "relations", ())
-    return RelationPredictor(head, tuple(names)) if isinstance(head, nn.Module) and names else None
+    return None if model.relations is None else RelationPredictor(model.relations, model.card.relations)
 
 
 @dataclass(frozen=True, slots=True)
