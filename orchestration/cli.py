@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -38,6 +40,22 @@ pipelines.cli.register(app)
 training.cli.register(app)
 
 
+def _say_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"multilink {version('multilink')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
 def register_across() -> None:
     """Add the commands that need both halves: linking raw documents, the demo, and running it all on a schedule."""
     from orchestration import demo, link, up
@@ -61,7 +79,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; an expected error is told as one line on standard error."""
     try:
-        status = app(arguments, standalone_mode=False)
+        status = app(arguments, prog_name="multilink", standalone_mode=False)
     except MultilinkError as problem:
         return _tell(str(problem), problem.exit_status)
     except typer.TyperException as problem:
@@ -77,6 +95,8 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 
 
 def _tell(message: str, status: int) -> int:
-    if message:
+    if message.startswith("Usage:"):  # what a group without a command says: its help, a page
+        print(message, file=sys.stderr)
+    elif message:
         print(f"multilink: {' '.join(message.split())}", file=sys.stderr)
     return status

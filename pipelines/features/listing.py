@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from pipelines.config import FeaturesConfig
 from pipelines.features.extractors import (
     IMAGE_EXTRACTORS,
+    PACKAGED,
     SENTENCE_EXTRACTORS,
     Entry,
     Extractor,
@@ -60,13 +61,14 @@ def listed_extractors(config: FeaturesConfig) -> list[ListedExtractor]:
     Raises:
         ConfigError: the weights of the configuration are not `NAME=URI`.
     """
+    given = parse_weights(config.weights)
     compute = config.compute(workers=1)
     image = partial(make_image_extractor, config=config, compute=compute)
     sentence = partial(make_sentence_extractor, config=config, compute=compute)
     return [
-        *_known(IMAGES, IMAGE_EXTRACTORS, image),
-        *_known(SENTENCES, SENTENCE_EXTRACTORS, sentence),
-        *(_own(name, image, sentence) for name in own_networks(parse_weights(config.weights))),
+        *_known(IMAGES, IMAGE_EXTRACTORS, image, given),
+        *_known(SENTENCES, SENTENCE_EXTRACTORS, sentence, given),
+        *(_own(name, image, sentence) for name in own_networks(given)),
     ]
 
 
@@ -83,7 +85,9 @@ def listing(rows: list[ListedExtractor]) -> list[str]:
     ]
 
 
-def _known(setting: str, entries: Mapping[str, Entry], make: Callable[[str], Extractor]) -> Iterator[ListedExtractor]:
+def _known(
+    setting: str, entries: Mapping[str, Entry], make: Callable[[str], Extractor], given: Collection[str]
+) -> Iterator[ListedExtractor]:
     for name, entry in entries.items():
         yield ListedExtractor(
             name=name,
@@ -92,7 +96,7 @@ def _known(setting: str, entries: Mapping[str, Entry], make: Callable[[str], Ext
             dimensions=entry.dimensions,
             weights=entry.weights,
             licence=entry.licence,
-            state=_state(name, make),
+            state=_state(name, make) if entry.weights in {PACKAGED, *given} else f"needs {_option(entry.weights)}",
         )
 
 
@@ -111,6 +115,10 @@ def _own(
         return row(setting=SENTENCES, kind=SENTENCE_KIND, dimensions=text.dimensions, state=AVAILABLE)
     except (MultilinkError, ImportError):
         return row(setting=IMAGES, kind="-", dimensions=0, state=why)
+
+
+def _option(weights: str) -> str:
+    return f"--set features.weights={weights}=FILE"
 
 
 def _state(name: str, make: Callable[[str], Extractor]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_help_reads_well(multilink: Run) -> None:
     assert outcome.status == 0
     for command in ("build", "datasets", "train", "evaluate", "promote", "link", "demo", "up"):
         assert command in outcome.out
+
+
+@pytest.mark.parametrize("group", [[], ["datasets"], ["features"]])
+def test_a_group_without_a_command_shows_its_help(multilink: Run, group: list[str]) -> None:
+    outcome = multilink(*group)
+    assert outcome.status == 2
+    assert outcome.err.startswith(f"Usage: {' '.join(['multilink', *group])} ")
+    assert "\n  --help" in outcome.err
+
+
+def test_the_version_is_told(multilink: Run) -> None:
+    outcome = multilink("--version")
+    assert (outcome.status, outcome.out) == (0, f"multilink {version('multilink')}\n")
 
 
 def test_scores_of_a_file_are_those_worked_by_hand(multilink: Run, tmp_path: Path) -> None:

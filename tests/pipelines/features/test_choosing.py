@@ -12,8 +12,12 @@ from orchestration.cli import run
 from pipelines.config import FeaturesConfig
 from pipelines.features.choosing import made_up_pictures, measured, measurements
 from pipelines.features.extractors import IMAGE_EXTRACTORS, Entry
-from pipelines.features.listing import listed_extractors, listing
+from pipelines.features.listing import ListedExtractor, listed_extractors, listing
 from schemas.errors import ConfigError
+
+
+def listed_extractors_by_name(*, weights: tuple[str, ...]) -> dict[str, ListedExtractor]:
+    return {row.name: row for row in listed_extractors(FeaturesConfig(weights=weights))}
 
 
 def test_the_list_tells_what_is_there_and_what_is_missing(
@@ -22,12 +26,13 @@ def test_the_list_tells_what_is_there_and_what_is_missing(
     needy = Entry(place="nowhere:Nothing", dimensions=7, weights="needy")
     monkeypatch.setitem(IMAGE_EXTRACTORS, "needy", needy)
     weights = (f"mine={tmp_path}/mine.onnx", "resnet50=weights.pth")
-    rows = {row.name: row for row in listed_extractors(FeaturesConfig(weights=weights))}
+    rows = listed_extractors_by_name(weights=weights)
     assert (rows["efficientnet-lite0"].kind, rows["efficientnet-lite0"].dimensions) == ("vector", 1280)
     assert {rows[name].state for name in ("efficientnet-lite0", "use-multilingual", "cells")} == {"available"}
     assert rows["cells"].kind == "regions"
     assert rows["lengths"].setting == "features.sentences"
-    assert "nowhere" in rows["needy"].state
+    assert rows["needy"].state == "needs --set features.weights=needy=FILE"
+    assert "nowhere" in listed_extractors_by_name(weights=("needy=weights.pth",))["needy"].state
     assert (rows["mine"].weights, rows["mine"].state != "available") == ("your own", True)
     assert sum(name == "resnet50" and row.weights == "your own" for name, row in rows.items()) == 0
     lines = listing(list(rows.values()))
