@@ -57,9 +57,10 @@ def options(
 
 
 def register_across() -> None:
-    """Add the commands that need both halves: linking raw documents, the demo, and running it all on a schedule."""
-    from orchestration import demo, link, up
+    """Add the commands that need both halves: settings, linking raw documents, the demo, running it on a schedule."""
+    from orchestration import demo, link, settings, up
 
+    app.command(name="settings")(settings.settings)
     app.command(name="link")(link.link)
     app.command(name="demo")(demo.demo)
     app.command(name="up")(up.up)

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 def build(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="Data set to build: diy, documents or multi-retrieval.")],
+    dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: LakeOption,
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: SetOption = None,

@@ -235,7 +235,7 @@ class DocumentsConfig:
         min_sentences: fewer drop the document.
         max_sentences: more drop it.
         min_long_sentences: at least this many sentences of `long_sentence_tokens` tokens.
-        long_sentence_tokens: see above.
+        long_sentence_tokens: tokens from which a sentence is a long one.
         min_images: fewer valid images drop the document.
         max_images: more images drop it.
         keep_partial: whether a document stays when an image of it cannot be had.
@@ -404,6 +404,7 @@ class BuildConfig:
     """A complete build of one data set.
 
     Attributes:
+        dataset: name it gets in the lake.
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
         takedown_list: path of a file of what must not be in the data set (`pipelines.documents.takedown`).

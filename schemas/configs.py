@@ -142,8 +142,8 @@ def _parse(text: str, hint: Any, *, key: str) -> Any:
         return _coerce(value, hint, key=key)
     except ConfigError:
         if _is_tuple(hint) and not isinstance(value, list):
-            parts = [part.strip() for part in text.split(",")] if text else []
-            return _coerce(parts, hint, key=key)
+            item = get_args(hint)[0]
+            return tuple(_parse(part, item, key=key) for part in text.split(",")) if text else ()
         with contextlib.suppress(ConfigError):
             return _coerce(text, hint, key=key)
         raise

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 def train(
     lake: LakeOption,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; a resumed run knows its own.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Named settings: tiny, hessel-2019.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")] = None,
     settings: SetOption = None,
     workers: Annotated[int, typer.Option(help="Training processes.")] = 1,
     resume: Annotated[

@@ -428,7 +428,11 @@ class LoopConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """A complete training run, but for the data set and the number of workers."""
+    """A complete training run, but for the data set and the number of workers.
+
+    Attributes:
+        recipe: name of these settings, as the run's tags tell it.
+    """
 
     recipe: str = "hessel-2019"
     data: DataConfig = field(default_factory=DataConfig)

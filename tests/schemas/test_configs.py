@@ -22,6 +22,7 @@ class Colour(StrEnum):
 class Inner:
     rate: float = 0.5
     names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
     colour: Colour = Colour.RED
 
     def __post_init__(self) -> None:
@@ -53,6 +54,8 @@ class Outer:
         ('inner.names=["a:1", "b:2"]', ("inner", "names"), ("a:1", "b:2")),
         ("inner.names=a:1,b:2", ("inner", "names"), ("a:1", "b:2")),
         ("inner.names=", ("inner", "names"), ()),
+        ("inner.sizes=3, 5", ("inner", "sizes"), (3, 5)),
+        ("inner.sizes=3", ("inner", "sizes"), (3,)),
     ],
 )
 def test_an_override_sets_the_value_with_the_declared_type(
@@ -76,6 +79,7 @@ def test_an_override_sets_the_value_with_the_declared_type(
         ("count=1.5", "count = 1.5: expected a whole number"),
         ("is_on=1", "is_on = 1: expected true or false"),
         ("inner.colour=green", "expected one of red, blue"),
+        ("inner.sizes=3,many", "inner.sizes = 'many': expected a whole number, found text"),
         ("inner.rate=-1", "inner.rate = -1.0: must be positive"),
     ],
 )

@@ -1,0 +1,122 @@
+"""What can be set: `multilink settings` lists the recipes, and `multilink settings NAME` every setting of one.
+
+What a setting means is read from the docstring of the dataclass that holds it, so there is one place to say it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+import pipelines.recipes
+import training.recipes
+from schemas.configs import resolve
+from schemas.console import Console
+from schemas.errors import UsageError
+
+WIDTH = 100
+INDENT = "    "
+
+Makers = Mapping[str, Callable[[], Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of a recipe.
+
+    Attributes:
+        key: as `--set` takes it.
+        value: that the recipe has, JSON-ready.
+        choices: all there are, where they can be told.
+        meaning: one sentence or more; empty where nothing is said.
+    """
+
+    key: str
+    value: Any
+    choices: tuple[str, ...]
+    meaning: str
+
+
+def settings(
+    name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
+    is_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, as the last line.")] = False,
+) -> None:
+    """List the recipes, or what can be set in one of them.
+
+    A setting is changed by `--set KEY=VALUE` of `multilink build` or `multilink train`.
+    """
+    console = Console(is_json=is_json)
+    builds, trainings = pipelines.recipes.RECIPES, training.recipes.RECIPES
+    if not name:
+        rows = {"build": summaries(builds), "train": summaries(trainings)}
+        console.summarise(list_recipes(rows), rows)
+        return
+    if name not in {*builds, *trainings}:
+        raise UsageError(f"no recipe '{name}'; recipes: {', '.join(sorted({*builds, *trainings}))}")
+    found = list(settings_of((builds.get(name) or trainings[name])()))
+    console.summarise(describe(found), {"settings": [asdict(setting) for setting in found]})
+
+
+def summaries(recipes: Makers) -> dict[str, str]:
+    """Return what each recipe is, in a line."""
+    return {name: (inspect.getdoc(make) or "").partition("\n")[0] for name, make in recipes.items()}
+
+
+def settings_of(config: Any, prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a configuration dataclass, in field order, with its dotted key."""
+    hints, meanings = get_type_hints(type(config)), _meanings(type(config))
+    for field in dataclasses.fields(config):
+        key, value = prefix + field.name, getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from settings_of(value, f"{key}.")
+        else:
+            yield Setting(
+                key=key,
+                value=resolve(config)[field.name],
+                choices=_choices(hints[field.name]),
+                meaning=meanings.get(field.name, ""),
+            )
+
+
+def describe(found: list[Setting]) -> Iterator[str]:
+    """Yield each setting in its own lines: key, value and choices, then what it means."""
+    for setting in found:
+        choices = f"   ({' | '.join(setting.choices)})" if setting.choices else ""
+        yield f"{setting.key} = {_as_typed(setting.value)}{choices}".rstrip()
+        yield from textwrap.wrap(
+            setting.meaning, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False
+        )
+
+
+def list_recipes(rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield the recipes of each command in a line each."""
+    options = {"build": "multilink build DATASET [--recipe NAME]", "train": "multilink train --recipe NAME"}
+    for command, recipes in rows.items():
+        yield options[command]
+        yield from (f"  {name:27}{summary}" for name, summary in recipes.items())
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    from docstring_parser import DocstringStyle, parse
+
+    parsed = parse(inspect.getdoc(kind) or "", style=DocstringStyle.GOOGLE)
+    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    is_closed = isinstance(hint, type) and issubclass(hint, enum.Enum)
+    return tuple(str(member.value) for member in hint) if is_closed else ()
+
+
+def _as_typed(value: Any) -> str:
+    """Return a value the way `--set` takes it."""
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
