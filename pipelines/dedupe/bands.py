@@ -103,6 +103,13 @@ class Bands:
     def key_bits(self, choice: int) -> int:
         return sum(self.width(band) for band in self.choices[choice])
 
+    def word_order(self, choice: int) -> tuple[int, ...]:
+        """Return the words of a permuted code, those with most bits outside a choice's bands first."""
+        agreeing = np.zeros(self.bits, np.int64)
+        for band in self.choices[choice]:
+            agreeing[self.edges[band] : self.edges[band + 1]] = 1
+        return tuple(np.argsort(agreeing.reshape(-1, WORD_BITS).sum(axis=1), kind="stable").tolist())
+
     def agree_earlier(self, differences: Codes, choice: int) -> npt.NDArray[np.bool_]:
         """Return for each pair of one bucket whether an earlier choice reports it.
 
