@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.dedupe.bands import Bands, Codes, Indices
+from pipelines.dedupe.radix import sort_keys
 
 CODES_AT_ONCE = 1 << 15  # of a word each, compared in one go: what this takes stays in the cache
 PAIRS_AT_ONCE = 1 << 15  # candidates compared in full in one go
@@ -97,8 +98,9 @@ class _Columns:
 
 def _side_by_side(buckets: Indices) -> Iterator[Indices]:
     """Yield buckets of two codes and more by size, smallest first: those of about one size that fit into the cache."""
-    buckets = buckets[np.argsort(buckets[:, 1] - buckets[:, 0], kind="stable")]
     sizes = buckets[:, 1] - buckets[:, 0]
+    order, sizes = sort_keys(sizes, bits=int(sizes.max(initial=1)).bit_length())
+    buckets = buckets[order]
     begin = int(np.searchsorted(sizes, 2))
     while begin < len(sizes):
         end = int(np.searchsorted(sizes, sizes[begin] / FILLED, side="right"))

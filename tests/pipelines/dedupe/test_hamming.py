@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe import buckets
-from pipelines.dedupe.bands import KEY_BITS, Bands, cheapest_bands, shuffled_bands
+from pipelines.dedupe.bands import KEY_BITS, Bands, shuffled_bands
+from pipelines.dedupe.fitted_bands import cheapest_bands
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
 
 Pair = tuple[tuple[int, ...], tuple[int, ...], int]  # two codes and their distance
