@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.dedupe.bands import KEY_BITS, WORD_BITS, Bands, Codes, Indices
+from pipelines.dedupe.radix import DIGIT_BITS
 
 Dependence = npt.NDArray[np.float64]  # B x B: m_ij^2 of two bits, 0 of a bit with itself
 
 # What decides between more keys and more comparisons: measured on two cores.
-RADIX_NS, SORT_NS, COMPARE_NS = 60.0, 150.0, 1.5  # a code and key of up to 16 bits, of more; a pair
+KEY_NS, DIGIT_NS, COMPARE_NS = 20.0, 20.0, 0.9  # a code and key, and each digit it is sorted by; a pair
 SAMPLE, SAMPLED_KEYS, MAX_KEYS = 1 << 14, 3, 2000
 ORDER_SAMPLE = 1 << 12  # codes that the dependence of bits is estimated from
 
@@ -35,16 +36,16 @@ def cheapest_bands(words: Codes, radius: int) -> Bands:
         radius: largest distance sought.
     """
     bits = words.shape[1] * WORD_BITS
-    sample, dependence = _every(words, SAMPLE), _dependence(_every(words, ORDER_SAMPLE))
+    sample, dependence = _every(words, SAMPLE), dependence_of_bits(_every(words, ORDER_SAMPLE))
     best, least = Bands(bits=bits, radius=radius), np.inf
     for agreeing in range(1, min(KEY_BITS, bits - radius) + 1):
         keys = comb(radius + agreeing, agreeing)
-        if agreeing > 1 and (keys > MAX_KEYS or keys * len(words) * RADIX_NS > least):
+        if agreeing > 1 and (keys > MAX_KEYS or keys * len(words) * (KEY_NS + DIGIT_NS) > least):
             break
         bands = spread_bits(Bands(bits=bits, radius=radius, agreeing=agreeing), dependence)
         compared = _collisions(sample, bands) * _pairs(np.array([len(words)]))
-        sort_ns = RADIX_NS if bands.key_bits(0) <= 16 else SORT_NS
-        cost = keys * (len(words) * sort_ns + compared * COMPARE_NS)
+        digits = -(-bands.key_bits(0) // DIGIT_BITS)
+        cost = keys * (len(words) * (KEY_NS + digits * DIGIT_NS) + compared * COMPARE_NS)
         if cost < least:
             best, least = bands, cost
     return best
@@ -74,8 +75,8 @@ def spread_bits(bands: Bands, dependence: Dependence) -> Bands:
     return replace(bands, order=tuple(order.tolist()))
 
 
-def _dependence(sample: Codes) -> Dependence:
-    """Return how much two bits of N x W codes depend on each other; sums of whole numbers, so the same everywhere."""
+def dependence_of_bits(sample: Codes) -> Dependence:
+    """Return m_ij^2 for any two bits of N x W codes: from sums of whole numbers, so the same on any machine."""
     octets = sample.astype("<u8").view(np.uint8)
     signs = 2 * np.unpackbits(octets, axis=1, bitorder="little").astype(np.float32) - 1
     dependence: Dependence = np.square((signs.T @ signs).astype(np.float64) / max(1, len(signs)))

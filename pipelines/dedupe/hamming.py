@@ -18,7 +18,7 @@ from pipelines.dedupe.buckets import Near, near_in_buckets
 from pipelines.dedupe.fitted_bands import cheapest_bands
 from pipelines.dedupe.radix import runs, sort_keys
 
-LEADING_BITS = 48  # that codes are sorted by first: few different codes tie
+LEADING_BITS = 32  # that codes are sorted by first: few different codes tie
 
 
 @dataclass(frozen=True, slots=True)
