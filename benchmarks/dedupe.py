@@ -159,7 +159,7 @@ def compare_all(kinds: Sequence[str], *, count: int, queries: int) -> dict[str, 
         f"{'bits':>5}{'radius':>7}  {'codes':<12}{'pairs':>12}{'multilink s':>13}"
         f"{'faiss s':>10}{'ratio':>8}{'target':>8}"
     )
-    ratios = {}
+    ratios: dict[str, float] = {}
     for task in TASKS:
         for name in kinds:
             random = np.random.default_rng(0)
@@ -177,7 +177,7 @@ def grow(kinds: Sequence[str], *, count: int, factor: int) -> dict[str, float]:
     """Print and return how much longer `factor` times the codes take, and the peak memory in MB."""
     print(f"\n{factor} times as many 64-bit codes, radius 3 (targets: {GROWTH_TARGET}x the time, {GROWTH_MB:,} MB)")
     print(f"{'codes':<12}{'seconds':>10}{f'{factor}x: seconds':>14}{'growth':>9}{'peak MB':>9}")
-    figures = {}
+    figures: dict[str, float] = {}
     for name in kinds:
         small, large = measure_apart(name, count), measure_apart(name, count * factor)
         growth = large["seconds"] / small["seconds"]
@@ -215,7 +215,7 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(options.measure, options.codes)))
         return
-    figures = {}
+    figures: dict[str, float] = {}
     if "faiss" in options.parts:
         figures |= compare_all(options.kinds, count=options.codes, queries=options.queries)
     if "growth" in options.parts:

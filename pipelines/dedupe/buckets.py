@@ -66,7 +66,7 @@ def near_between(permuted: Codes, middle: int, *, bands: Bands, choice: int) -> 
         choice: of bands, whose keys are equal.
     """
     columns = _Columns(permuted, np.arange(len(permuted)), bands.word_order(choice))
-    candidates = _steps_between(columns, middle, len(permuted), bands.radius)
+    candidates = _steps_between(columns, middle=middle, end=len(permuted), radius=bands.radius)
     return _reported_here(permuted, candidates, bands=bands, choice=choice)
 
 
@@ -98,8 +98,8 @@ class _Columns:
 
 def _side_by_side(buckets: Indices) -> Iterator[Indices]:
     """Yield buckets of two codes and more by size, smallest first: those of about one size that fit into the cache."""
-    sizes = buckets[:, 1] - buckets[:, 0]
-    order, sizes = sort_keys(sizes, bits=int(sizes.max(initial=1)).bit_length())
+    lengths = buckets[:, 1] - buckets[:, 0]
+    order, sizes = sort_keys(lengths, bits=int(lengths.max(initial=1)).bit_length())
     buckets = buckets[order]
     begin = int(np.searchsorted(sizes, 2))
     while begin < len(sizes):
@@ -115,13 +115,20 @@ def _candidates_within(permuted: Codes, buckets: Indices, *, words: Sequence[int
     rows = np.where(rows < buckets[:, 1], rows, -1)
     ring = np.concatenate([rows, rows[: len(rows) // 2]]).reshape(-1)
     columns = _Columns(permuted, ring, words)
-    for places in _batched(_steps_around(columns, *rows.shape, radius)):
+    for places in _batched(_steps_around(columns, longest=len(rows), count=rows.shape[1], radius=radius)):
         pairs = ring[places]
         yield pairs[:, (pairs >= 0).all(axis=0)]
 
 
-def _steps_around(columns: _Columns, longest: int, count: int, radius: int) -> Iterator[Pairs]:
-    """Yield the places in the ring of pairs that may be near: half a turn brings each two codes together once."""
+def _steps_around(columns: _Columns, *, longest: int, count: int, radius: int) -> Iterator[Pairs]:
+    """Yield the places in the ring of pairs that may be near: half a turn brings each two codes together once.
+
+    Args:
+        columns: of the ring.
+        longest: codes of the longest bucket.
+        count: buckets side by side.
+        radius: in bits.
+    """
     for turn in range(1, longest // 2 + 1):
         offset = turn * count
         end = offset if 2 * turn == longest else longest * count
@@ -132,7 +139,8 @@ def _steps_around(columns: _Columns, longest: int, count: int, radius: int) -> I
                 yield near + np.array([[begin], [begin + offset]])
 
 
-def _steps_between(columns: _Columns, middle: int, end: int, radius: int) -> Iterator[Pairs]:
+def _steps_between(columns: _Columns, *, middle: int, end: int, radius: int) -> Iterator[Pairs]:
+    """Yield the rows of pairs that may be near: each before the middle with those from it on."""
     for row in range(middle):
         near = _may_be_near(columns, slice(row, row + 1), slice(middle, end), radius)
         if len(near):
@@ -169,6 +177,7 @@ def _batched(parts: Iterable[Pairs]) -> Iterator[Pairs]:
 
 
 def _reported_here(permuted: Codes, candidates: Iterable[Pairs], *, bands: Bands, choice: int) -> Near:
+    """Return those of candidate pairs of rows that are within the radius and that no earlier choice reports."""
     found = [Near(np.empty((0, 2), np.int64), np.empty(0, np.int64))]
     for pairs in _batched(candidates):
         differences = np.take(permuted, pairs[0], axis=0) ^ np.take(permuted, pairs[1], axis=0)

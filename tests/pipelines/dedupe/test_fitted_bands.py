@@ -58,7 +58,7 @@ def test_fewer_codes_share_a_key() -> None:
 
     def largest_bucket(bands: Bands) -> int:
         keys = [bands.keys(bands.permute(codes[:, None]), choice) for choice in range(4)]
-        return max(np.unique(key, return_counts=True)[1].max() for key in keys)
+        return max(int(np.unique(key, return_counts=True)[1].max()) for key in keys)
 
     assert largest_bucket(fitted) * 4 < largest_bucket(fixed)
 
