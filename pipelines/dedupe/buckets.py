@@ -98,13 +98,14 @@ class _Columns:
 
 def _side_by_side(buckets: Indices) -> Iterator[Indices]:
     """Yield buckets of two codes and more by size, smallest first: those of about one size that fit into the cache."""
-    lengths = buckets[:, 1] - buckets[:, 0]
-    order, sizes = sort_keys(lengths, bits=int(lengths.max(initial=1)).bit_length())
-    buckets = buckets[order]
+    sizes = buckets[:, 1] - buckets[:, 0]
+    order, _ = sort_keys(sizes, bits=int(sizes.max(initial=1)).bit_length())
+    buckets, sizes = buckets[order], sizes[order]
     begin = int(np.searchsorted(sizes, 2))
     while begin < len(sizes):
-        end = int(np.searchsorted(sizes, sizes[begin] / FILLED, side="right"))
-        end = min(end, begin + max(1, int(CODES_AT_ONCE * FILLED) // int(sizes[begin])))
+        size = int(sizes[begin])
+        end = int(np.searchsorted(sizes, int(size / FILLED), side="right"))
+        end = min(end, begin + max(1, int(CODES_AT_ONCE * FILLED) // size))
         yield buckets[begin:end]
         begin = end
 
