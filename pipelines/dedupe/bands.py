@@ -27,10 +27,9 @@ Codes = npt.NDArray[np.uint64]  # N x W: W 64-bit words a code, or N where W is 
 Indices = npt.NDArray[np.int64]
 
 WORD_BITS = 64
-KEY_BITS = 36  # of a key at most: with a row number beside it, it still fits into a word
+KEY_BITS = 36  # of a key at most: enough to tell apart the codes that one machine holds
 PERMUTATION_SEED = 20190911  # of the fixed order; any would do, it must only never change within a build
 PERMUTED_AT_ONCE = 1 << 13  # codes: what their bytes take stays in the cache
-
 SHUFFLED_KEYS, SHUFFLED_KEY_BITS = 128, 12  # copies of a code that a cluster may shuffle; a key worth having
 
 

@@ -153,12 +153,14 @@ def _may_be_near(columns: _Columns, first: slice, second: slice, radius: int) ->
 
     The bits of a pair are counted modulo 256: too few rather than too many.
     """
-    bits: npt.NDArray[np.uint8] = np.bitwise_count(columns[0][first] ^ columns[0][second])
+    column = columns[0]
+    bits: npt.NDArray[np.uint8] = np.bitwise_count(column[first] ^ column[second])
     (near,) = (bits <= radius).nonzero()
     for place in range(1, len(columns)):
         if len(near) <= FEW * len(bits):
             break
-        bits += np.bitwise_count(columns[place][first] ^ columns[place][second])
+        column = columns[place]
+        bits += np.bitwise_count(column[first] ^ column[second])
         (near,) = (bits <= radius).nonzero()
     return near
 

@@ -69,7 +69,7 @@ def parse_fingerprints(fingerprints: Sequence[str]) -> Codes:
 def _collapse(words: Codes) -> tuple[Codes, Indices]:
     """Return the distinct rows, sorted, and for each row its place among them."""
     order = _sorted_order(words)
-    ordered = words[order]
+    ordered = np.take(words, order, axis=0)
     is_new = np.append(np.ones(min(len(words), 1), np.bool_), (ordered[1:] != ordered[:-1]).any(axis=1))
     group = np.empty(len(words), np.int64)
     group[order] = np.cumsum(is_new) - 1

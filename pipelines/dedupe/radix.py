@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.dedupe.bands import Indices
+
 DIGIT_BITS = 16
 
 Keys = npt.NDArray[np.unsignedinteger]
-Indices = npt.NDArray[np.int64]
 
 
 def sort_keys(keys: npt.NDArray[np.integer], *, bits: int) -> tuple[Indices, Keys]:
@@ -30,4 +31,5 @@ def runs(ordered: Keys) -> Indices:
 
 
 def _digits(keys: Keys, shift: int) -> npt.NDArray[np.uint16]:
+    """Return 16 bits of each key, from bit `shift` on."""
     return (keys >> shift).astype(np.uint16)
