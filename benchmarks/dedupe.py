@@ -15,6 +15,18 @@ Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and b
 correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,
 where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
 their own, whose peak memory is that of the search and of what makes the codes.
+
+Found, in processor time on two busy cores (faiss: its processor time over two; 4,000 queries), times as fast as faiss:
+
+    bits   uniform  real-like  correlated  crowded
+      64       413        345         365      218
+     256       159        155         145       88
+
+Ten times the 64-bit codes took 15, 16-19, 18-21 and 14-15 times the time (3 million: 0.9, 1.0, 1.3 and 1.7 s, under 330
+MB): the correlated set is at its target, not safely below it. What it spends beyond the uniform one is pairs with equal
+keys: 3.9 times as many as independent bits have with bits in a fixed order, 2.2 times with those that vary together in
+different bands. Searching a crowded bucket by further keys gained nothing: on 200,000 codes in one ball the estimate
+already picks 66 keys in place of 11.
 """
 
 from __future__ import annotations
