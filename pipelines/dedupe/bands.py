@@ -9,8 +9,8 @@ compared:
 
 More agreeing bands make more keys (sorts) of more bits each (fewer comparisons): 10 keys of 25 bits for 2. The bits of
 a perceptual hash are not independent (its low frequencies vary together), which fills some buckets and leaves others
-empty; a fixed permutation of the bits before the cut evens them out. Of the choices in which a pair agrees the first
-one, in lexicographic order, reports it: once.
+empty, so they are put into another order before the cut: a fixed one, or one that fits the codes (`fitted_bands`). Of
+the choices in which a pair agrees the first one, in lexicographic order, reports it: once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,9 @@ Codes = npt.NDArray[np.uint64]  # N x W: W 64-bit words a code, or N where W is 
 Indices = npt.NDArray[np.int64]
 
 WORD_BITS = 64
-KEY_BITS = 36  # of a key at most: with a row number beside it, it still fits into a word
-PERMUTATION_SEED = 20190911  # of the bits; any would do, it must only never change within a build
-
-# What decides between more keys and more comparisons: measured on two cores, only the time depends on them.
-RADIX_NS, SORT_NS, COMPARE_NS = 60.0, 150.0, 1.5  # a code and key of up to 16 bits, of more; a pair
-SAMPLE, SAMPLED_KEYS, MAX_KEYS = 1 << 14, 3, 2000
+KEY_BITS = 36  # of a key at most: enough to tell apart the codes that one machine holds
+PERMUTATION_SEED = 20190911  # of the fixed order; any would do, it must only never change within a build
+PERMUTED_AT_ONCE = 1 << 13  # codes: what their bytes take stays in the cache
 SHUFFLED_KEYS, SHUFFLED_KEY_BITS = 128, 12  # copies of a code that a cluster may shuffle; a key worth having
 
 
@@ -44,17 +41,22 @@ class Bands:
         bits: of a code, a multiple of 64.
         radius: largest distance sought.
         agreeing: bands that make a key, at least 1.
+        order: the bit of a code (64 x word + place in it, lowest first) at each place before the cut; a fixed random
+            order where empty.
     """
 
     bits: int
     radius: int
     agreeing: int = 1
+    order: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.bits <= 0 or self.bits % WORD_BITS or not 0 <= self.radius < self.bits:
             raise ValueError(f"expected a multiple of 64 bits and a radius below it, found {self.bits}, {self.radius}")
         if not 1 <= self.agreeing <= min(KEY_BITS, self.bits - self.radius):
             raise ValueError(f"expected 1..{min(KEY_BITS, self.bits - self.radius)} bands, found {self.agreeing}")
+        if self.order and sorted(self.order) != list(range(self.bits)):
+            raise ValueError(f"expected an order of {self.bits} bits, found {self.order}")
 
     @property
     def count(self) -> int:
@@ -72,11 +74,16 @@ class Bands:
 
     def permute(self, words: Codes) -> Codes:
         """Return N x W codes with their bits in banding order; distances stay the same."""
-        tables = _permutation(self.bits)
-        octets = words.astype("<u8").view(np.uint8)  # N x 8W, least significant first
-        permuted: Codes = tables[0][octets[:, 0]]
-        for position in range(1, octets.shape[1]):
-            permuted |= tables[position][octets[:, position]]
+        tables = _permutation(self.order or _fixed_order(self.bits))
+        permuted = np.empty_like(words)
+        for begin in range(0, len(words), PERMUTED_AT_ONCE):
+            some = permuted[begin : begin + PERMUTED_AT_ONCE]
+            octets = words[begin : begin + len(some)].astype("<u8").view(np.uint8)  # least significant first
+            places = octets.T.astype(np.intp, order="C")  # 8W x n
+            bits = np.empty_like(some)
+            np.take(tables[0], places[0], axis=0, out=some, mode="clip")  # a mode without a copy of `out`
+            for table, place in zip(tables[1:], places[1:], strict=True):
+                some |= np.take(table, place, axis=0, out=bits, mode="clip")
         return permuted
 
     def width(self, band: int) -> int:
@@ -103,6 +110,13 @@ class Bands:
     def key_bits(self, choice: int) -> int:
         return sum(self.width(band) for band in self.choices[choice])
 
+    def word_order(self, choice: int) -> tuple[int, ...]:
+        """Return the words of a permuted code, those with most bits outside a choice's bands first."""
+        agreeing = np.zeros(self.bits, np.int64)
+        for band in self.choices[choice]:
+            agreeing[self.edges[band] : self.edges[band + 1]] = 1
+        return tuple(np.argsort(agreeing.reshape(-1, WORD_BITS).sum(axis=1), kind="stable").tolist())
+
     def agree_earlier(self, differences: Codes, choice: int) -> npt.NDArray[np.bool_]:
         """Return for each pair of one bucket whether an earlier choice reports it.
 
@@ -118,29 +132,6 @@ class Bands:
         return agree
 
 
-def cheapest_bands(words: Codes, radius: int) -> Bands:
-    """Return the cut that takes least time on one machine, as estimated from a sample of the codes.
-
-    Args:
-        words: N x W distinct codes; how often their keys collide is counted on every k-th.
-        radius: largest distance sought.
-    """
-    bits = words.shape[1] * WORD_BITS
-    sample = words[:: max(1, len(words) // SAMPLE)]
-    best, least = Bands(bits=bits, radius=radius), np.inf
-    for agreeing in range(1, min(KEY_BITS, bits - radius) + 1):
-        keys = comb(radius + agreeing, agreeing)
-        if agreeing > 1 and (keys > MAX_KEYS or keys * len(words) * RADIX_NS > least):
-            break
-        bands = Bands(bits=bits, radius=radius, agreeing=agreeing)
-        compared = _collisions(sample, bands) * _pairs(np.array([len(words)]))
-        sort_ns = RADIX_NS if bands.key_bits(0) <= 16 else SORT_NS
-        cost = keys * (len(words) * sort_ns + compared * COMPARE_NS)
-        if cost < least:
-            best, least = bands, cost
-    return best
-
-
 def shuffled_bands(bits: int, radius: int) -> Bands:
     """Return the cut for a cluster, where a key of a code is a copy that travels: from the sizes alone."""
     bands = Bands(bits=bits, radius=radius)
@@ -151,28 +142,17 @@ def shuffled_bands(bits: int, radius: int) -> Bands:
     return bands
 
 
-def _collisions(sample: Codes, bands: Bands) -> float:
-    """Return the share of pairs with equal keys, averaged over some choices."""
-    permuted = bands.permute(sample)
-    shares = []
-    for choice in np.unique(np.linspace(0, len(bands.choices) - 1, SAMPLED_KEYS).astype(int)).tolist():
-        _, counts = np.unique(bands.keys(permuted, choice), return_counts=True)
-        shares.append(_pairs(counts) / max(1.0, _pairs(np.array([len(sample)]))))
-    return float(np.mean(shares))
-
-
-def _pairs(sizes: Indices) -> float:
-    """Return the pairs inside groups of these sizes, in all."""
-    return float((sizes * (sizes - 1) / 2).sum())
+@lru_cache(maxsize=4)
+def _fixed_order(bits: int) -> tuple[int, ...]:
+    return tuple(np.argsort(np.random.default_rng(PERMUTATION_SEED).permutation(bits)).tolist())
 
 
 @lru_cache(maxsize=4)
-def _permutation(bits: int) -> Codes:
+def _permutation(order: tuple[int, ...]) -> Codes:
     """Return 8W x 256 x W: where the bits of each byte of a code go."""
-    target = np.random.default_rng(PERMUTATION_SEED).permutation(bits)
-    tables = np.zeros((bits // 8, 256, bits // WORD_BITS), np.uint64)
-    for bit, place in enumerate(target):
+    tables = np.zeros((len(order) // 8, 256, len(order) // WORD_BITS), np.uint64)
+    for place, bit in enumerate(order):
         has_bit = (np.arange(256) >> (bit % 8)) & 1
-        word, shift = divmod(int(place), WORD_BITS)
+        word, shift = divmod(place, WORD_BITS)
         tables[bit // 8, :, word] |= has_bit.astype(np.uint64) << np.uint64(shift)
     return tables

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe import buckets
-from pipelines.dedupe.bands import KEY_BITS, Bands, cheapest_bands, shuffled_bands
+from pipelines.dedupe.bands import KEY_BITS, Bands, shuffled_bands
+from pipelines.dedupe.fitted_bands import cheapest_bands
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
 
 Pair = tuple[tuple[int, ...], tuple[int, ...], int]  # two codes and their distance
@@ -44,8 +45,8 @@ def by_value(codes: np.ndarray, radius: int, agreeing: int | None = None) -> set
 
 @st.composite
 def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
-    """Codes near a few centres: many equal, many within some bits, some in one band alone."""
-    words = draw(st.sampled_from([1, 1, 1, 2, 4]))
+    """Codes near a few centres: many equal, many within some bits, some in one band alone, some with repeated bits."""
+    words = draw(st.sampled_from([1, 1, 1, 2, 4, 8]))
     seed = draw(st.integers(0, 2**32 - 1))
     random = np.random.default_rng(seed)
     centres = random.integers(0, 2**64, (draw(st.integers(1, 4)), words), dtype=np.uint64)
@@ -56,6 +57,8 @@ def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
     for code, times in zip(codes, flips, strict=True):
         for bit in random.integers(0, spread, times):
             code[bit // 64] ^= np.uint64(1 << int(bit % 64))
+    if draw(st.booleans()):
+        codes |= codes << np.uint64(1)
     return codes[:, 0] if words == 1 else codes
 
 
