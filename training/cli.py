@@ -14,7 +14,9 @@ from training import study_cli
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
     from training.evaluation.bootstrap import Interval
+    from training.evaluation.evaluate import Evaluation
     from training.evaluation.measures import Measures
+    from training.evaluation.retrieval import Statistic
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -244,15 +246,31 @@ def copy(
 def summary_lines(summary: EvaluateSummary) -> list[str]:
     """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
     evaluation = summary.evaluation
-    lines = []
-    if evaluation.link_means is not None:
-        lines.append(f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}")
-        for title, means in (("model", evaluation.mean), ("random", evaluation.random)):
-            cells = (means.auc, means.precision_at_1, means.precision_at_5)
-            lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
+    lines = score_lines(evaluation)
     left_out = ", ".join(f"{count} {reason}" for reason, count in evaluation.left_out.items()) or "none"
     lines.append(f"{len(evaluation.scored)} documents; left out: {left_out}")
     return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
+
+
+def score_lines(evaluation: Evaluation) -> list[str]:
+    """Return the scores of links, or where there are none of retrieval, as an aligned table with random's below."""
+    from training.evaluation.score_kinds import ScoreKind
+
+    if evaluation.link_means is not None:
+        kind = ScoreKind.LINKS
+        rows = {"model": evaluation.mean, "random": evaluation.random}
+        cells = {title: [interval_text(getattr(row, metric)) for metric in kind.metrics] for title, row in rows.items()}
+    elif evaluation.pairs is not None:
+        kind, pairs = ScoreKind.PAIRS, evaluation.pairs
+        means = pairs.means()
+        cells = {
+            "model": [interval_text(getattr(means, metric)) for metric in kind.metrics],
+            "random": [f"{getattr(pairs.chance, metric):.1f}" for metric in kind.metrics],
+        }
+    else:
+        return []
+    heads = " " * 10 + "".join(title.rjust(22) for title in kind.metrics.values())
+    return [heads, *(f"{title:10}" + "".join(text.rjust(22) for text in row) for title, row in cells.items())]
 
 
 def measure_lines(measures: Measures) -> list[str]:
@@ -262,7 +280,7 @@ def measure_lines(measures: Measures) -> list[str]:
         for row in rows:
             recall = ", ".join(f"R@{cutoff} {found.value:.1f}" for cutoff, found in row.recall.items())
             pool = f"{row.samples} samples of {row.candidates:.0f}" if row.samples else f"pool of {row.candidates:.0f}"
-            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {row.median_rank.value:g}")
+            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {rank_text(row.median_rank)}")
     for score in measures.relations:
         if score.average_precision is not None:
             lines.append(f"relation {score.name}: average precision {score.average_precision:.1f}")
@@ -275,6 +293,11 @@ def measure_lines(measures: Measures) -> list[str]:
         lines.append(f"captions of {measures.captions.images} images: {values or 'none'}")
         lines += [f"{name}: {reason}" for name, reason in measures.captions.absent.items()]
     return lines
+
+
+def rank_text(found: Statistic) -> str:
+    """Return a rank with its 95% bootstrap interval, where it has one."""
+    return f"{found.value:g}" + ("" if found.low is None else f" ({found.low:g}-{found.high:g})")
 
 
 def interval_text(interval: Interval) -> str:

@@ -16,6 +16,7 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.measures import Measures, judge_model
+from training.evaluation.pair_scores import PairMeans
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
 from training.linking.calibration import Calibration
@@ -68,15 +69,21 @@ class EvaluateSummary:
     report: EvaluationReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the means with their intervals, random's beside them, and the numbers of documents."""
+        """Return the means with their intervals, random's beside them, and the numbers of documents.
+
+        Where documents are pairs, the means are of retrieval, and random's is what is expected of it.
+        """
         about = {"model": self.model, "dataset": self.dataset, "split": self.split}
         means, chance = self.evaluation.link_means, self.evaluation.random_means
+        pairs = self.evaluation.pairs if means is None else None
         return {
             **{name: value for name, value in about.items() if value is not None},
             **({} if means is None else asdict(means)),
-            "documents": len(self.evaluation.scored),
+            **({} if pairs is None else asdict(pairs.means())),
+            "documents": len(self.evaluation.scored if pairs is None else pairs.documents),
             "left_out": dict(self.evaluation.left_out),
             **({} if chance is None else {"random": asdict(chance)}),
+            **({} if pairs is None else {"random": asdict(pairs.chance)}),
             **({} if self.report is None else {"measures": self.report.values()}),
         }
 
@@ -127,7 +134,8 @@ def run_evaluate(
     )
     fitted = judged.measures.calibration
     record_evaluation(client, loaded, report, None if fitted is None else fitted.calibration)
-    means = judged.evaluation.link_means
+    pairs = judged.evaluation.pairs
+    means = judged.evaluation.link_means or (None if pairs is None else pairs.means())
     if loaded.run_id is not None and means is not None and reference == loaded.model.card.data.reference:
         log_scores(client, loaded.run_id, _flat(means, f"{split}_"))
     return EvaluateSummary(
@@ -204,7 +212,7 @@ def run_link(
     return LinkSummary(model=loaded.uri, output=output, documents=seen, links=links)
 
 
-def _flat(means: MeanScores, prefix: str) -> dict[str, float]:
+def _flat(means: MeanScores | PairMeans, prefix: str) -> dict[str, float]:
     return {
         f"{prefix}{score}{suffix}": interval[part]
         for score, interval in asdict(means).items()

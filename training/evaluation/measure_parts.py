@@ -277,7 +277,9 @@ def _published_cells(row: PublishedRetrieval) -> tuple[str, ...]:
 
 
 def _rank(found: Statistic) -> str:
-    return f"{found.value:g}" if found.deviation is None else f"{found.value:.1f} ± {found.deviation:.1f}"
+    if found.deviation is not None:
+        return f"{found.value:.1f} ± {found.deviation:.1f}"
+    return f"{found.value:g}" if found.low is None else f"{found.value:g} ({found.low:g}{TO}{found.high:g})"
 
 
 def _threshold_row(kept: KeptLinks) -> tuple[str, tuple[str, ...]]:

@@ -27,7 +27,8 @@ from training.evaluation.confusion import Choice, ConfusionGroup, choices, confu
 from training.evaluation.evaluate import (
     Evaluation,
     embedded_documents,
-    evaluate_matrices,
+    embedded_pool,
+    evaluate_embedded,
     read_documents,
     similarity_matrices,
 )
@@ -131,7 +132,7 @@ def judge_model(
         UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
     """
     subject = _subject(model, lake, reference, split)
-    pool = _pool(subject)
+    pool = embedded_pool(subject.documents, subject.embedded)
     refined, relations, no_relations = _relations(subject, pool)
     calibration, no_calibration = _calibration(subject, lake)
     groups, alike = _confusion(subject)
@@ -179,14 +180,7 @@ def _subject(model: LinkModel, lake: Lake, reference: str, split: Split | str) -
     manifest, folder = read_manifest(lake, reference)
     documents = read_documents(model, lake, reference, split)
     embedded = tuple(embedded_documents(model, documents))
-    links = documents.links or ()
-    evaluation = evaluate_matrices(
-        documents.ids,
-        tuple(document.similarities() for document in embedded),
-        links,
-        where=f"{reference}, split {split}",
-        may_be_unscored=any(known is not None and len(known) > 0 for known in links),
-    )
+    evaluation = evaluate_embedded(documents, embedded, where=f"{reference}, split {split}")
     facts = read_facts(manifest, folder, split)
     return _Subject(
         model=model,
@@ -211,35 +205,6 @@ def _calibration(subject: _Subject, lake: Lake) -> tuple[CalibrationJudgement | 
         return judge_calibration(calibrate(subject.model, lake, subject.reference), seen), ""
     except UsageError as problem:
         return None, str(problem)
-
-
-def _pool(subject: _Subject) -> Pool:
-    """Return the linked texts and the different linked images of all documents."""
-    documents = subject.documents
-    texts: list[Vectors] = []
-    images: dict[int, Vectors] = {}
-    places: dict[int, int] = {}
-    pairs: list[tuple[int, int]] = []
-    numbers: list[int] = []
-    for number, (known, vectors) in enumerate(zip(subject.evaluation.links, subject.embedded, strict=True)):
-        if known is None or not len(known):
-            continue
-        rows = documents.image_rows[slice(*documents.image_offsets[number : number + 2])]
-        own: dict[int, int] = {}
-        for sentence, image in np.unique(known, axis=0).tolist():
-            if sentence not in own:
-                own[sentence] = len(texts)
-                texts.append(vectors.texts[sentence])
-            bank = int(rows[image])
-            images.setdefault(bank, vectors.images[image])
-            pairs.append((own[sentence], places.setdefault(bank, len(places))))
-            numbers.append(number)
-    return Pool(
-        texts=np.stack(texts) if texts else np.zeros((0, 0), np.float32),
-        images=np.stack(list(images.values())) if images else np.zeros((0, 0), np.float32),
-        pairs=np.array(pairs, np.int64).reshape(-1, 2),
-        documents=np.array(numbers, np.int64),
-    )
 
 
 def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ...], tuple[RelationScore, ...], str]:

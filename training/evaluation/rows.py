@@ -16,7 +16,9 @@ from training.evaluation.bootstrap import Interval
 from training.evaluation.calibration import CalibrationJudgement
 from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.measures import Measures
+from training.evaluation.pair_scores import PairScores
 from training.evaluation.retrieval import RetrievalScores
+from training.evaluation.score_kinds import ScoreKind
 
 FILE_NAME = "evaluation.parquet"
 
@@ -112,6 +114,8 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
         yield from _means(replace(blank, measure="links", n=scored), evaluation.link_means)
     if evaluation.random_means is not None:
         yield from _means(replace(blank, measure="random", n=scored), evaluation.random_means)
+    if evaluation.pairs is not None:
+        yield from _pairs(replace(blank, n=len(evaluation.pairs.documents)), evaluation.pairs)
     for reason, count in evaluation.left_out.items():
         yield replace(
             blank, measure="links", metric="left_out", group=reason, value=float(count), n=count, unit="documents"
@@ -134,8 +138,18 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
 
 
 def _means(blank: EvaluationRow, means: MeanScores) -> Iterator[EvaluationRow]:
-    for metric in ("auc", "precision_at_1", "precision_at_5"):
+    for metric in ScoreKind.LINKS.metrics:
         yield _with_interval(replace(blank, metric=metric), getattr(means, metric))
+
+
+def _pairs(blank: EvaluationRow, pairs: PairScores) -> Iterator[EvaluationRow]:
+    """Yield the means over documents, and what a random order is expected to score."""
+    means, candidates = pairs.means(), f"text to image, whole pool of {pairs.candidates}"
+    for metric in ScoreKind.PAIRS.metrics:
+        yield _with_interval(replace(blank, measure="pairs", metric=metric, group=candidates), getattr(means, metric))
+    for metric in ScoreKind.PAIRS.metrics:
+        value = getattr(pairs.chance, metric)
+        yield replace(blank, measure="random", metric=metric, group=candidates, value=value, note="expected")
 
 
 def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[EvaluationRow]:
@@ -151,7 +165,15 @@ def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[Evalua
             deviation=found.deviation,
         )
     rank = scores.median_rank
-    yield replace(named, metric="median_rank", value=rank.value, deviation=rank.deviation, unit="rank, from 1")
+    yield replace(
+        named,
+        metric="median_rank",
+        value=rank.value,
+        low=rank.low,
+        high=rank.high,
+        deviation=rank.deviation,
+        unit="rank, from 1",
+    )
 
 
 def _relations(blank: EvaluationRow, measures: Measures) -> Iterator[EvaluationRow]:
@@ -206,8 +228,12 @@ def _captions(blank: EvaluationRow, measures: Measures) -> Iterator[EvaluationRo
 
 def _documents(blank: EvaluationRow, evaluation: Evaluation) -> Iterable[EvaluationRow]:
     for place, score in zip(evaluation.scored, evaluation.scores, strict=True):
-        for metric in ("auc", "precision_at_1", "precision_at_5"):
+        for metric in ScoreKind.LINKS.metrics:
             yield replace(blank, metric=metric, group=evaluation.ids[place], value=getattr(score, metric))
+    if evaluation.pairs is not None:
+        for place, found in zip(evaluation.pairs.documents, evaluation.pairs.scores, strict=True):
+            for metric in ScoreKind.PAIRS.metrics:
+                yield replace(blank, metric=metric, group=evaluation.ids[place], value=getattr(found, metric))
 
 
 def _with_interval(blank: EvaluationRow, interval: Interval) -> EvaluationRow:
