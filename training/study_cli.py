@@ -14,7 +14,7 @@ from schemas.errors import UsageError
 if TYPE_CHECKING:
     from training.evaluation.bootstrap import Interval
     from training.evaluation.transfer import TransferCell
-    from training.study_commands import BaselineSummary, CurveSummary
+    from training.study_commands import CurveSummary
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -82,13 +82,6 @@ def transfer(
         say=console.say,
     )
     console.summarise(transfer_lines(cells), {"split": split, "cells": [_cell_values(cell) for cell in cells]})
-
-
-def print_baseline(summary: BaselineSummary, console: Console) -> None:
-    """Print a baseline's scores in the form of a model's."""
-    from training.cli import summary_lines
-
-    console.summarise([*summary_lines(summary.scores), *summary.notes], summary.to_json())
 
 
 def curve_lines(summary: CurveSummary) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -62,12 +63,14 @@ def report_content(
     reference: str,
     split: Split | str = Split.TEST,
     baselines: Sequence[ScoreRow] = (),
+    absent_baselines: Mapping[str, str] = MappingProxyType({}),
     measures: Measures | None = None,
 ) -> ReportContent:
     """Return the report of an evaluation of a model on a split of `NAME[@VERSION]`.
 
     Args:
         baselines: rows of other models on the same documents; random's is always there.
+        absent_baselines: baselines without a row, and why.
         measures: what else was measured.
     """
     manifest, folder = read_manifest(lake, reference)
@@ -93,6 +96,7 @@ def report_content(
     return ReportContent(
         heading=heading,
         scores=_rows_of(evaluation, description.name, baselines),
+        absent_baselines=absent_baselines,
         history=tuple(description.history),
         document_auc=tuple(evaluation.document_auc.values()),
         examples=example_groups(evaluation, manifest, folder, split),

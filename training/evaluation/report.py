@@ -99,6 +99,7 @@ def render_report(content: ReportContent) -> str:
             model=model,
             metrics=content.heading.scored_by.metrics,
             table=report_table(content),
+            absent_baselines=content.absent_baselines,
             select_rule=SELECT_RULES[content.heading.select],
             panels=training_panels(content.history, kept_epoch=content.heading.kept_epoch),
             together=loss_with_auc(content),

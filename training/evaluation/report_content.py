@@ -103,6 +103,7 @@ class ReportContent:
     Attributes:
         heading: model and data.
         scores: rows of the score table, the evaluated model first; published rows are added by the report.
+        absent_baselines: baselines that have no row, and why.
         history: one mapping an epoch, with `epoch` and any of `train_loss`, `validation_loss`, `validation_auc`,
             `validation_precision_at_1` (both percentages) and `validation_rank`; absent, None and NaN are gaps.
         document_auc: AUC of each evaluated document, percent, in any order.
@@ -115,6 +116,7 @@ class ReportContent:
 
     heading: Heading
     scores: tuple[ScoreRow, ...] = ()
+    absent_baselines: Mapping[str, str] = field(default_factory=dict)
     history: tuple[Mapping[str, float | None], ...] = ()
     document_auc: tuple[float, ...] = ()
     examples: tuple[ExampleGroup, ...] = ()

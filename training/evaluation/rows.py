@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 from schemas.errors import NotFoundError
 from schemas.evaluation import EVALUATION_SCHEMA, EvaluationRow, evaluation_row
 from schemas.tables import check_schema, to_table
+from training.evaluation.beside import Beside
 from training.evaluation.bootstrap import Interval
 from training.evaluation.calibration import CalibrationJudgement
 from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.measures import Measures
-from training.evaluation.pair_scores import PairScores
+from training.evaluation.pair_scores import PairMeans, PairScores
 from training.evaluation.retrieval import RetrievalScores
 from training.evaluation.score_kinds import ScoreKind
 
@@ -66,6 +67,7 @@ class EvaluationReport:
 def evaluation_report(
     evaluation: Evaluation,
     measures: Measures,
+    beside: Beside | None = None,
     *,
     model: str,
     model_version: str | None,
@@ -73,7 +75,7 @@ def evaluation_report(
     dataset_version: str,
     split: str,
 ) -> EvaluationReport:
-    """Return the table of an evaluation and of what else was measured."""
+    """Return the table of an evaluation, of what else was measured, and of the baselines beside it."""
     blank = EvaluationRow(
         model=model,
         model_version=model_version,
@@ -89,7 +91,7 @@ def evaluation_report(
         dataset=dataset,
         dataset_version=dataset_version,
         split=split,
-        rows=tuple(_rows(blank, evaluation, measures)),
+        rows=(*_rows(blank, evaluation, measures), *_beside(blank, evaluation, beside or Beside())),
     )
 
 
@@ -137,16 +139,24 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
     yield from _documents(replace(blank, measure="document", n=1), evaluation)
 
 
-def _means(blank: EvaluationRow, means: MeanScores) -> Iterator[EvaluationRow]:
-    for metric in ScoreKind.LINKS.metrics:
-        yield _with_interval(replace(blank, metric=metric), getattr(means, metric))
+def _beside(blank: EvaluationRow, evaluation: Evaluation, beside: Beside) -> Iterator[EvaluationRow]:
+    """Yield each baseline's means, or why it has none."""
+    documents = len(evaluation.scored or (() if evaluation.pairs is None else evaluation.pairs.documents))
+    for found in beside.scores:
+        yield from _means(replace(blank, measure=found.name, note=found.note, n=documents), found.means)
+    for name, reason in beside.absent.items():
+        yield replace(blank, measure=name, metric="absent", unit="", note=reason)
+
+
+def _means(blank: EvaluationRow, means: MeanScores | PairMeans) -> Iterator[EvaluationRow]:
+    for metric, interval in _intervals(means):
+        yield _with_interval(replace(blank, metric=metric), interval)
 
 
 def _pairs(blank: EvaluationRow, pairs: PairScores) -> Iterator[EvaluationRow]:
     """Yield the means over documents, and what a random order is expected to score."""
-    means, candidates = pairs.means(), f"text to image, whole pool of {pairs.candidates}"
-    for metric in ScoreKind.PAIRS.metrics:
-        yield _with_interval(replace(blank, measure="pairs", metric=metric, group=candidates), getattr(means, metric))
+    candidates = f"text to image, whole pool of {pairs.candidates}"
+    yield from _means(replace(blank, measure="pairs", group=candidates), pairs.means())
     for metric in ScoreKind.PAIRS.metrics:
         value = getattr(pairs.chance, metric)
         yield replace(blank, measure="random", metric=metric, group=candidates, value=value, note="expected")
@@ -234,6 +244,11 @@ def _documents(blank: EvaluationRow, evaluation: Evaluation) -> Iterable[Evaluat
         for place, found in zip(evaluation.pairs.documents, evaluation.pairs.scores, strict=True):
             for metric in ScoreKind.PAIRS.metrics:
                 yield replace(blank, metric=metric, group=evaluation.ids[place], value=getattr(found, metric))
+
+
+def _intervals(means: MeanScores | PairMeans) -> Iterator[tuple[str, Interval]]:
+    for item in fields(means):
+        yield item.name, getattr(means, item.name)
 
 
 def _with_interval(blank: EvaluationRow, interval: Interval) -> EvaluationRow:

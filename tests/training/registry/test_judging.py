@@ -14,10 +14,10 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.cli import summary_lines
 from training.commands import EvaluateSummary, run_evaluate, run_link
 from training.comparing import address, run_compare
 from training.data.reading import read_split
+from training.evaluate_cli import summary_lines
 from training.evaluation.links import score_documents
 from training.evaluation.measures import judge_model
 from training.evaluation.rows import read_evaluation

@@ -11,9 +11,9 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
-from training.cli import summary_lines
 from training.commands import run_evaluate
 from training.comparing import run_compare
+from training.evaluate_cli import summary_lines
 from training.evaluation.compare import comparison_lines
 from training.registry.policy import Guard, Measure, Minimum, Policy
 from training.registry.promote import promote
