@@ -45,6 +45,9 @@ def train(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
     ] = None,
+    with_report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
+    ] = True,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
@@ -70,7 +73,14 @@ def train(
         f"{summary.model_uri}: {kept}" + (f", validation loss {loss:.4f}" if loss is not None else ""),
         f"run {summary.run_id} in {summary.tracking_uri}",
     ]
-    console.summarise(lines, summary.to_json())
+    values = summary.to_json()
+    if with_report:
+        from training.training_report import run_training_report
+
+        judged = run_training_report(summary, lake=lake, tracking=tracking, say=console.say)
+        lines += [] if judged is None else evaluate_cli.summary_lines(judged)
+        values["evaluation"] = None if judged is None else judged.to_json()
+    console.summarise(lines, values)
 
 
 def compare(

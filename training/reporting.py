@@ -12,7 +12,7 @@ from training.evaluation.beside import TITLES
 from training.evaluation.contents import ModelDescription, report_content, score_row
 from training.evaluation.report import write_report
 from training.evaluation.report_content import RowKind, ScoreRow
-from training.registry.store import attach
+from training.registry.store import attach, write_card
 from training.tracking import log_file, open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
@@ -66,4 +66,6 @@ def run_report(
             log_file(client, loaded.run_id, written, REPORT_ARTIFACT)
         if version is not None:
             attach(client, version, written, REPORT_ARTIFACT)
+    if version is not None and reference == loaded.model.card.data.reference:
+        write_card(client, version, loaded.model, summary.report)
     return path

@@ -39,7 +39,7 @@ def test_a_step_is_the_command_a_person_would_type() -> None:
     ]
     assert TRAIN.arguments() == [
         *("train", "--dataset", "diy@v1", "--lake", "lake", "--tracking-uri", "sqlite:////t.db", "--workers", "2"),
-        *("--recipe", "tiny", "--set", "a=1", "--json"),
+        *("--no-report", "--recipe", "tiny", "--set", "a=1", "--json"),
     ]
     resumed = TrainStep(dataset="diy@v1", lake="l", tracking="t", recipe="tiny", settings=("a=1",), resume="r1")
     assert resumed.arguments()[-3:] == ["--resume", "r1", "--json"]

@@ -36,6 +36,7 @@ from training.evaluation.facts import DocumentFacts, read_facts
 from training.evaluation.relation_head import refinement, relation_predictor
 from training.evaluation.relations import RelationScore, relation_scores
 from training.evaluation.retrieval import Direction, Pool, RetrievalScores, retrieval_scores
+from training.evaluation.retrieval_groups import GroupRetrieval, retrieval_groups
 from training.linking.calibration import Calibration
 from training.model import EmbeddedDocument, LinkModel
 
@@ -64,6 +65,7 @@ class Measures:
         relations: average precision of each predicted relation.
         refined: text-to-image retrieval after selective similarity refinement.
         groups: link scores by language and by role, where there are several.
+        retrieval_groups: retrieval by language, by role, and by source of a fused model, where there are several.
         analysis: spread and content against AUC.
         confusion: choices among images that look alike.
         confused: the most alike images that were confused.
@@ -76,6 +78,7 @@ class Measures:
     relations: tuple[RelationScore, ...] = ()
     refined: tuple[RetrievalScores, ...] = ()
     groups: tuple[GroupScores, ...] = ()
+    retrieval_groups: tuple[GroupRetrieval, ...] = ()
     analysis: DocumentAnalysis | None = None
     confusion: tuple[ConfusionGroup, ...] = ()
     confused: tuple[ConfusedImages, ...] = ()
@@ -148,6 +151,9 @@ def judge_model(
         relations=relations,
         refined=refined,
         groups=_groups(subject),
+        retrieval_groups=retrieval_groups(
+            model, subject.documents, subject.embedded, [row.language for row in subject.facts]
+        ),
         analysis=analysis,
         confusion=groups,
         confused=alike,
@@ -230,18 +236,16 @@ def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ..
 
 
 def _groups(subject: _Subject) -> tuple[GroupScores, ...]:
-    """Return scores by language and by role, of whichever there are several.
-
-    A model that reads some roles only, or fuses them, has no rows to tell roles apart by.
-    """
+    """Return scores by language and by role, of whichever there are several; fused texts have no role."""
     matrices, links = subject.evaluation.matrices, subject.evaluation.links
     found: tuple[GroupScores, ...] = ()
     languages = [row.language for row in subject.facts]
     if len(set(languages)) > 1:
         found += by_language(matrices, links, languages)
-    roles = [row.roles for row in subject.facts]
-    are_rows = all(len(row) == len(matrix) for row, matrix in zip(roles, matrices, strict=True))
-    if are_rows and len({role for row in roles for role in row}) > 1:
+    documents = subject.documents
+    if documents.sources is None and len(set(documents.roles)) > 1:
+        offsets = documents.sentence_offsets
+        roles = [documents.roles[slice(*offsets[place : place + 2])] for place in range(len(documents))]
         found += by_role(matrices, links, roles)
     return found
 

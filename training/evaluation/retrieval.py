@@ -132,13 +132,13 @@ def retrieval_scores(
         pool: with at least one pair.
         directions: both, or one.
         sample_pairs: pairs of a sample.
-        samples: number of samples.
+        samples: number of samples; 0: the whole pool alone.
         seed: of the samples.
         adjust: what is done to similarities before they are ranked, such as `relations.refine_similarities`.
     """
     wanted = tuple(directions)
     found = [_whole(pool, direction, adjust) for direction in wanted]
-    if len(pool.pairs) > sample_pairs:
+    if samples and len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples, seed))
         found += [_sampled(drawn, direction, adjust) for direction in wanted]
     return tuple(found)

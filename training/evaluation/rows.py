@@ -128,6 +128,8 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
     for measure, scores in (("retrieval", measures.retrieval), ("refined retrieval", measures.refined)):
         for row in scores:
             yield from _retrieval(replace(blank, measure=measure), row)
+    for part in measures.retrieval_groups:
+        yield from _retrieval(replace(blank, measure="retrieval", group=f"{part.kind}={part.name}, "), part.scores)
     yield from _relations(replace(blank, measure="relations"), measures)
     yield from _analysis(replace(blank, measure="analysis"), measures)
     if measures.calibration is not None:
@@ -164,7 +166,7 @@ def _pairs(blank: EvaluationRow, pairs: PairScores) -> Iterator[EvaluationRow]:
 
 def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[EvaluationRow]:
     pool = f"{scores.samples} samples of" if scores.samples else "whole pool of"
-    named = replace(blank, group=f"{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
+    named = replace(blank, group=f"{blank.group}{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
     for cutoff, found in scores.recall.items():
         yield replace(
             named,
