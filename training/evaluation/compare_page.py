@@ -14,7 +14,7 @@ from training.evaluation.compare import ModelComparison, ModelResult, correlatio
 from training.evaluation.contents import score_row
 from training.evaluation.figures import interval_axis, interval_plot, interval_scale
 from training.evaluation.measure_parts import Grid
-from training.evaluation.report import FILE_NAME, environment, published_rows, score_table
+from training.evaluation.report import environment, published_rows, score_table, write_page
 from training.evaluation.report_content import RowKind
 from training.evaluation.score_kinds import ScoreKind
 
@@ -39,12 +39,7 @@ class DifferenceTable:
 def write_comparison(found: ModelComparison, directory: Path, *, dataset: str, version: str, split: str) -> Path:
     """Write `index.html` of a comparison to a directory, made if missing, and return its path."""
     page = render_comparison(found, dataset=dataset, version=version, split=split)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE_NAME
-    partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    partial.replace(path)
-    return path
+    return write_page(directory, page)
 
 
 def render_comparison(found: ModelComparison, *, dataset: str, version: str, split: str) -> str:

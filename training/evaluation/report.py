@@ -79,10 +79,15 @@ class ScoreTable:
 
 def write_report(content: ReportContent, directory: Path) -> Path:
     """Write `index.html` to a directory, made if missing, and return its path."""
+    return write_page(directory, render_report(content))
+
+
+def write_page(directory: Path, page: str) -> Path:
+    """Write `index.html` to a directory, made if missing, and return its path; readers see the old one or the new."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / FILE_NAME
     partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(render_report(content), encoding="utf-8", newline="\n")
+    partial.write_text(page, encoding="utf-8", newline="\n")
     partial.replace(path)
     return path
 
@@ -122,10 +127,15 @@ def report_table(content: ReportContent) -> ScoreTable:
     return score_table((*content.scores, *published_rows(content.heading.dataset, kind)), kind)
 
 
-def published_rows(dataset: str, kind: ScoreKind = ScoreKind.LINKS) -> tuple[ScoreRow, ...]:
-    """Return the papers' own results for a data set as rows of the score table; of retrieval, an image for a text."""
+def published_rows(
+    dataset: str, kind: ScoreKind = ScoreKind.LINKS, *, results: Sequence[PublishedResult] | None = None
+) -> tuple[ScoreRow, ...]:
+    """Return the papers' own results for a data set as rows of the score table; of retrieval, an image for a text.
+
+    `results` are other ones than those of the data set's own table.
+    """
     if kind is ScoreKind.LINKS:
-        return tuple(_published(result, kind) for result in published_results(dataset))
+        return tuple(_published(row, kind) for row in (published_results(dataset) if results is None else results))
     rows = (row for row in published_retrieval(dataset) if row.direction == Direction.TEXT_TO_IMAGE)
     return tuple(_published(row, kind) for row in rows)
 
