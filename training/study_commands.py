@@ -102,8 +102,13 @@ def run_baseline(
     if baseline == Baseline.RANDOM:
         evaluation = evaluate_random(home, reference, split, seed=config.seed)
     elif baseline == Baseline.JOINT_EMBEDDINGS:
-        columns = {"sentence_features": config.sentence_features, "image_features": config.image_features}
-        evaluation = evaluate_joint_embeddings(home, reference, split, **columns)
+        evaluation = evaluate_joint_embeddings(
+            home,
+            reference,
+            split,
+            sentence_features=config.sentence_features,
+            image_features=config.image_features,
+        )
     else:
         found = read_and_evaluate_object_detection(home, reference, split, config=config)
         evaluation = found.chosen or found.best

@@ -92,6 +92,7 @@ def report_content(
         kept_epoch=model.card.epoch,
         select=config.training.select,
         candidates=None if pairs is None else pairs.candidates,
+        reads_links=config.objective.reads_links,
     )
     return ReportContent(
         heading=heading,

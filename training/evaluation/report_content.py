@@ -73,6 +73,7 @@ class Heading:
         kept_epoch: the epoch whose weights are the model, counted as in the history.
         select: rule that chose it.
         candidates: how many images a text chooses from, where documents are pairs.
+        reads_links: whether the model was shown links in training.
     """
 
     model: str
@@ -89,6 +90,7 @@ class Heading:
     select: Select
     left_out: Mapping[str, int] = field(default_factory=dict)
     candidates: int | None = None
+    reads_links: bool = False
 
     @property
     def scored_by(self) -> ScoreKind:

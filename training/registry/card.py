@@ -86,7 +86,8 @@ def _training(model: LinkModel, run_id: str) -> list[str]:
         reads = f"words ({len(model.vocabulary) if model.vocabulary else 0} in its vocabulary)"
     return [
         f"- Data: `{data.reference}`, manifest SHA-256 `{data.manifest_digest}`.",
-        "- No link of the training split was read.",
+        f"- {'Links' if config.objective.reads_links else 'No link'} of the training split"
+        f" {'were' if config.objective.reads_links else 'was'} read.",
         f"- Objective: {config.objective.name}, similarity {config.objective.similarity}.",
         f"- Sentences: {reads}.",
         f"- Images: vectors of {data.image_features} ({data.image_dimensions} numbers).",
