@@ -17,7 +17,7 @@ from schemas.lake import Lake
 from training.evaluation.baselines import BaselineConfig
 from training.evaluation.beside import Beside, score_beside
 from training.evaluation.evaluate import Evaluation, MeanScores
-from training.evaluation.measures import Measures, judge_model
+from training.evaluation.measures import Judged, Measures, judge_model
 from training.evaluation.pair_scores import PairMeans
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
@@ -144,29 +144,12 @@ def run_evaluate(
     if baselines is not None:
         rival = nostruct_rival(client, loaded, reference)
         beside = score_beside(
-            loaded.model,
-            judged.evaluation,
-            lake=home,
-            reference=reference,
-            split=str(split),
-            config=baselines,
-            rival=rival,
+            loaded.model, judged.evaluation, home, reference, split=str(split), config=baselines, rival=rival
         )
-    name, _, version = reference.partition("@")
-    report = evaluation_report(
-        judged.evaluation,
-        judged.measures,
-        beside,
-        model=loaded.version.name if loaded.version else loaded.uri,
-        model_version=loaded.version.version if loaded.version else None,
-        dataset=name,
-        dataset_version=version,
-        split=str(split),
-    )
+    report = _table(loaded, judged, beside, reference=reference, split=str(split))
     fitted = judged.measures.calibration
     record_evaluation(client, loaded, report, None if fitted is None else fitted.calibration)
-    pairs = judged.evaluation.pairs
-    means = judged.evaluation.link_means or (None if pairs is None else pairs.means())
+    means = judged.evaluation.own_means
     if loaded.run_id is not None and means is not None and reference == loaded.model.card.data.reference:
         log_scores(client, loaded.run_id, _flat(means, f"{split}_"))
     return EvaluateSummary(
@@ -242,6 +225,20 @@ def run_link(
     links = write_links(found, Path(output))
     say(f"{links} links in {seen} documents")
     return LinkSummary(model=loaded.uri, output=output, documents=seen, links=links)
+
+
+def _table(loaded: LoadedModel, judged: Judged, beside: Beside, *, reference: str, split: str) -> EvaluationReport:
+    dataset, _, version = reference.partition("@")
+    return evaluation_report(
+        judged.evaluation,
+        judged.measures,
+        beside,
+        model=loaded.version.name if loaded.version else loaded.uri,
+        model_version=loaded.version.version if loaded.version else None,
+        dataset=dataset,
+        dataset_version=version,
+        split=split,
+    )
 
 
 def _flat(means: MeanScores | PairMeans, prefix: str) -> dict[str, float]:

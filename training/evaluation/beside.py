@@ -87,9 +87,9 @@ class _Ground:
 def score_beside(
     model: LinkModel,
     evaluation: Evaluation,
-    *,
     lake: Lake,
     reference: str,
+    *,
     split: str,
     config: BaselineConfig,
     rival: Rival,

@@ -23,7 +23,7 @@ from training.data.reading import read_split
 from training.data.roles import TextView
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
-from training.evaluation.pair_scores import PairScores, linked_pool, score_pairs
+from training.evaluation.pair_scores import PairMeans, PairScores, linked_pool, score_pairs
 from training.evaluation.retrieval import Pool
 from training.fitting import inputs_of
 from training.model import DocumentInput, EmbeddedDocument, LinkModel
@@ -90,6 +90,11 @@ class Evaluation:
         if self.random_means is None:
             raise _nothing_to_score(self.where, self.left_out)
         return self.random_means
+
+    @property
+    def own_means(self) -> MeanScores | PairMeans | None:
+        """Return the mean scores of links, or where no document has any those of retrieval, or None."""
+        return self.link_means or (None if self.pairs is None else self.pairs.means())
 
     @property
     def document_auc(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mlflow
 
+from schemas.errors import IntegrityError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.evaluation.beside import Rival
 from training.registry.earlier import models_of
@@ -27,4 +28,7 @@ def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: 
     found = models_of(client, name, version)
     if not found:
         return Rival(model=None, note=f"no model {name} of this data set version is registered")
-    return Rival(model=load_version(found[0]).model, note=f"version {found[0].version}")
+    try:
+        return Rival(model=load_version(found[0]).model, note=f"version {found[0].version}")
+    except (UsageError, IntegrityError) as problem:
+        return Rival(model=None, note=f"{found[0].uri} cannot be loaded: {problem}")
