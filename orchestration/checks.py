@@ -125,7 +125,8 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
         told = newest_metadata(context, key)
         dataset = settings.dataset(_partition(context))
         nostruct = told.get("nostruct")
-        verdict = better_than_nostruct(float(told["auc"]), nostruct)
+        leading = told.get("leading_score", "auc")
+        verdict = better_than_nostruct(float(told[leading]), nostruct, score=leading)
         compared = NOSTRUCT in dataset.objectives
         return result_of(verdict, severity=dg.AssetCheckSeverity.ERROR if compared else dg.AssetCheckSeverity.WARN)
 

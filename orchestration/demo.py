@@ -18,7 +18,7 @@ from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.lake import Lake
 from schemas.versions import code_version, fingerprint
-from training.cli import interval_text
+from training.evaluate_cli import interval_text
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary, TrainSummary
@@ -140,18 +140,11 @@ class DemoRun:
         )
 
     def report(self, scores: dict[str, EvaluateSummary]) -> Path:
-        """Write the HTML report of the model, with NoStruct beside it."""
-        from training.evaluation.contents import score_row
-        from training.evaluation.report_content import RowKind
+        """Write the HTML report of the model; NoStruct and the other baselines were scored beside it."""
         from training.reporting import run_report
 
-        baseline = score_row("NoStruct", scores["NoStruct"].evaluation.mean, kind=RowKind.BASELINE)
         return run_report(
-            scores["AP"],
-            lake=self.lake.root.uri,
-            directory=self.workspace / "report",
-            baselines=[baseline],
-            tracking=self.tracking,
+            scores["AP"], lake=self.lake.root.uri, directory=self.workspace / "report", tracking=self.tracking
         )
 
     def promote(self, trained: TrainSummary) -> dict[str, Any]:

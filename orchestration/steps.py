@@ -69,7 +69,10 @@ class BuildStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainStep:
-    """Train on a data set version and register the model as challenger; with `resume`, continue that run."""
+    """Train on a data set version and register the model as challenger; with `resume`, continue that run.
+
+    The model is judged by a step of its own.
+    """
 
     dataset: str
     lake: str
@@ -82,7 +85,7 @@ class TrainStep:
     def arguments(self) -> list[str]:
         what = ["--resume", self.resume] if self.resume else ["--recipe", self.recipe, *_set(self.settings)]
         where = ["--lake", self.lake, "--tracking-uri", self.tracking, "--workers", str(self.workers)]
-        return ["train", "--dataset", self.dataset, *where, *what, "--json"]
+        return ["train", "--dataset", self.dataset, *where, "--no-report", *what, "--json"]
 
     def run(self, say: Say) -> Summary:
         from training.commands import run_train

@@ -137,14 +137,21 @@ def norms_are_sane(version: VersionOnDisk) -> Verdict:
     return Verdict(passed=not problems, text=text, numbers=numbers)
 
 
-def better_than_nostruct(auc: float, nostruct: Mapping[str, float] | None) -> Verdict:
-    """Say whether a model's mean AUC is above NoStruct's on the same documents, both in percent."""
+def better_than_nostruct(value: float, nostruct: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:
+    """Say whether a model's mean is above NoStruct's on the same documents, both in percent.
+
+    Args:
+        value: the model's.
+        nostruct: NoStruct's, as `mean`.
+        score: of what: AUC, or where documents are pairs, the reciprocal rank.
+    """
     if nostruct is None:
         text = "no NoStruct model of this version was scored: nothing to compare with"
-        return Verdict(passed=False, text=text, numbers={"auc": auc})
-    verb = "above" if auc > nostruct["mean"] else "not above"
-    text = f"AUC {auc:.2f} is {verb} NoStruct's {nostruct['mean']:.2f}"
-    return Verdict(passed=auc > nostruct["mean"], text=text, numbers={"auc": auc, "nostruct_auc": nostruct["mean"]})
+        return Verdict(passed=False, text=text, numbers={score: value})
+    verb, title = "above" if value > nostruct["mean"] else "not above", "AUC" if score == "auc" else score
+    text = f"{title} {value:.2f} is {verb} NoStruct's {nostruct['mean']:.2f}"
+    numbers = {score: value, f"nostruct_{score}": nostruct["mean"]}
+    return Verdict(passed=value > nostruct["mean"], text=text, numbers=numbers)
 
 
 def _documents(manifest: Manifest) -> int:

@@ -26,8 +26,8 @@ class EvaluationRow:
         dataset: data set it was evaluated on.
         dataset_version: its version.
         split: split of it.
-        measure: what was measured: links, document, random, retrieval, relations, refined retrieval, analysis,
-            calibration, confusion, captions.
+        measure: what was measured: links, pairs, document, random, another baseline, retrieval, relations, refined
+            retrieval, analysis, calibration, confusion, captions.
         metric: which number of it.
         group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
         value: the number; None where it cannot be computed.

@@ -1,20 +1,18 @@
-"""The commands that train, judge and promote: they parse, delegate, and print one summary."""
+"""The commands that train, compare and promote: they parse, delegate, and print one summary.
+
+`evaluate` is in `evaluate_cli.py`, what measures and registers nothing in `study_cli.py`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from schemas.console import Console
 from schemas.errors import GateError, UsageError
-from training import study_cli
-
-if TYPE_CHECKING:
-    from training.commands import EvaluateSummary
-    from training.evaluation.bootstrap import Interval
-    from training.evaluation.measures import Measures
+from training import evaluate_cli, study_cli
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -30,7 +28,7 @@ SetOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
     app.command()(train)
-    app.command()(evaluate)
+    evaluate_cli.register(app)
     app.command()(compare)
     app.command()(promote)
     app.command()(rollback)
@@ -47,6 +45,9 @@ def train(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
     ] = None,
+    with_report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
+    ] = True,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
@@ -72,76 +73,13 @@ def train(
         f"{summary.model_uri}: {kept}" + (f", validation loss {loss:.4f}" if loss is not None else ""),
         f"run {summary.run_id} in {summary.tracking_uri}",
     ]
-    console.summarise(lines, summary.to_json())
-
-
-def evaluate(
-    model: Annotated[
-        str | None, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")] = "",
-    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML report to this folder.")] = None,
-    scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
-    ] = None,
-    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
-    baseline: Annotated[
-        str | None, typer.Option(help="Instead of a model: random, object-detection, joint-embeddings.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of a baseline: word_vectors, columns.")
-    ] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
-) -> None:
-    """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
-
-    Retrieval, relations, calibration and the rest are measured where they apply, and all numbers are kept as a table
-    with the model's run and beside the report.
-
-    With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
-    [[sentence, image], ...]}.
-    """
-    from training.commands import run_evaluate, run_evaluate_scores
-
-    console = Console(is_json=is_json)
-    if settings and baseline is None:
-        raise UsageError("--set: of a baseline alone; a model has its settings")
-    if baseline is not None:
-        if not dataset or not lake or model is not None or scores is not None or report is not None:
-            raise UsageError("--baseline: takes --dataset and --lake beside it, no --model, --scores or --report")
-        from training.study_commands import run_baseline
-
-        found = run_baseline(baseline=baseline, dataset=dataset, lake=lake, split=split, settings=settings or [])
-        study_cli.print_baseline(found, console)
-        return
-    if scores is not None:
-        if model is not None or dataset is not None or report is not None:
-            raise UsageError("--scores: takes no --model, --dataset or --report beside it")
-        summary = run_evaluate_scores(str(scores))
-    else:
-        for name, value in (("--model", model), ("--dataset", dataset), ("--lake", lake)):
-            if not value:
-                raise UsageError(f"{name}: expected a value; evaluate takes --model, --dataset and --lake, or --scores")
-        summary = run_evaluate(
-            model=model or "",
-            dataset=dataset or "",
-            lake=lake,
-            split=split,
-            tracking=tracking,
-            with_captions=with_captions,
-            say=console.say,
-        )
-    lines = summary_lines(summary)
     values = summary.to_json()
-    if report is not None:
-        from training.reporting import run_report
+    if with_report:
+        from training.training_report import run_training_report
 
-        path = run_report(summary, lake=lake, directory=report, tracking=tracking)
-        lines.append(f"report: {path}")
-        values["report"] = str(path)
+        judged = run_training_report(summary, lake=lake, tracking=tracking, say=console.say)
+        lines += [] if judged is None else evaluate_cli.summary_lines(judged)
+        values["evaluation"] = None if judged is None else judged.to_json()
     console.summarise(lines, values)
 
 
@@ -239,44 +177,3 @@ def copy(
     verb = "is a copy" if done.is_new else "has been a copy before"
     lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]
     console.summarise(lines, done.to_json())
-
-
-def summary_lines(summary: EvaluateSummary) -> list[str]:
-    """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
-    evaluation = summary.evaluation
-    lines = []
-    if evaluation.link_means is not None:
-        lines.append(f"{'':10}{'AUC':>22}{'p@1':>22}{'p@5':>22}")
-        for title, means in (("model", evaluation.mean), ("random", evaluation.random)):
-            cells = (means.auc, means.precision_at_1, means.precision_at_5)
-            lines.append(f"{title:10}" + "".join(interval_text(cell).rjust(22) for cell in cells))
-    left_out = ", ".join(f"{count} {reason}" for reason, count in evaluation.left_out.items()) or "none"
-    lines.append(f"{len(evaluation.scored)} documents; left out: {left_out}")
-    return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
-
-
-def measure_lines(measures: Measures) -> list[str]:
-    """Return the other measures, a line each."""
-    lines = []
-    for name, rows in (("retrieval", measures.retrieval), ("refined", measures.refined)):
-        for row in rows:
-            recall = ", ".join(f"R@{cutoff} {found.value:.1f}" for cutoff, found in row.recall.items())
-            pool = f"{row.samples} samples of {row.candidates:.0f}" if row.samples else f"pool of {row.candidates:.0f}"
-            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {row.median_rank.value:g}")
-    for score in measures.relations:
-        if score.average_precision is not None:
-            lines.append(f"relation {score.name}: average precision {score.average_precision:.1f}")
-    if measures.calibration is not None:
-        for kept in measures.calibration.kept:
-            at = "not reached" if kept.threshold is None else f"similarity {kept.threshold:.3f}, keeps {kept.kept:.1f}%"
-            lines.append(f"links at {kept.wanted:.0%} precision: {at}")
-    if measures.captions is not None:
-        values = ", ".join(f"{name} {value:.1f}" for name, value in measures.captions.values.items())
-        lines.append(f"captions of {measures.captions.images} images: {values or 'none'}")
-        lines += [f"{name}: {reason}" for name, reason in measures.captions.absent.items()]
-    return lines
-
-
-def interval_text(interval: Interval) -> str:
-    """Return a mean with its 95% bootstrap interval."""
-    return f"{interval.mean:.1f} ({interval.low:.1f}-{interval.high:.1f})"

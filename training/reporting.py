@@ -8,10 +8,11 @@ from pathlib import Path
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.commands import EvaluateSummary
-from training.evaluation.contents import ModelDescription, report_content
+from training.evaluation.beside import TITLES
+from training.evaluation.contents import ModelDescription, report_content, score_row
 from training.evaluation.report import write_report
-from training.evaluation.report_content import ScoreRow
-from training.registry.store import attach
+from training.evaluation.report_content import RowKind, ScoreRow
+from training.registry.store import attach, write_card
 from training.tracking import log_file, open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
@@ -29,7 +30,7 @@ def run_report(
 
     Args:
         summary: of a model's evaluation (not of a scores file: there is no model to describe).
-        baselines: rows of other models on the same documents.
+        baselines: rows of further models on the same documents; those of `summary.beside` are there anyway.
 
     Raises:
         UsageError: the summary is of a scores file.
@@ -44,6 +45,9 @@ def run_report(
         version=version.version if version else "",
         history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
     )
+    beside = [
+        score_row(found.title, found.means, kind=RowKind.BASELINE, note=found.note) for found in summary.beside.scores
+    ]
     content = report_content(
         summary.evaluation,
         loaded.model,
@@ -51,7 +55,8 @@ def run_report(
         lake=Lake.at(lake),
         reference=reference,
         split=summary.split or "",
-        baselines=baselines,
+        baselines=(*baselines, *beside),
+        absent_baselines={TITLES[name]: reason for name, reason in summary.beside.absent.items()},
         measures=summary.measures,
     )
     path = write_report(content, directory)
@@ -61,4 +66,6 @@ def run_report(
             log_file(client, loaded.run_id, written, REPORT_ARTIFACT)
         if version is not None:
             attach(client, version, written, REPORT_ARTIFACT)
+    if version is not None and reference == loaded.model.card.data.reference:
+        write_card(client, version, loaded.model, summary.report)
     return path

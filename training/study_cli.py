@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from schemas.errors import UsageError
 if TYPE_CHECKING:
     from training.evaluation.bootstrap import Interval
     from training.evaluation.transfer import TransferCell
-    from training.study_commands import BaselineSummary, CurveSummary
+    from training.study_commands import CurveSummary
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 TrackingOption = Annotated[
@@ -22,6 +23,7 @@ TrackingOption = Annotated[
     typer.Option("--tracking-uri", help="MLflow's address; MLFLOW_TRACKING_URI, else ./mlflow.db, by default."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
+ReportOption = Annotated[Path | None, typer.Option("--report", metavar="DIR", help="Write the page to this folder.")]
 SplitOption = Annotated[str, typer.Option(help="train, val or test.")]
 
 
@@ -40,6 +42,7 @@ def supervised(
     ] = None,
     shares: Annotated[str, typer.Option(help="Shares of labelled documents, separated by commas.")] = "0.1,0.2,0.4,1",
     split: SplitOption = "test",
+    report: ReportOption = None,
     is_json: JsonOption = False,
 ) -> None:
     """Show how many labelled documents a supervised model needs to match what is learnt without links.
@@ -58,7 +61,8 @@ def supervised(
         split=split,
         say=console.say,
     )
-    console.summarise(curve_lines(summary), summary.to_json())
+    page = None if report is None else summary.write(report)
+    console.summarise([*curve_lines(summary), *_page_lines(page)], summary.to_json() | _page_values(page))
 
 
 def transfer(
@@ -66,10 +70,12 @@ def transfer(
     models: Annotated[str, typer.Option(help="Addresses of models, separated by commas, as for evaluate.")],
     datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
     split: SplitOption = "test",
+    report: ReportOption = None,
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
+    from training.evaluation.study_pages import write_transfer
     from training.study_commands import run_transfer
 
     console = Console(is_json=is_json)
@@ -81,14 +87,9 @@ def transfer(
         tracking=tracking,
         say=console.say,
     )
-    console.summarise(transfer_lines(cells), {"split": split, "cells": [_cell_values(cell) for cell in cells]})
-
-
-def print_baseline(summary: BaselineSummary, console: Console) -> None:
-    """Print a baseline's scores in the form of a model's."""
-    from training.cli import summary_lines
-
-    console.summarise([*summary_lines(summary.scores), *summary.notes], summary.to_json())
+    page = None if report is None else write_transfer(cells, report, split=split)
+    values = {"split": split, "cells": [_cell_values(cell) for cell in cells]}
+    console.summarise([*transfer_lines(cells), *_page_lines(page)], values | _page_values(page))
 
 
 def curve_lines(summary: CurveSummary) -> list[str]:
@@ -117,6 +118,14 @@ def transfer_lines(cells: Sequence[TransferCell]) -> list[str]:
     lines = ["AUC".ljust(first) + "".join(name.rjust(max(wide, 22)) for name in datasets)]
     lines += [title.ljust(first) + "".join(text.rjust(max(wide, 22)) for text in row) for title, row in rows.items()]
     return lines + [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.scores is None]
+
+
+def _page_lines(page: Path | None) -> list[str]:
+    return [] if page is None else [f"report: {page}"]
+
+
+def _page_values(page: Path | None) -> dict[str, str]:
+    return {} if page is None else {"report": str(page)}
 
 
 def _cell_values(cell: TransferCell) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from schemas.configs import override
@@ -21,6 +22,7 @@ from training.evaluation.baselines import (
     evaluate_random,
     read_and_evaluate_object_detection,
 )
+from training.evaluation.study_pages import StudiedRun, write_supervised
 from training.evaluation.transfer import TransferCell, transfer_cells
 from training.recipes import recipe as named_recipe
 from training.registry.loading import load
@@ -56,6 +58,16 @@ class CurveSummary:
     split: str
     points: tuple[CurvePoint, ...]
 
+    def write(self, directory: Path) -> Path:
+        """Write the curve as a page to a directory, made if missing, and return its path."""
+        runs = [
+            StudiedRun(
+                objective=point.objective, share=point.share, labelled=point.labelled, means=point.evaluation.mean
+            )
+            for point in self.points
+        ]
+        return write_supervised(runs, directory, dataset=self.dataset, split=self.split)
+
     def to_json(self) -> dict[str, Any]:
         points = [
             {"objective": point.objective, "share": point.share, "labelled": point.labelled}
@@ -90,8 +102,13 @@ def run_baseline(
     if baseline == Baseline.RANDOM:
         evaluation = evaluate_random(home, reference, split, seed=config.seed)
     elif baseline == Baseline.JOINT_EMBEDDINGS:
-        columns = {"sentence_features": config.sentence_features, "image_features": config.image_features}
-        evaluation = evaluate_joint_embeddings(home, reference, split, **columns)
+        evaluation = evaluate_joint_embeddings(
+            home,
+            reference,
+            split,
+            sentence_features=config.sentence_features,
+            image_features=config.image_features,
+        )
     else:
         found = read_and_evaluate_object_detection(home, reference, split, config=config)
         evaluation = found.chosen or found.best

@@ -31,9 +31,11 @@ from orchestration.names import (
 from orchestration.resources import Training
 from orchestration.steps import Summary
 from schemas.configs import resolve
+from training.evaluation.score_kinds import ScoreKind
 
 Results = Iterator[dg.MaterializeResult[None]]
 NOSTRUCT_SCORES = "nostruct"
+LEADING = "leading_score"
 
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
@@ -151,11 +153,13 @@ def evaluation_metadata(scores: Summary, nostruct: Summary | None, model: Traine
         "model": model.uri,
         "documents": scores["documents"],
         "report": dg.MetadataValue.path(scores["report"]),
-        "random_auc": scores["random"]["auc"]["mean"],
     }
-    for name in ("auc", "precision_at_1", "precision_at_5"):
+    kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
+    for name in kind.metrics:
         told |= {name: scores[name]["mean"], f"{name}_interval": [scores[name]["low"], scores[name]["high"]]}
-    return told | ({} if nostruct is None else {NOSTRUCT_SCORES: nostruct["auc"]})
+    chance = scores["random"][kind.leading]
+    told |= {LEADING: kind.leading, f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance}
+    return told | ({} if nostruct is None else {NOSTRUCT_SCORES: nostruct[kind.leading]})
 
 
 def promotion_metadata(decision: Summary) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
     assert "config.splits.seed: 0 -> 1" in differences
 
     trained = multilink(
-        *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--json"),
+        *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
         *("--set", "training.epochs=6", "--set", "encoder.dimensions=64", "--set", "objective.similarity=dc"),
     )
     assert trained.status == 0, trained.err
@@ -219,5 +219,9 @@ def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_p
     assert trained.status == 0, trained.err
     model = f"models:/{trained.json['model']}@challenger"
     scores = multilink("evaluate", "--model", model, "--dataset", "multi-retrieval", "--lake", "lake", "--json").json
+    assert scores == trained.json["evaluation"] | {"model": scores["model"]}
+    assert len(list(tmp_path.rglob("mlartifacts/**/report/index.html"))) == 2  # of the run, of the version
+    (card,) = tmp_path.rglob("mlartifacts/**/model_card.md")
+    assert f"| this model | auc | {scores['auc']['mean']:.1f} |" in card.read_text(encoding="utf-8")
     assert scores["documents"] == 10
     assert scores["auc"]["low"] > 50

@@ -39,7 +39,7 @@ def test_a_step_is_the_command_a_person_would_type() -> None:
     ]
     assert TRAIN.arguments() == [
         *("train", "--dataset", "diy@v1", "--lake", "lake", "--tracking-uri", "sqlite:////t.db", "--workers", "2"),
-        *("--recipe", "tiny", "--set", "a=1", "--json"),
+        *("--no-report", "--recipe", "tiny", "--set", "a=1", "--json"),
     ]
     resumed = TrainStep(dataset="diy@v1", lake="l", tracking="t", recipe="tiny", settings=("a=1",), resume="r1")
     assert resumed.arguments()[-3:] == ["--resume", "r1", "--json"]
@@ -91,8 +91,8 @@ def test_a_rayjob_is_the_manifest_in_infra_with_another_entrypoint() -> None:
     made = rayjob(TRAIN, name="multilink-train", image="multilink:latest", namespace="multilink", workers=2, gpus=1)
     (kept,) = yaml.safe_load_all((INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8"))
     assert made["spec"].pop("entrypoint") == (
-        "multilink train --dataset diy@v1 --lake lake --tracking-uri sqlite:////t.db --workers 2 --recipe tiny"
-        " --set a=1 --json"
+        "multilink train --dataset diy@v1 --lake lake --tracking-uri sqlite:////t.db --workers 2 --no-report"
+        " --recipe tiny --set a=1 --json"
     )
     assert kept["spec"].pop("entrypoint").startswith("multilink train ")
     assert made == kept

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training.data.documents import DocumentSet
+from training.model import EmbeddedDocument
 
 Float32 = npt.NDArray[np.float32]
 Float = npt.NDArray[np.floating[Any]]
@@ -18,10 +19,17 @@ def document_cosines(documents: DocumentSet, texts: Float, images: Float) -> tup
 
     A vector of length 0 has cosine 0 with every other.
     """
+    return tuple(document.similarities() for document in document_vectors(documents, texts, images))
+
+
+def document_vectors(documents: DocumentSet, texts: Float, images: Float) -> tuple[EmbeddedDocument, ...]:
+    """Return each document's vectors at length 1 (or 0), of N x d of sentences and U x d of the different images."""
     unit_texts, unit_images = _unit(texts), _unit(images)
     return tuple(
-        unit_texts[slice(*documents.sentence_offsets[d : d + 2])]
-        @ unit_images[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]].T
+        EmbeddedDocument(
+            unit_texts[slice(*documents.sentence_offsets[d : d + 2])],
+            unit_images[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]],
+        )
         for d in range(len(documents))
     )
 

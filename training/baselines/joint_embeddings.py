@@ -6,14 +6,20 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.baselines.cosines import document_cosines
+from training.baselines.cosines import document_vectors
 from training.data.documents import DocumentSet
+from training.model import EmbeddedDocument
 
 Float32 = npt.NDArray[np.float32]
 
 
 def joint_embedding_scores(documents: DocumentSet) -> tuple[Float32, ...]:
-    """Return each document's n x m cosines of its sentence and image vectors as they are.
+    """Return each document's n x m cosines of its sentence and image vectors as they are; see `joint_embeddings`."""
+    return tuple(document.similarities() for document in joint_embeddings(documents))
+
+
+def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
+    """Return each document's sentence and image vectors as unit vectors; their products are the zero-shot similarities.
 
     Raises:
         UsageError: there are no sentence vectors, or the two columns are of different sizes.
@@ -29,4 +35,4 @@ def joint_embedding_scores(documents: DocumentSet) -> tuple[Float32, ...]:
             f"sentence vectors have {text_size} numbers, image vectors {image_size}: they are not of one joint model; "
             "name its two columns"
         )
-    return document_cosines(documents, documents.sentence_vectors, documents.image_bank)
+    return document_vectors(documents, documents.sentence_vectors, documents.image_bank)

@@ -15,12 +15,13 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.baselines.joint_embeddings import joint_embedding_scores
+from training.baselines.joint_embeddings import joint_embeddings
 from training.baselines.object_detection import MOST_CLASSES, Judged, WordVectors, best_k, judge
 from training.baselines.random import random_scores
 from training.data.documents import DocumentSet
 from training.data.reading import read_split
-from training.evaluation.evaluate import Evaluation, evaluate_matrices
+from training.data.roles import ALL_SENTENCES, TextView
+from training.evaluation.evaluate import Evaluation, evaluate_embedded, evaluate_matrices
 from training.text.tokens import tokenize
 from training.text.word_vectors import PACKAGED, read_vectors
 
@@ -90,9 +91,16 @@ def evaluate_random(lake: Lake, reference: str, split: Split | str = Split.TEST,
 
 
 def read_and_evaluate_object_detection(
-    lake: Lake, reference: str, split: Split | str = Split.TEST, *, config: BaselineConfig
+    lake: Lake,
+    reference: str,
+    split: Split | str = Split.TEST,
+    *,
+    config: BaselineConfig,
+    view: TextView = ALL_SENTENCES,
 ) -> ObjectDetection:
     """Return the object detection baseline on a split of `NAME[@VERSION]`, K chosen on its validation split.
+
+    `view` says which sentences are read.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
@@ -101,7 +109,13 @@ def read_and_evaluate_object_detection(
     """
     manifest, folder = read_manifest(lake, reference)
     read = partial(
-        read_split, manifest, folder, image_features=None, class_features=config.class_features, with_links=True
+        read_split,
+        manifest,
+        folder,
+        image_features=None,
+        class_features=config.class_features,
+        with_links=True,
+        view=view,
     )
     test = read(split)
     has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
@@ -159,9 +173,17 @@ def class_word_vectors(source: str, *splits: DocumentSet, dimensions: int) -> Wo
 
 
 def evaluate_joint_embeddings(
-    lake: Lake, reference: str, split: Split | str = Split.TEST, *, sentence_features: str, image_features: str
+    lake: Lake,
+    reference: str,
+    split: Split | str = Split.TEST,
+    *,
+    sentence_features: str,
+    image_features: str,
+    view: TextView = ALL_SENTENCES,
 ) -> Evaluation:
     """Return how well two columns of one joint model link a split of `NAME[@VERSION]` without training.
+
+    Where documents are pairs, retrieval is scored. `view` says which sentences are read.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
@@ -176,9 +198,9 @@ def evaluate_joint_embeddings(
         image_features=image_features,
         sentence_features=sentence_features,
         with_links=True,
+        view=view,
     )
-    matrices = joint_embedding_scores(documents)
-    return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
+    return evaluate_embedded(documents, joint_embeddings(documents), where=f"{reference}, split {split}")
 
 
 def _evaluation(documents: DocumentSet, judged: Judged, where: str) -> Evaluation:

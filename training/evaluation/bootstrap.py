@@ -1,4 +1,4 @@
-"""Intervals of means over documents, by resampling documents (percentile bootstrap, seeded)."""
+"""Intervals of means and medians over documents, by resampling documents (percentile bootstrap, seeded)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from training.data.streams import stream
 Values = npt.NDArray[np.floating[Any]]
 Float64 = npt.NDArray[np.float64]
 RESAMPLES = 10_000
+MEDIAN_RESAMPLES = 2_000
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and the bounds of its confidence interval."""
+    """A mean (or a median) and the bounds of its confidence interval."""
 
     mean: float
     low: float
@@ -65,6 +66,41 @@ def pooled_interval(
     return Interval(float(np.sum(sums) / np.sum(counts)), float(low), float(high))
 
 
+def median_interval(
+    values: Values,
+    groups: npt.NDArray[np.integer[Any]],
+    *,
+    seed: int = 0,
+    resamples: int = MEDIAN_RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """Return the median of all items of all documents as `mean`, its interval from resampling whole documents.
+
+    Args:
+        values: Q values.
+        groups: Q numbers of the documents they are of.
+        seed: of the samples.
+        resamples: number of samples.
+        level: of the interval.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    if values.shape != groups.shape or not len(values):
+        raise ValueError(f"expected values with a document each, found {values.shape} and {groups.shape}")
+    order = np.argsort(values, kind="stable")
+    sorted_values = np.asarray(values, np.float64)[order]
+    numbers, places = np.unique(groups[order], return_inverse=True)
+    medians = [
+        _median(sorted_values, np.bincount(row, minlength=len(numbers))[places])
+        for rows in _samples(len(numbers), seed, resamples)
+        for row in rows
+    ]
+    tail = (1 - level) / 2
+    low, high = np.quantile(medians, [tail, 1 - tail])
+    return Interval(float(np.median(sorted_values)), float(low), float(high))
+
+
 def compare(
     candidate: Values, champion: Values, *, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
 ) -> Comparison:
@@ -78,6 +114,15 @@ def compare(
     differences = np.asarray(candidate, np.float64) - np.asarray(champion, np.float64)
     means = _resampled_means(differences, seed, resamples)
     return Comparison(_interval(differences, means, level), float((means >= 0).mean()))
+
+
+def _median(sorted_values: Float64, times: npt.NDArray[np.int64]) -> float:
+    """Return the median of ascending values, each taken so many times."""
+    reached = np.cumsum(times)
+    middle = [
+        int(np.searchsorted(reached, place, side="right")) for place in ((reached[-1] - 1) // 2, reached[-1] // 2)
+    ]
+    return float(sorted_values[middle].mean())
 
 
 def _interval(values: Values, means: Float64, level: float) -> Interval:

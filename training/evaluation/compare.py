@@ -1,7 +1,8 @@
 """Models side by side on the same documents: means, paired differences, and whether they err on the same documents.
 
 Differences are to the first model, by paired bootstrap; agreement is the rank correlation of per-document AUC (Hessel
-2019, 4.1). Only documents that every model was scored on are compared.
+2019, 4.1). Only documents that every model was scored on are compared. Where documents are pairs, which have no AUC,
+the scores are those of retrieval, and agreement is of the reciprocal rank.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from schemas.errors import UsageError
 from training.evaluation.analysis import spearman
 from training.evaluation.bootstrap import Comparison, Interval, compare, mean_interval
 from training.evaluation.evaluate import Evaluation, MeanScores
+from training.evaluation.pair_scores import PairMeans
+from training.evaluation.score_kinds import ScoreKind
 
-METRICS = ("auc", "precision_at_1", "precision_at_5")
 Float64 = npt.NDArray[np.float64]
 
 
@@ -38,13 +40,13 @@ class ModelResult:
         name: of the model.
         means: over the common documents, percent.
         differences: metric -> this model minus the first, paired; empty for the first itself.
-        auc: of each common document, percent.
+        leading: of each common document, the metric that agreement is of, percent.
     """
 
     name: str
-    means: MeanScores
+    means: MeanScores | PairMeans
     differences: Mapping[str, Comparison]
-    auc: tuple[float, ...]
+    leading: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,14 @@ class ModelComparison:
     Attributes:
         documents: ids of those.
         left_out: documents that some models were scored on and others not.
+        kind: of the scores.
         models: in the order given.
-        agreement: rank correlation of per-document AUC, model by model; None where a model's does not vary.
+        agreement: rank correlation of the leading metric, model by model; None where a model's does not vary.
     """
 
     documents: tuple[str, ...]
     left_out: int
+    kind: ScoreKind
     models: tuple[ModelResult, ...]
     agreement: tuple[tuple[float | None, ...], ...]
 
@@ -71,7 +75,7 @@ class ModelComparison:
             "models": [
                 {
                     "model": result.name,
-                    **{metric: _interval_json(getattr(result.means, metric)) for metric in METRICS},
+                    **{metric: _interval_json(getattr(result.means, metric)) for metric in self.kind.metrics},
                     "minus_first": {
                         metric: _interval_json(found.difference) | {"probability_at_least": found.probability_at_least}
                         for metric, found in result.differences.items()
@@ -91,42 +95,46 @@ def compare_models(contestants: Sequence[Contestant]) -> ModelComparison:
     """
     if len(contestants) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(contestants)}")
-    tables = [_table(contestant.evaluation) for contestant in contestants]
+    kind = _kind([contestant.evaluation for contestant in contestants])
+    tables = [_table(contestant.evaluation, kind) for contestant in contestants]
     documents = tuple(document for document in tables[0] if all(document in table for table in tables))
     if not documents:
         raise UsageError("compare: no document could be scored with every model")
     values = [np.array([table[document] for document in documents]) for table in tables]
+    means = MeanScores if kind is ScoreKind.LINKS else PairMeans
     models = tuple(
         ModelResult(
             name=contestant.name,
-            means=MeanScores(*(mean_interval(column) for column in own.T)),
-            differences={} if place == 0 else _differences(own, values[0]),
-            auc=tuple(own[:, 0].tolist()),
+            means=means(*(mean_interval(column) for column in own.T)),
+            differences={} if place == 0 else _differences(own, values[0], kind),
+            leading=tuple(own[:, list(kind.metrics).index(kind.leading)].tolist()),
         )
         for place, (contestant, own) in enumerate(zip(contestants, values, strict=True))
     )
     return ModelComparison(
         documents=documents,
         left_out=len({document for table in tables for document in table}) - len(documents),
+        kind=kind,
         models=models,
-        agreement=tuple(tuple(spearman(one.auc, other.auc) for other in models) for one in models),
+        agreement=tuple(tuple(spearman(one.leading, other.leading) for other in models) for one in models),
     )
 
 
 def comparison_lines(found: ModelComparison) -> list[str]:
     """Return the comparison as aligned text: means, differences to the first model, agreement."""
     width = max(len(result.name) for result in found.models) + 2
-    lines = [f"{'':{width}}{'AUC':>22}{'p@1':>22}{'p@5':>22}"]
+    titles = found.kind.metrics
+    lines = [" " * width + "".join(title.rjust(22) for title in titles.values())]
     for result in found.models:
-        cells = (getattr(result.means, metric) for metric in METRICS)
+        cells = (getattr(result.means, metric) for metric in titles)
         shown = (f"{cell.mean:.1f} ({cell.low:.1f}-{cell.high:.1f})" for cell in cells)
         lines.append(f"{result.name:{width}}" + "".join(text.rjust(22) for text in shown))
     lines.append(f"minus {found.models[0].name}, paired:")
     for result in found.models[1:]:
-        differences = (result.differences[metric].difference for metric in METRICS)
+        differences = (result.differences[metric].difference for metric in titles)
         shown = (f"{cell.mean:+.1f} ({cell.low:+.1f} to {cell.high:+.1f})" for cell in differences)
         lines.append(f"{result.name:{width}}" + "".join(text.rjust(24) for text in shown))
-    lines.append("rank correlation of per-document AUC:")
+    lines.append(f"rank correlation of per-document {titles[found.kind.leading]}:")
     for result, row in zip(found.models, found.agreement, strict=True):
         lines.append(f"{result.name:{width}}" + "".join(correlation_text(value).rjust(8) for value in row))
     left_out = f"; {found.left_out} were not scored with every model" if found.left_out else ""
@@ -138,16 +146,31 @@ def correlation_text(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
 
 
-def _table(evaluation: Evaluation) -> dict[str, tuple[float, float, float]]:
-    """Return document id -> AUC, precision at 1 and at 5 of the scored documents."""
-    return {
-        evaluation.ids[place]: (score.auc, score.precision_at_1, score.precision_at_5)
-        for place, score in zip(evaluation.scored, evaluation.scores, strict=True)
-    }
+def _kind(evaluations: Sequence[Evaluation]) -> ScoreKind:
+    """Return the kind of scores that all evaluations have.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if all(each.scores for each in evaluations):
+        return ScoreKind.LINKS
+    if all(each.pairs for each in evaluations):
+        return ScoreKind.PAIRS
+    raise UsageError("compare: links were scored with some models, and retrieval alone with others")
 
 
-def _differences(own: Float64, first: Float64) -> dict[str, Comparison]:
-    return {metric: compare(own[:, column], first[:, column]) for column, metric in enumerate(METRICS)}
+def _table(evaluation: Evaluation, kind: ScoreKind) -> dict[str, tuple[float, ...]]:
+    """Return document id -> the metrics of the scored documents."""
+    if kind is ScoreKind.PAIRS and evaluation.pairs is not None:
+        places, scores = evaluation.pairs.documents, evaluation.pairs.table()
+    else:
+        places = evaluation.scored
+        scores = np.array([[getattr(score, name) for name in kind.metrics] for score in evaluation.scores])
+    return {evaluation.ids[place]: tuple(row) for place, row in zip(places, scores.tolist(), strict=True)}
+
+
+def _differences(own: Float64, first: Float64, kind: ScoreKind) -> dict[str, Comparison]:
+    return {metric: compare(own[:, column], first[:, column]) for column, metric in enumerate(kind.metrics)}
 
 
 def _interval_json(interval: Interval) -> dict[str, float]:

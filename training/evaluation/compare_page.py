@@ -10,13 +10,13 @@ from markupsafe import Markup
 from training.evaluation.axes import Axis, tick_text
 from training.evaluation.bootstrap import Interval
 from training.evaluation.charts import Point, scatter
-from training.evaluation.compare import METRICS as FIELDS
 from training.evaluation.compare import ModelComparison, ModelResult, correlation_text
 from training.evaluation.contents import score_row
 from training.evaluation.figures import interval_axis, interval_plot, interval_scale
 from training.evaluation.measure_parts import Grid
-from training.evaluation.report import FILE_NAME, METRICS, environment, published_rows, score_table
+from training.evaluation.report import environment, published_rows, score_table, write_page
 from training.evaluation.report_content import RowKind
+from training.evaluation.score_kinds import ScoreKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,7 @@ class DifferenceTable:
 def write_comparison(found: ModelComparison, directory: Path, *, dataset: str, version: str, split: str) -> Path:
     """Write `index.html` of a comparison to a directory, made if missing, and return its path."""
     page = render_comparison(found, dataset=dataset, version=version, split=split)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE_NAME
-    partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    partial.replace(path)
-    return path
+    return write_page(directory, page)
 
 
 def render_comparison(found: ModelComparison, *, dataset: str, version: str, split: str) -> str:
@@ -59,11 +54,12 @@ def render_comparison(found: ModelComparison, *, dataset: str, version: str, spl
             dataset=dataset,
             version=version,
             split=split,
-            metrics=METRICS,
-            table=score_table((*rows, *published_rows(dataset))),
+            metrics=found.kind.metrics,
+            leading=found.kind.metrics[found.kind.leading],
+            table=score_table((*rows, *published_rows(dataset, found.kind)), found.kind),
             differences=difference_table(found),
             agreement=agreement_grid(found),
-            pairs=[document_scatter(found.models[0], other) for other in found.models[1:]],
+            pairs=[document_scatter(found.models[0], other, found.kind) for other in found.models[1:]],
         )
     )
 
@@ -71,7 +67,8 @@ def render_comparison(found: ModelComparison, *, dataset: str, version: str, spl
 def difference_table(found: ModelComparison) -> DifferenceTable:
     """Return each model's paired difference to the first; all plots of a metric share an axis that holds zero."""
     axes: list[Axis] = []
-    for metric in FIELDS:
+    titles = found.kind.metrics
+    for metric in titles:
         intervals = [result.differences[metric].difference for result in found.models[1:]]
         axes.append(interval_axis([0.0, *(end for cell in intervals for end in (cell.low, cell.mean, cell.high))]))
     rows = tuple(
@@ -79,12 +76,12 @@ def difference_table(found: ModelComparison) -> DifferenceTable:
             result.name,
             tuple(
                 _difference(f"{result.name}, {name}", result.differences[metric].difference, axis)
-                for (metric, name), axis in zip(METRICS.items(), axes, strict=True)
+                for (metric, name), axis in zip(titles.items(), axes, strict=True)
             ),
         )
         for result in found.models[1:]
     )
-    scales = tuple(interval_scale(f"Scale of {name}", axis) for name, axis in zip(METRICS.values(), axes, strict=True))
+    scales = tuple(interval_scale(f"Scale of {name}", axis) for name, axis in zip(titles.values(), axes, strict=True))
     return DifferenceTable(rows, scales)
 
 
@@ -98,10 +95,12 @@ def agreement_grid(found: ModelComparison) -> Grid:
     return Grid(heads, rows)
 
 
-def document_scatter(first: ModelResult, other: ModelResult) -> tuple[str, Markup]:
-    """Return a title, and a dot per document at its AUC with either model."""
-    points = [Point(x, y, f"{x:.1f} and {y:.1f}") for x, y in zip(first.auc, other.auc, strict=True)]
-    return other.name, scatter(f"{other.name} against {first.name}", points, x_label=f"AUC of {first.name}", level=50.0)
+def document_scatter(first: ModelResult, other: ModelResult, kind: ScoreKind) -> tuple[str, Markup]:
+    """Return a title, and a dot per document at its leading metric with either model."""
+    points = [Point(x, y, f"{x:.1f} and {y:.1f}") for x, y in zip(first.leading, other.leading, strict=True)]
+    label = f"{kind.metrics[kind.leading]} of {first.name}"
+    level = 50.0 if kind is ScoreKind.LINKS else None
+    return other.name, scatter(f"{other.name} against {first.name}", points, x_label=label, level=level)
 
 
 def _difference(title: str, cell: Interval, axis: Axis) -> DifferenceCell:

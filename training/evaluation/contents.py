@@ -7,7 +7,8 @@ Reading the sentences and pictures of the few documents that are drawn is all th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +21,11 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.reading import split_parts
 from training.evaluation.bootstrap import Interval
-from training.evaluation.evaluate import Evaluation, MeanScores
+from training.evaluation.evaluate import FULLY_LINKED, Evaluation, MeanScores
 from training.evaluation.examples import ExampleDocument, ExampleGroup, choose_examples
 from training.evaluation.facts import read_pictures
 from training.evaluation.measures import Measures
+from training.evaluation.pair_scores import PairMeans
 from training.evaluation.report_content import Heading, ReportContent, RowKind, Score, ScoreRow
 from training.linking.links import predicted_links
 from training.model import LinkModel
@@ -46,16 +48,10 @@ class ModelDescription:
     history: Sequence[Mapping[str, float]] = ()
 
 
-def score_row(name: str, scores: MeanScores, *, kind: RowKind, note: str = "") -> ScoreRow:
+def score_row(name: str, scores: MeanScores | PairMeans, *, kind: RowKind, note: str = "") -> ScoreRow:
     """Return one row of the score table."""
-    return ScoreRow(
-        name=name,
-        auc=_score(scores.auc),
-        precision_at_1=_score(scores.precision_at_1),
-        precision_at_5=_score(scores.precision_at_5),
-        kind=kind,
-        note=note,
-    )
+    by_metric = {item.name: _score(getattr(scores, item.name)) for item in fields(scores)}
+    return ScoreRow(name=name, scores=by_metric, kind=kind, note=note)
 
 
 def report_content(
@@ -67,20 +63,19 @@ def report_content(
     reference: str,
     split: Split | str = Split.TEST,
     baselines: Sequence[ScoreRow] = (),
+    absent_baselines: Mapping[str, str] = MappingProxyType({}),
     measures: Measures | None = None,
 ) -> ReportContent:
     """Return the report of an evaluation of a model on a split of `NAME[@VERSION]`.
 
     Args:
         baselines: rows of other models on the same documents; random's is always there.
+        absent_baselines: baselines without a row, and why.
         measures: what else was measured.
     """
     manifest, folder = read_manifest(lake, reference)
     config = model.card.config
-    rows = tuple(baselines)
-    if evaluation.link_means is not None:
-        own = score_row(description.name, evaluation.mean, kind=RowKind.MODEL)
-        rows = (own, *rows, score_row("random", evaluation.random, kind=RowKind.BASELINE))
+    pairs = None if evaluation.scores else evaluation.pairs
     shown = [key for pair in (measures.confused if measures else ()) for key in (pair.image, pair.chosen)]
     heading = Heading(
         model=description.name,
@@ -88,18 +83,21 @@ def report_content(
         dataset=manifest.dataset,
         dataset_version=manifest.version,
         split=str(split),
-        documents=len(evaluation.scored),
-        left_out=evaluation.left_out,
+        documents=len(evaluation.scored if pairs is None else pairs.documents),
+        left_out={reason: n for reason, n in evaluation.left_out.items() if pairs is None or reason != FULLY_LINKED},
         recipe=config.recipe,
         objective=config.objective.name,
         similarity=config.objective.similarity,
         epochs=len(description.history) or config.training.epochs,
         kept_epoch=model.card.epoch,
         select=config.training.select,
+        candidates=None if pairs is None else pairs.candidates,
+        reads_links=config.objective.reads_links,
     )
     return ReportContent(
         heading=heading,
-        scores=rows,
+        scores=_rows_of(evaluation, description.name, baselines),
+        absent_baselines=absent_baselines,
         history=tuple(description.history),
         document_auc=tuple(evaluation.document_auc.values()),
         examples=example_groups(evaluation, manifest, folder, split),
@@ -108,6 +106,18 @@ def report_content(
         measures=measures,
         pictures=read_pictures(manifest, folder, split, shown),
     )
+
+
+def _rows_of(evaluation: Evaluation, name: str, baselines: Sequence[ScoreRow]) -> tuple[ScoreRow, ...]:
+    """Return the row of the evaluated model, those of other models, and random's."""
+    if evaluation.link_means is not None:
+        chance = score_row("random", evaluation.random, kind=RowKind.BASELINE)
+        return score_row(name, evaluation.mean, kind=RowKind.MODEL), *baselines, chance
+    if evaluation.pairs is not None:
+        expected = {metric: Score(value) for metric, value in asdict(evaluation.pairs.chance).items()}
+        chance = ScoreRow(name="random", scores=expected, kind=RowKind.BASELINE, note="expected")
+        return score_row(name, evaluation.pairs.means(), kind=RowKind.MODEL), *baselines, chance
+    return tuple(baselines)
 
 
 def example_groups(

@@ -7,7 +7,7 @@ A model is evaluated on a data set version (`evaluate_model`); matrices that wer
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -23,10 +23,13 @@ from training.data.reading import read_split
 from training.data.roles import TextView
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
+from training.evaluation.pair_scores import PairMeans, PairScores, linked_pool, score_pairs
+from training.evaluation.retrieval import Pool
 from training.fitting import inputs_of
 from training.model import DocumentInput, EmbeddedDocument, LinkModel
 
 DOCUMENTS_AT_ONCE = 64
+FULLY_LINKED = "every pair linked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Evaluation:
         random_means: of a model that draws every similarity at random, on the same documents.
         left_out: documents that could not be scored, by reason.
         where: what was evaluated, for messages.
+        pairs: scores of retrieval, of documents that have links; None where they were not asked for or there are none.
     """
 
     ids: tuple[str, ...]
@@ -63,6 +67,7 @@ class Evaluation:
     random_means: MeanScores | None
     left_out: Mapping[str, int]
     where: str
+    pairs: PairScores | None = None
 
     @property
     def mean(self) -> MeanScores:
@@ -87,21 +92,65 @@ class Evaluation:
         return self.random_means
 
     @property
+    def own_means(self) -> MeanScores | PairMeans | None:
+        """Return the mean scores of links, or where no document has any those of retrieval, or None."""
+        return self.link_means or (None if self.pairs is None else self.pairs.means())
+
+    @property
     def document_auc(self) -> dict[str, float]:
         """Return document id -> AUC in percent, of the scored documents."""
         return {self.ids[place]: score.auc for place, score in zip(self.scored, self.scores, strict=True)}
 
 
-def evaluate_model(model: LinkModel, lake: Lake, reference: str, split: Split | str = Split.TEST) -> Evaluation:
+def evaluate_model(
+    model: LinkModel, lake: Lake, reference: str, split: Split | str = Split.TEST, *, with_pairs: bool = False
+) -> Evaluation:
     """Return how well a model finds the links of a split of `NAME[@VERSION]`.
+
+    Args:
+        model: to be evaluated.
+        lake: holds the data set.
+        reference: data set and version.
+        split: whose documents are scored.
+        with_pairs: whether retrieval is scored though links can be; where they cannot, it always is.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
-        UsageError: the data set lacks the feature columns the model reads, or no document can be scored.
+        UsageError: the data set lacks the feature columns the model reads, or no link is known.
     """
     documents = read_documents(model, lake, reference, split)
-    matrices = tuple(similarity_matrices(model, documents))
-    return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
+    embedded = tuple(embedded_documents(model, documents))
+    return evaluate_embedded(documents, embedded, where=f"{reference}, split {split}", with_pairs=with_pairs)
+
+
+def evaluate_embedded(
+    documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, where: str, with_pairs: bool = False
+) -> Evaluation:
+    """Return the evaluation of documents whose vectors are known; see `evaluate_model`.
+
+    Raises:
+        UsageError: no link is known.
+    """
+    links = documents.links or ()
+    found = evaluate_matrices(
+        documents.ids,
+        tuple(document.similarities() for document in embedded),
+        links,
+        where=where,
+        may_be_unscored=any(known is not None and len(known) > 0 for known in links),
+    )
+    return with_pair_scores(found, embedded_pool(documents, embedded)) if with_pairs or not found.scores else found
+
+
+def embedded_pool(documents: DocumentSet, embedded: Sequence[EmbeddedDocument]) -> Pool:
+    """Return the linked texts and images of documents, to retrieve one by the other."""
+    texts, images = [each.texts for each in embedded], [each.images for each in embedded]
+    return linked_pool(documents, texts, images, documents.links or ())
+
+
+def with_pair_scores(evaluation: Evaluation, pool: Pool) -> Evaluation:
+    """Return an evaluation with the scores of retrieval in its pool."""
+    return replace(evaluation, pairs=score_pairs(pool))
 
 
 def evaluate_matrices(
@@ -128,7 +177,7 @@ def evaluate_matrices(
     counts = {
         "links unknown": found.unknown,
         "no link": found.without_links,
-        "every pair linked": found.fully_linked,
+        FULLY_LINKED: found.fully_linked,
     }
     left_out = {reason: count for reason, count in counts.items() if count}
     if not found.scores and not may_be_unscored:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from training.evaluation.example_graph import draw_example
 from training.evaluation.examples import ExampleDocument
-from training.evaluation.report import FILE_NAME, edge_legend, environment
+from training.evaluation.report import edge_legend, environment, write_page
 
 
 def write_linked_page(documents: Sequence[ExampleDocument], directory: Path, *, model: str) -> Path:
@@ -18,9 +18,4 @@ def write_linked_page(documents: Sequence[ExampleDocument], directory: Path, *, 
     """
     graphs = [draw_example(document) for document in documents]
     page = environment().get_template("linked.html.j2").render(model=model, graphs=graphs, legend=edge_legend(graphs))
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE_NAME
-    partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    partial.replace(path)
-    return path
+    return write_page(directory, page)

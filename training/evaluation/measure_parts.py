@@ -19,8 +19,9 @@ from training.evaluation.charts import Point, Shares, path_chart, reliability_ch
 from training.evaluation.confusion import ConfusionGroup
 from training.evaluation.example_graph import thumbnail_uri
 from training.evaluation.measures import ConfusedImages, Measures
-from training.evaluation.published_retrieval import PublishedRetrieval, published_retrieval
+from training.evaluation.published_retrieval import PublishedRetrieval, published_retrieval, published_source
 from training.evaluation.retrieval import RetrievalScores, Statistic
+from training.evaluation.retrieval_groups import LANGUAGE, GroupRetrieval
 
 TO = "–\u2060"  # between two numbers, where no line may end
 CONFUSION_CLASSES = ("part-right", "part-confused", "part-elsewhere")
@@ -61,6 +62,7 @@ class MeasureParts:
     retrieval: Grid | None
     relations: Grid | None
     groups: Grid | None
+    retrieval_groups: Grid | None
     spread: tuple[Markup, ...]
     spread_vectors: tuple[str, str]
     regressions: Grid | None
@@ -86,6 +88,7 @@ def measure_parts(measures: Measures, pictures: Mapping[str, bytes | None], *, d
         retrieval=retrieval_grid(measures.retrieval, measures.refined, published_retrieval(dataset)),
         relations=relation_grid(measures),
         groups=group_grid(measures.groups),
+        retrieval_groups=retrieval_group_grid(measures.retrieval_groups, dataset),
         spread=spread_charts(analysis),
         spread_vectors=("", "") if analysis is None else (analysis.image_vectors, analysis.text_vectors),
         regressions=regression_grid(analysis),
@@ -157,6 +160,24 @@ def group_grid(groups: Sequence[GroupScores]) -> Grid | None:
         for group in groups
     )
     return Grid(("Group", "AUC", "p@1", "p@5", "Documents"), rows)
+
+
+def retrieval_group_grid(groups: Sequence[GroupRetrieval], dataset: str = "") -> Grid | None:
+    """Return retrieval by language, role or source; below each row the published one of the same source."""
+    if not groups:
+        return None
+    rows: list[tuple[str, tuple[str, ...]]] = []
+    for group in groups:
+        row = group.scores
+        cells = (*(_recall(row.recall[cutoff]) for cutoff in row.recall), _rank(row.median_rank))
+        rows.append((f"{group.kind} {group.name}: {row.direction}, {_pool(row)}", cells))
+        published = published_source(dataset, group.name) if group.kind != LANGUAGE else ()
+        rows += [
+            (f"{other.model} ({other.source})", _published_cells(other))
+            for other in published
+            if other.direction == row.direction
+        ]
+    return Grid(("Group, direction and pool", "R@1", "R@5", "R@10", "Median rank"), tuple(rows))
 
 
 def spread_charts(analysis: DocumentAnalysis | None) -> tuple[Markup, ...]:
@@ -277,7 +298,9 @@ def _published_cells(row: PublishedRetrieval) -> tuple[str, ...]:
 
 
 def _rank(found: Statistic) -> str:
-    return f"{found.value:g}" if found.deviation is None else f"{found.value:.1f} ± {found.deviation:.1f}"
+    if found.deviation is not None:
+        return f"{found.value:.1f} ± {found.deviation:.1f}"
+    return f"{found.value:g}" if found.low is None else f"{found.value:g} ({found.low:g}{TO}{found.high:g})"
 
 
 def _threshold_row(kept: KeptLinks) -> tuple[str, tuple[str, ...]]:

@@ -27,7 +27,8 @@ from training.evaluation.confusion import Choice, ConfusionGroup, choices, confu
 from training.evaluation.evaluate import (
     Evaluation,
     embedded_documents,
-    evaluate_matrices,
+    embedded_pool,
+    evaluate_embedded,
     read_documents,
     similarity_matrices,
 )
@@ -35,6 +36,7 @@ from training.evaluation.facts import DocumentFacts, read_facts
 from training.evaluation.relation_head import refinement, relation_predictor
 from training.evaluation.relations import RelationScore, relation_scores
 from training.evaluation.retrieval import Direction, Pool, RetrievalScores, retrieval_scores
+from training.evaluation.retrieval_groups import GroupRetrieval, retrieval_groups
 from training.linking.calibration import Calibration
 from training.model import EmbeddedDocument, LinkModel
 
@@ -63,6 +65,7 @@ class Measures:
         relations: average precision of each predicted relation.
         refined: text-to-image retrieval after selective similarity refinement.
         groups: link scores by language and by role, where there are several.
+        retrieval_groups: retrieval by language, by role, and by source of a fused model, where there are several.
         analysis: spread and content against AUC.
         confusion: choices among images that look alike.
         confused: the most alike images that were confused.
@@ -75,6 +78,7 @@ class Measures:
     relations: tuple[RelationScore, ...] = ()
     refined: tuple[RetrievalScores, ...] = ()
     groups: tuple[GroupScores, ...] = ()
+    retrieval_groups: tuple[GroupRetrieval, ...] = ()
     analysis: DocumentAnalysis | None = None
     confusion: tuple[ConfusionGroup, ...] = ()
     confused: tuple[ConfusedImages, ...] = ()
@@ -131,7 +135,7 @@ def judge_model(
         UsageError: the data set lacks what the model reads, or nothing of it is known to be linked.
     """
     subject = _subject(model, lake, reference, split)
-    pool = _pool(subject)
+    pool = embedded_pool(subject.documents, subject.embedded)
     refined, relations, no_relations = _relations(subject, pool)
     calibration, no_calibration = _calibration(subject, lake)
     groups, alike = _confusion(subject)
@@ -147,6 +151,9 @@ def judge_model(
         relations=relations,
         refined=refined,
         groups=_groups(subject),
+        retrieval_groups=retrieval_groups(
+            model, subject.documents, subject.embedded, [row.language for row in subject.facts]
+        ),
         analysis=analysis,
         confusion=groups,
         confused=alike,
@@ -179,14 +186,7 @@ def _subject(model: LinkModel, lake: Lake, reference: str, split: Split | str) -
     manifest, folder = read_manifest(lake, reference)
     documents = read_documents(model, lake, reference, split)
     embedded = tuple(embedded_documents(model, documents))
-    links = documents.links or ()
-    evaluation = evaluate_matrices(
-        documents.ids,
-        tuple(document.similarities() for document in embedded),
-        links,
-        where=f"{reference}, split {split}",
-        may_be_unscored=any(known is not None and len(known) > 0 for known in links),
-    )
+    evaluation = evaluate_embedded(documents, embedded, where=f"{reference}, split {split}")
     facts = read_facts(manifest, folder, split)
     return _Subject(
         model=model,
@@ -213,35 +213,6 @@ def _calibration(subject: _Subject, lake: Lake) -> tuple[CalibrationJudgement | 
         return None, str(problem)
 
 
-def _pool(subject: _Subject) -> Pool:
-    """Return the linked texts and the different linked images of all documents."""
-    documents = subject.documents
-    texts: list[Vectors] = []
-    images: dict[int, Vectors] = {}
-    places: dict[int, int] = {}
-    pairs: list[tuple[int, int]] = []
-    numbers: list[int] = []
-    for number, (known, vectors) in enumerate(zip(subject.evaluation.links, subject.embedded, strict=True)):
-        if known is None or not len(known):
-            continue
-        rows = documents.image_rows[slice(*documents.image_offsets[number : number + 2])]
-        own: dict[int, int] = {}
-        for sentence, image in np.unique(known, axis=0).tolist():
-            if sentence not in own:
-                own[sentence] = len(texts)
-                texts.append(vectors.texts[sentence])
-            bank = int(rows[image])
-            images.setdefault(bank, vectors.images[image])
-            pairs.append((own[sentence], places.setdefault(bank, len(places))))
-            numbers.append(number)
-    return Pool(
-        texts=np.stack(texts) if texts else np.zeros((0, 0), np.float32),
-        images=np.stack(list(images.values())) if images else np.zeros((0, 0), np.float32),
-        pairs=np.array(pairs, np.int64).reshape(-1, 2),
-        documents=np.array(numbers, np.int64),
-    )
-
-
 def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ...], tuple[RelationScore, ...], str]:
     """Return refined retrieval, average precisions, and why there are none."""
     predictor = relation_predictor(subject.model)
@@ -265,18 +236,16 @@ def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ..
 
 
 def _groups(subject: _Subject) -> tuple[GroupScores, ...]:
-    """Return scores by language and by role, of whichever there are several.
-
-    A model that reads some roles only, or fuses them, has no rows to tell roles apart by.
-    """
+    """Return scores by language and by role, of whichever there are several; fused texts have no role."""
     matrices, links = subject.evaluation.matrices, subject.evaluation.links
     found: tuple[GroupScores, ...] = ()
     languages = [row.language for row in subject.facts]
     if len(set(languages)) > 1:
         found += by_language(matrices, links, languages)
-    roles = [row.roles for row in subject.facts]
-    are_rows = all(len(row) == len(matrix) for row, matrix in zip(roles, matrices, strict=True))
-    if are_rows and len({role for row in roles for role in row}) > 1:
+    documents = subject.documents
+    if documents.sources is None and len(set(documents.roles)) > 1:
+        offsets = documents.sentence_offsets
+        roles = [documents.roles[slice(*offsets[place : place + 2])] for place in range(len(documents))]
         found += by_role(matrices, links, roles)
     return found
 

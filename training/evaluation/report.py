@@ -23,11 +23,13 @@ from training.evaluation.axes import Axis, tick_text
 from training.evaluation.example_graph import EdgeKind, ExampleGraph, draw_example
 from training.evaluation.figures import Series, histogram, interval_axis, interval_plot, interval_scale, line_chart
 from training.evaluation.measure_parts import loss_and_auc, measure_parts
-from training.evaluation.published import published_results
+from training.evaluation.published import PublishedResult, published_results
+from training.evaluation.published_retrieval import PublishedRetrieval, published_retrieval
 from training.evaluation.report_content import ReportContent, RowKind, Score, ScoreRow
+from training.evaluation.retrieval import Direction
+from training.evaluation.score_kinds import ScoreKind
 
 FILE_NAME = "index.html"
-METRICS: Mapping[str, str] = {"auc": "AUC", "precision_at_1": "p@1", "precision_at_5": "p@5"}
 SELECT_RULES: Mapping[Select, str] = {
     Select.LOSS: "At this epoch the validation loss is lowest.",
     Select.LAST: "It is the last epoch.",
@@ -77,10 +79,15 @@ class ScoreTable:
 
 def write_report(content: ReportContent, directory: Path) -> Path:
     """Write `index.html` to a directory, made if missing, and return its path."""
+    return write_page(directory, render_report(content))
+
+
+def write_page(directory: Path, page: str) -> Path:
+    """Write `index.html` to a directory, made if missing, and return its path; readers see the old one or the new."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / FILE_NAME
     partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(render_report(content), encoding="utf-8", newline="\n")
+    partial.write_text(page, encoding="utf-8", newline="\n")
     partial.replace(path)
     return path
 
@@ -95,8 +102,9 @@ def render_report(content: ReportContent) -> str:
         .render(
             heading=content.heading,
             model=model,
-            metrics=METRICS,
-            table=score_table((*content.scores, *published_rows(content.heading.dataset))),
+            metrics=content.heading.scored_by.metrics,
+            table=report_table(content),
+            absent_baselines=content.absent_baselines,
             select_rule=SELECT_RULES[content.heading.select],
             panels=training_panels(content.history, kept_epoch=content.heading.kept_epoch),
             together=loss_with_auc(content),
@@ -113,32 +121,36 @@ def render_report(content: ReportContent) -> str:
     )
 
 
-def published_rows(dataset: str) -> tuple[ScoreRow, ...]:
-    """Return the papers' own results for a data set as rows of the score table."""
-    return tuple(
-        ScoreRow(
-            name=result.model,
-            auc=Score(result.auc),
-            precision_at_1=Score(result.precision_at_1),
-            precision_at_5=Score(result.precision_at_5),
-            kind=RowKind.PUBLISHED,
-            note=result.source,
-        )
-        for result in published_results(dataset)
-    )
+def report_table(content: ReportContent) -> ScoreTable:
+    """Return the score table of a report: its own rows, then the published ones of its data set."""
+    kind = content.heading.scored_by
+    return score_table((*content.scores, *published_rows(content.heading.dataset, kind)), kind)
 
 
-def score_table(rows: Sequence[ScoreRow]) -> ScoreTable:
+def published_rows(
+    dataset: str, kind: ScoreKind = ScoreKind.LINKS, *, results: Sequence[PublishedResult] | None = None
+) -> tuple[ScoreRow, ...]:
+    """Return the papers' own results for a data set as rows of the score table; of retrieval, an image for a text.
+
+    `results` are other ones than those of the data set's own table.
+    """
+    if kind is ScoreKind.LINKS:
+        return tuple(_published(row, kind) for row in (published_results(dataset) if results is None else results))
+    rows = (row for row in published_retrieval(dataset) if row.direction == Direction.TEXT_TO_IMAGE)
+    return tuple(_published(row, kind) for row in rows)
+
+
+def score_table(rows: Sequence[ScoreRow], kind: ScoreKind = ScoreKind.LINKS) -> ScoreTable:
     """Return the rows with their plots; all plots of a metric share an axis."""
     plots: dict[tuple[int, str], Markup] = {}
     scales: dict[str, Markup] = {}
-    for metric, name in METRICS.items():
-        scores = {index: score for index, row in enumerate(rows) if (score := _score(row, metric)) is not None}
+    for metric, name in kind.metrics.items():
+        known = {index: score for index, row in enumerate(rows) if (score := row.scores.get(metric)) is not None}
         axis = interval_axis(
-            end for score in scores.values() for end in (score.value, score.low, score.high) if end is not None
+            end for score in known.values() for end in (score.value, score.low, score.high) if end is not None
         )
         scales[metric] = interval_scale(f"Scale of {name}, percent", axis)
-        plots |= {(index, metric): _plot(rows[index].name, name, score, axis) for index, score in scores.items()}
+        plots |= {(index, metric): _plot(rows[index].name, name, score, axis) for index, score in known.items()}
     return ScoreTable(tuple(rows), scales, plots)
 
 
@@ -225,8 +237,10 @@ def environment() -> Environment:
     )
 
 
-def _score(row: ScoreRow, metric: str) -> Score | None:
-    return {"auc": row.auc, "precision_at_1": row.precision_at_1, "precision_at_5": row.precision_at_5}[metric]
+def _published(result: PublishedResult | PublishedRetrieval, kind: ScoreKind) -> ScoreRow:
+    values = {metric: getattr(result, metric, None) for metric in kind.metrics}
+    scores = {metric: None if value is None else Score(value) for metric, value in values.items()}
+    return ScoreRow(name=result.model, scores=scores, kind=RowKind.PUBLISHED, note=result.source)
 
 
 def _plot(row: str, metric: str, score: Score, axis: Axis) -> Markup:

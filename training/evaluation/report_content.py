@@ -16,6 +16,7 @@ from schemas.manifest import SplitStatistics
 from training.config import Select
 from training.evaluation.examples import ExampleGroup
 from training.evaluation.measures import Measures
+from training.evaluation.score_kinds import ScoreKind
 
 
 class RowKind(StrEnum):
@@ -45,12 +46,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """Scores of one model over the same documents; None where a score is not known."""
+    """Scores of one model over the same documents, by metric; None or absent where a score is not known."""
 
     name: str
-    auc: Score | None
-    precision_at_1: Score | None
-    precision_at_5: Score | None
+    scores: Mapping[str, Score | None]
     kind: RowKind = RowKind.BASELINE
     note: str = ""
 
@@ -73,6 +72,8 @@ class Heading:
         epochs: epochs trained.
         kept_epoch: the epoch whose weights are the model, counted as in the history.
         select: rule that chose it.
+        candidates: how many images a text chooses from, where documents are pairs.
+        reads_links: whether the model was shown links in training.
     """
 
     model: str
@@ -88,6 +89,13 @@ class Heading:
     kept_epoch: int
     select: Select
     left_out: Mapping[str, int] = field(default_factory=dict)
+    candidates: int | None = None
+    reads_links: bool = False
+
+    @property
+    def scored_by(self) -> ScoreKind:
+        """Return what kind of scores the table has."""
+        return ScoreKind.LINKS if self.candidates is None else ScoreKind.PAIRS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +105,7 @@ class ReportContent:
     Attributes:
         heading: model and data.
         scores: rows of the score table, the evaluated model first; published rows are added by the report.
+        absent_baselines: baselines that have no row, and why.
         history: one mapping an epoch, with `epoch` and any of `train_loss`, `validation_loss`, `validation_auc`,
             `validation_precision_at_1` (both percentages) and `validation_rank`; absent, None and NaN are gaps.
         document_auc: AUC of each evaluated document, percent, in any order.
@@ -109,6 +118,7 @@ class ReportContent:
 
     heading: Heading
     scores: tuple[ScoreRow, ...] = ()
+    absent_baselines: Mapping[str, str] = field(default_factory=dict)
     history: tuple[Mapping[str, float | None], ...] = ()
     document_auc: tuple[float, ...] = ()
     examples: tuple[ExampleGroup, ...] = ()

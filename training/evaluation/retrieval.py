@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from training.data.streams import stream
-from training.evaluation.bootstrap import pooled_interval
+from training.evaluation.bootstrap import median_interval, pooled_interval
 
 CUTOFFS = (1, 5, 10)
 SAMPLE_PAIRS = 500
@@ -87,10 +88,31 @@ class RetrievalScores:
 
 @dataclass(frozen=True, slots=True)
 class QueryRanks:
-    """Per query: its expected rank from 1, and the probability of a partner among the first K (Q x len(CUTOFFS))."""
+    """Per query: its expected rank from 1, the probability of a partner among the first K, and 1 / rank expected.
+
+    Attributes:
+        ranks: Q.
+        found: Q x len(CUTOFFS).
+        reciprocal: Q.
+    """
 
     ranks: Float64
     found: Float64
+    reciprocal: Float64
+
+    @classmethod
+    def of(cls, above: Int64, others: Int64, partners: Int64) -> QueryRanks:
+        """Return the expectations over all orders of what is equal.
+
+        With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
+        1 + a + t / (s + 1), and none of the partners is among the first K with probability
+        C(t, K - a) / C(s + t, K - a).
+        """
+        found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in CUTOFFS], axis=1)
+        reciprocal = 1 / (1.0 + above)
+        for query in np.flatnonzero(others):
+            reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
+        return cls(1 + above + others / (partners + 1), found, reciprocal)
 
 
 def retrieval_scores(
@@ -110,13 +132,13 @@ def retrieval_scores(
         pool: with at least one pair.
         directions: both, or one.
         sample_pairs: pairs of a sample.
-        samples: number of samples.
+        samples: number of samples; 0: the whole pool alone.
         seed: of the samples.
         adjust: what is done to similarities before they are ranked, such as `relations.refine_similarities`.
     """
     wanted = tuple(directions)
     found = [_whole(pool, direction, adjust) for direction in wanted]
-    if len(pool.pairs) > sample_pairs:
+    if samples and len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples, seed))
         found += [_sampled(drawn, direction, adjust) for direction in wanted]
     return tuple(found)
@@ -144,21 +166,34 @@ def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: 
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
         parts.append(similarity_ranks(similarities, are_partners))
-    return QueryRanks(np.concatenate([p.ranks for p in parts]), np.concatenate([p.found for p in parts]))
+    return QueryRanks(
+        np.concatenate([p.ranks for p in parts]),
+        np.concatenate([p.found for p in parts]),
+        np.concatenate([p.reciprocal for p in parts]),
+    )
 
 
 def similarity_ranks(similarities: Vectors, are_partners: Bool) -> QueryRanks:
-    """Return the ranks of queries from Q x C similarities and which candidates are partners (one at least a query).
-
-    With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
-    1 + a + t / (s + 1), and none of the partners is among the first K with probability C(t, K - a) / C(s + t, K - a).
-    """
+    """Return the ranks of queries from Q x C similarities and which candidates are partners (one at least a query)."""
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     above = ((similarities > best) & ~are_partners).sum(axis=1)
     equal = similarities == best
     others, partners = (equal & ~are_partners).sum(axis=1), (equal & are_partners).sum(axis=1)
-    found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in CUTOFFS], axis=1)
-    return QueryRanks(1 + above + others / (partners + 1), found)
+    return QueryRanks.of(above, others, partners)
+
+
+def expected_reciprocal_rank(above: int, others: int, partners: int) -> float:
+    """Return the mean of 1 / rank of the first partner, over the orders of partners and others behind those above."""
+    return float((_first_partner(others, partners) / (1.0 + above + np.arange(others + 1))).sum())
+
+
+@lru_cache(maxsize=256)
+def _first_partner(others: int, partners: int) -> Float64:
+    """Return the probabilities that 0, 1, ... `others` stand before the first partner in a random order."""
+    before = np.arange(others + 1)
+    left = others + partners - before
+    no_partner_yet = np.concatenate([[1.0], np.cumprod((others - before[:-1]) / left[:-1])])
+    return no_partner_yet * partners / left
 
 
 def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> Float64:
@@ -172,8 +207,16 @@ def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> 
     return 1 - missed
 
 
+def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None = None) -> tuple[QueryRanks, Int64]:
+    """Return the ranks of a direction's queries over the whole pool, and the document of each (its first pair's)."""
+    queries, candidates, pairs = _sides(pool, direction)
+    wanted, first, places = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
+    renumbered = np.stack([places.ravel(), pairs[:, 1]], axis=1)
+    return query_ranks(queries[wanted], candidates, renumbered, adjust=adjust), pool.documents[first]
+
+
 def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> RetrievalScores:
-    ranks, documents = _ranks(pool, direction, adjust)
+    ranks, documents = direction_ranks(pool, direction, adjust=adjust)
     numbers, places = np.unique(documents, return_inverse=True)
     counts = np.bincount(places, minlength=len(numbers)).astype(np.float64)
     recall = {}
@@ -181,20 +224,21 @@ def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Retrieval
         sums = np.bincount(places, weights=100 * ranks.found[:, column], minlength=len(numbers))
         interval = pooled_interval(sums.astype(np.float64), counts)
         recall[cutoff] = Statistic(interval.mean, interval.low, interval.high)
+    median = median_interval(ranks.ranks, documents)
     return RetrievalScores(
         direction=direction,
         queries=len(ranks.ranks),
         candidates=float(len(_sides(pool, direction)[1])),
         samples=0,
         recall=recall,
-        median_rank=Statistic(float(np.median(ranks.ranks))),
+        median_rank=Statistic(median.mean, median.low, median.high),
     )
 
 
 def _sampled(drawn: Sequence[Pool], direction: Direction, adjust: Adjust | None) -> RetrievalScores:
     rows, queries, candidates = [], [], []
     for pool in drawn:
-        ranks, _ = _ranks(pool, direction, adjust)
+        ranks, _ = direction_ranks(pool, direction, adjust=adjust)
         rows.append([*(100 * ranks.found.mean(axis=0)), np.median(ranks.ranks)])
         queries.append(len(ranks.ranks))
         candidates.append(len(_sides(pool, direction)[1]))
@@ -211,14 +255,6 @@ def _sampled(drawn: Sequence[Pool], direction: Direction, adjust: Adjust | None)
         recall=dict(zip(CUTOFFS, values, strict=False)),
         median_rank=values[-1],
     )
-
-
-def _ranks(pool: Pool, direction: Direction, adjust: Adjust | None) -> tuple[QueryRanks, Int64]:
-    """Return the ranks of a direction's queries and the document of each (its first pair's)."""
-    queries, candidates, pairs = _sides(pool, direction)
-    wanted, first, places = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
-    renumbered = np.stack([places.ravel(), pairs[:, 1]], axis=1)
-    return query_ranks(queries[wanted], candidates, renumbered, adjust=adjust), pool.documents[first]
 
 
 def _sides(pool: Pool, direction: Direction) -> tuple[Vectors, Vectors, Int64]:

@@ -12,11 +12,14 @@ import pyarrow.parquet as pq
 from schemas.errors import NotFoundError
 from schemas.evaluation import EVALUATION_SCHEMA, EvaluationRow, evaluation_row
 from schemas.tables import check_schema, to_table
+from training.evaluation.beside import Beside
 from training.evaluation.bootstrap import Interval
 from training.evaluation.calibration import CalibrationJudgement
 from training.evaluation.evaluate import Evaluation, MeanScores
 from training.evaluation.measures import Measures
+from training.evaluation.pair_scores import PairMeans, PairScores
 from training.evaluation.retrieval import RetrievalScores
+from training.evaluation.score_kinds import ScoreKind
 
 FILE_NAME = "evaluation.parquet"
 
@@ -64,6 +67,7 @@ class EvaluationReport:
 def evaluation_report(
     evaluation: Evaluation,
     measures: Measures,
+    beside: Beside | None = None,
     *,
     model: str,
     model_version: str | None,
@@ -71,7 +75,7 @@ def evaluation_report(
     dataset_version: str,
     split: str,
 ) -> EvaluationReport:
-    """Return the table of an evaluation and of what else was measured."""
+    """Return the table of an evaluation, of what else was measured, and of the baselines beside it."""
     blank = EvaluationRow(
         model=model,
         model_version=model_version,
@@ -87,7 +91,7 @@ def evaluation_report(
         dataset=dataset,
         dataset_version=dataset_version,
         split=split,
-        rows=tuple(_rows(blank, evaluation, measures)),
+        rows=(*_rows(blank, evaluation, measures), *_beside(blank, evaluation, beside or Beside())),
     )
 
 
@@ -112,6 +116,8 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
         yield from _means(replace(blank, measure="links", n=scored), evaluation.link_means)
     if evaluation.random_means is not None:
         yield from _means(replace(blank, measure="random", n=scored), evaluation.random_means)
+    if evaluation.pairs is not None:
+        yield from _pairs(replace(blank, n=len(evaluation.pairs.documents)), evaluation.pairs)
     for reason, count in evaluation.left_out.items():
         yield replace(
             blank, measure="links", metric="left_out", group=reason, value=float(count), n=count, unit="documents"
@@ -122,6 +128,8 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
     for measure, scores in (("retrieval", measures.retrieval), ("refined retrieval", measures.refined)):
         for row in scores:
             yield from _retrieval(replace(blank, measure=measure), row)
+    for part in measures.retrieval_groups:
+        yield from _retrieval(replace(blank, measure="retrieval", group=f"{part.kind}={part.name}, "), part.scores)
     yield from _relations(replace(blank, measure="relations"), measures)
     yield from _analysis(replace(blank, measure="analysis"), measures)
     if measures.calibration is not None:
@@ -133,14 +141,32 @@ def _rows(blank: EvaluationRow, evaluation: Evaluation, measures: Measures) -> I
     yield from _documents(replace(blank, measure="document", n=1), evaluation)
 
 
-def _means(blank: EvaluationRow, means: MeanScores) -> Iterator[EvaluationRow]:
-    for metric in ("auc", "precision_at_1", "precision_at_5"):
-        yield _with_interval(replace(blank, metric=metric), getattr(means, metric))
+def _beside(blank: EvaluationRow, evaluation: Evaluation, beside: Beside) -> Iterator[EvaluationRow]:
+    """Yield each baseline's means, or why it has none."""
+    documents = len(evaluation.scored or (() if evaluation.pairs is None else evaluation.pairs.documents))
+    for found in beside.scores:
+        yield from _means(replace(blank, measure=found.name, note=found.note, n=documents), found.means)
+    for name, reason in beside.absent.items():
+        yield replace(blank, measure=name, metric="absent", unit="", note=reason)
+
+
+def _means(blank: EvaluationRow, means: MeanScores | PairMeans) -> Iterator[EvaluationRow]:
+    for metric, interval in _intervals(means):
+        yield _with_interval(replace(blank, metric=metric), interval)
+
+
+def _pairs(blank: EvaluationRow, pairs: PairScores) -> Iterator[EvaluationRow]:
+    """Yield the means over documents, and what a random order is expected to score."""
+    candidates = f"text to image, whole pool of {pairs.candidates}"
+    yield from _means(replace(blank, measure="pairs", group=candidates), pairs.means())
+    for metric in ScoreKind.PAIRS.metrics:
+        value = getattr(pairs.chance, metric)
+        yield replace(blank, measure="random", metric=metric, group=candidates, value=value, note="expected")
 
 
 def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[EvaluationRow]:
     pool = f"{scores.samples} samples of" if scores.samples else "whole pool of"
-    named = replace(blank, group=f"{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
+    named = replace(blank, group=f"{blank.group}{scores.direction}, {pool} {scores.candidates:.0f}", n=scores.queries)
     for cutoff, found in scores.recall.items():
         yield replace(
             named,
@@ -151,7 +177,15 @@ def _retrieval(blank: EvaluationRow, scores: RetrievalScores) -> Iterator[Evalua
             deviation=found.deviation,
         )
     rank = scores.median_rank
-    yield replace(named, metric="median_rank", value=rank.value, deviation=rank.deviation, unit="rank, from 1")
+    yield replace(
+        named,
+        metric="median_rank",
+        value=rank.value,
+        low=rank.low,
+        high=rank.high,
+        deviation=rank.deviation,
+        unit="rank, from 1",
+    )
 
 
 def _relations(blank: EvaluationRow, measures: Measures) -> Iterator[EvaluationRow]:
@@ -206,8 +240,17 @@ def _captions(blank: EvaluationRow, measures: Measures) -> Iterator[EvaluationRo
 
 def _documents(blank: EvaluationRow, evaluation: Evaluation) -> Iterable[EvaluationRow]:
     for place, score in zip(evaluation.scored, evaluation.scores, strict=True):
-        for metric in ("auc", "precision_at_1", "precision_at_5"):
+        for metric in ScoreKind.LINKS.metrics:
             yield replace(blank, metric=metric, group=evaluation.ids[place], value=getattr(score, metric))
+    if evaluation.pairs is not None:
+        for place, found in zip(evaluation.pairs.documents, evaluation.pairs.scores, strict=True):
+            for metric in ScoreKind.PAIRS.metrics:
+                yield replace(blank, metric=metric, group=evaluation.ids[place], value=getattr(found, metric))
+
+
+def _intervals(means: MeanScores | PairMeans) -> Iterator[tuple[str, Interval]]:
+    for item in fields(means):
+        yield item.name, getattr(means, item.name)
 
 
 def _with_interval(blank: EvaluationRow, interval: Interval) -> EvaluationRow:

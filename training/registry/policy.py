@@ -3,6 +3,7 @@
 A policy file is TOML; a key that is left out has the value below, an unknown one is an error:
 
     latest_only = true            # the data set scored on must be the latest version in the lake
+    measure = "auto"              # what decides: auc, reciprocal_rank, recall_at_1, _5, _10; auto: see `Measure`
 
     [minimum]                     # means in percent that a candidate must reach
     auc = 70.0
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
 
 from schemas.configs import require, restore
@@ -27,13 +29,39 @@ from schemas.errors import ConfigError, NotFoundError
 from training.evaluation.bootstrap import LEVEL, RESAMPLES
 
 
+class Measure(StrEnum):
+    """What decides; all but AUC are of retrieval, an image for a text, and exist where AUC does not.
+
+    `auto` is AUC, and where no document has one (a text and an image each), the reciprocal rank.
+    """
+
+    AUTO = "auto"
+    AUC = "auc"
+    RECIPROCAL_RANK = "reciprocal_rank"
+    RECALL_AT_1 = "recall_at_1"
+    RECALL_AT_5 = "recall_at_5"
+    RECALL_AT_10 = "recall_at_10"
+
+    @property
+    def is_of_retrieval(self) -> bool:
+        """Return whether it is for sure of retrieval."""
+        return self not in (Measure.AUTO, Measure.AUC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimum:
-    """Means in percent that a candidate must reach on the target; None: any."""
+    """Means in percent that a candidate must reach on the target; None: any.
+
+    The first three are of links, the others of retrieval: they are of the kind of the policy's measure.
+    """
 
     auc: float | None = None
     precision_at_1: float | None = None
     precision_at_5: float | None = None
+    reciprocal_rank: float | None = None
+    recall_at_1: float | None = None
+    recall_at_5: float | None = None
+    recall_at_10: float | None = None
 
     def __post_init__(self) -> None:
         for name in (item.name for item in fields(self)):
@@ -48,13 +76,15 @@ class Guard:
 
     Attributes:
         dataset: its name; the latest version is scored.
-        margin: mean AUC, in percentage points, that the candidate may lose.
+        margin: mean of the measure, in percentage points, that the candidate may lose.
         split: whose documents are scored.
+        measure: what decides on this data set.
     """
 
     dataset: str = ""
     margin: float = 0.0
     split: Split = Split.TEST
+    measure: Measure = Measure.AUTO
 
     def __post_init__(self) -> None:
         is_name = bool(self.dataset) and "@" not in self.dataset
@@ -71,6 +101,7 @@ class Policy:
         level: of the intervals.
         resamples: bootstrap samples of the documents.
         seed: of the samples.
+        measure: what decides on the target.
         random_auc: mean AUC of a model that knows nothing, in percent.
         latest_only: whether the data set scored on must be the latest version in its lake.
         minimum: scores that must be reached.
@@ -80,6 +111,7 @@ class Policy:
     level: float = LEVEL
     resamples: int = RESAMPLES
     seed: int = 0
+    measure: Measure = Measure.AUTO
     random_auc: float = 50.0
     latest_only: bool = True
     minimum: Minimum = field(default_factory=Minimum)

@@ -17,11 +17,11 @@ import mlflow
 from schemas.documents import Split
 from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
-from training.evaluation.evaluate import evaluate_model
-from training.evaluation.links import LinkScore
+from training.evaluation.evaluate import Evaluation, evaluate_model
 from training.model import LinkModel
+from training.registry.contests import contest_of
 from training.registry.loading import load_version
-from training.registry.policy import STANDARD_POLICY, Guard, Policy
+from training.registry.policy import STANDARD_POLICY, Guard, Measure, Policy
 from training.registry.promotion import Contest, Decision, decide, refuse
 from training.registry.store import ModelVersion, find_version
 from training.registry.succession import Reign, current, settle, step_back, succeed
@@ -182,21 +182,23 @@ def _judge(
     """Return the decision from both models' scores on the target, and on the guard sets where there is a champion."""
     models = {version.version: load_version(version).model for version in (candidate, champion) if version is not None}
 
-    def contest(reference: str, part: Split) -> Contest:
-        scores = []
+    def contest(reference: str, part: Split, measure: Measure) -> Contest:
+        evaluations = []
         for version in (candidate, champion):
             if version is not None:
                 say(f"scoring {version.uri} on {reference}, split {part}")
-                scores.append(_scores(version, models[version.version], lake, reference, part))
-        return Contest(dataset=reference, candidate=scores[0], champion=scores[1] if champion is not None else None)
+                model = models[version.version]
+                found = _evaluate(version, model, lake=lake, reference=reference, split=part, measure=measure)
+                evaluations.append(found)
+        return contest_of(reference, evaluations[0], evaluations[1] if champion is not None else None, measure)
 
     guards: Sequence[Guard] = policy.guards if champion is not None else ()
     found = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
     latest = "@".join(lake.find(target.partition("@")[0]))
     return decide(
-        contest(target, split),
+        contest(target, split, policy.measure),
         policy,
-        guards={guard.dataset: contest(found[guard.dataset], guard.split) for guard in guards},
+        guards={guard.dataset: contest(found[guard.dataset], guard.split, guard.measure) for guard in guards},
         latest=latest,
     )
 
@@ -252,13 +254,13 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
     return trained_on, lake
 
 
-def _scores(version: ModelVersion, model: LinkModel, lake: Lake, reference: str, split: Split) -> dict[str, LinkScore]:
-    """Return document id -> scores of a model, of the documents that can be scored."""
+def _evaluate(
+    version: ModelVersion, model: LinkModel, *, lake: Lake, reference: str, split: Split, measure: Measure
+) -> Evaluation:
     try:
-        found = evaluate_model(model, lake, reference, split)
+        return evaluate_model(model, lake, reference, split, with_pairs=measure.is_of_retrieval)
     except UsageError as problem:
         raise UsageError(f"{version.uri}: {problem}") from problem
-    return {found.ids[place]: score for place, score in zip(found.scored, found.scores, strict=True)}
 
 
 def _text(promotion: Promotion) -> str:

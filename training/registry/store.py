@@ -22,6 +22,7 @@ from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
 from schemas.errors import NotFoundError
 from training.config import TrainConfig
+from training.evaluation.rows import EvaluationReport
 from training.model import LinkModel
 from training.registry import pyfunc_model
 from training.registry.card import CARD_FILE, installed_versions, model_card
@@ -102,9 +103,20 @@ def register(
     return _version(stored)
 
 
-def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str) -> None:
-    """Keep a file, such as an evaluation report, in the folder `name` of a registered version's files."""
+def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:
+    """Keep a file, such as an evaluation report, among a registered version's files, or in the folder `name` there."""
     get_artifact_repository(artifact_folder(client, version)).log_artifact(str(path), name)
+
+
+def write_card(
+    client: mlflow.MlflowClient, version: ModelVersion, model: LinkModel, report: EvaluationReport | None
+) -> None:
+    """Write the card of a registered version anew, with the scores of its evaluation."""
+    text = model_card(model, name=version.name, run_id=version.run_id or "unknown", tags=version.tags, report=report)
+    with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
+        card = Path(scratch) / CARD_FILE
+        card.write_text(text, encoding="utf-8")
+        attach(client, version, card)
 
 
 def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:

@@ -104,9 +104,7 @@ def content(**changes):
     history = tuple({"epoch": e, "validation_loss": 1 / e, "validation_auc": 50.0 + e} for e in (1, 2, 3))
     model = ScoreRow(
         name="This model",
-        auc=Score(81.3, 79.9, 82.7),
-        precision_at_1=Score(47.5, 44.0, 50.0),
-        precision_at_5=None,
+        scores={"auc": Score(81.3, 79.9, 82.7), "precision_at_1": Score(47.5, 44.0, 50.0), "precision_at_5": None},
         kind=RowKind.MODEL,
     )
     statistics = SplitStatistics(

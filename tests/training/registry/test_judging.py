@@ -14,10 +14,10 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.cli import summary_lines
 from training.commands import EvaluateSummary, run_evaluate, run_link
 from training.comparing import address, run_compare
 from training.data.reading import read_split
+from training.evaluate_cli import summary_lines
 from training.evaluation.links import score_documents
 from training.evaluation.measures import judge_model
 from training.evaluation.rows import read_evaluation
@@ -191,7 +191,7 @@ def test_compare_scores_runs_and_folders_on_the_same_documents(
     names = [result.name for result in summary.comparison.models]
     assert names == ["linker 1", str(untrained), f"{untrained} (2)"] and summary.dataset == "synthetic@v1"
     assert summary.comparison.models[1].differences["auc"].difference.high < 0
-    assert summary.comparison.models[1].auc == summary.comparison.models[2].auc
+    assert summary.comparison.models[1].leading == summary.comparison.models[2].leading
     assert summary.page is not None and "linker 1" in summary.page.read_text(encoding="utf-8")
     json.dumps(summary.to_json(), allow_nan=False)
     assert address("0" * 32) == f"runs:/{'0' * 32}/model"

@@ -1,0 +1,89 @@
+"""Retrieval by language, role and source equals that of the group alone."""
+
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.config import DataConfig, EncoderConfig, TextEncoder, TrainConfig
+from training.data.loading import identify
+from training.evaluation.evaluate import embedded_documents, embedded_pool, read_documents
+from training.evaluation.measure_parts import retrieval_group_grid
+from training.evaluation.measures import judge_model
+from training.evaluation.retrieval import Direction, retrieval_scores
+from training.model import DocumentInput, LinkModel, ModelCard
+from training.text.vocabulary import Vocabulary
+
+SMALL = EncoderConfig(
+    text=TextEncoder.MULTI_SOURCE, sources=("headline", "caption"), dimensions=12, word_dimensions=8, dropout=0.0
+)
+CONFIG = TrainConfig(encoder=SMALL)
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    world = lakes.World(sentences=(2, 3), images=(1, 1))
+    first = lakes.with_roles(lakes.make_documents(Split.TEST, 24, world), ("headline", "caption", "body"), "de")
+    half = tuple(
+        replace(document, language="fr", links=document.links) if number % 3 == 0 else document
+        for number, document in enumerate(first.documents)
+    )
+    bare = replace(half[1], sentences=half[1].sentences[:1])  # without a caption
+    made = replace(first, documents=(half[0], bare, *half[2:]))
+    made.sentence_vectors[bare.id] = made.sentence_vectors[bare.id][:1]
+    written = lakes.write_lake(str(tmp_path_factory.mktemp("groups") / "lake"), {Split.TEST: made})
+    assert isinstance(written, Lake)
+    return written
+
+
+def fused(lake: Lake, config: TrainConfig = CONFIG) -> LinkModel:
+    manifest, folder = read_manifest(lake, "synthetic")
+    torch.manual_seed(0)
+    words = [f"thing{number}" for number in range(40)] + [f"side{number}" for number in range(8)]
+    vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1)
+    return LinkModel(ModelCard(config=config, data=identify(manifest, folder, config)), vocabulary).eval()
+
+
+def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
+    model = fused(lake)
+    measures = judge_model(model, lake, "synthetic").measures
+    groups = {(group.kind, group.name): group.scores for group in measures.retrieval_groups[::2]}
+    assert groups.keys() == {("language", "de"), ("language", "fr"), ("source", "headline"), ("source", "caption")}
+    assert (groups["source", "headline"].queries, groups["source", "caption"].queries) == (24, 23)
+    assert groups["language", "de"].queries + groups["language", "fr"].queries == 24
+    documents = read_documents(model, lake, "synthetic", "test")
+    embedded = list(embedded_documents(model, documents))
+    alone = []
+    for place, row in enumerate(documents.sources or ()):
+        given = DocumentInput(
+            texts=[row[1]],
+            sentence_vectors=None,
+            roles=["caption"],
+            language=(documents.languages or ())[place],
+            image_vectors=documents.image_bank[documents.image_rows[place : place + 1]],
+        )
+        alone += model.embed([given])
+    kept = replace(documents, links=tuple(np.array([[0, 0]] if row[1] else []) for row in documents.sources or ()))
+    expected = retrieval_scores(embedded_pool(kept, alone), directions=[Direction.TEXT_TO_IMAGE], samples=0)
+    assert groups["source", "caption"] == expected[0]
+    assert retrieval_scores(embedded_pool(kept, embedded), samples=0)[0] != expected[0]  # what is fused is read
+
+
+def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
+    config = TrainConfig(
+        encoder=replace(SMALL, text=TextEncoder.SUBWORD_ATTENTION), data=DataConfig(roles=("headline", "caption"))
+    )
+    measures = judge_model(fused(lake, config), lake, "synthetic").measures
+    assert {group.name for group in measures.retrieval_groups} == {"de", "fr", "headline"}
+    grid = retrieval_group_grid(measures.retrieval_groups, "news")
+    assert grid is not None
+    names = [name for name, _ in grid.rows]
+    place = next(place for place, name in enumerate(names) if name.startswith("role headline: text to image"))
+    assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone)"
+    assert grid.rows[place + 1][1] == ("", "", "22.9", "")
+    assert retrieval_group_grid(()) is None
