@@ -27,6 +27,7 @@ from training.host_arrays import to_device
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
 Say = Callable[[str], None]
+FindModel = Callable[[str], Path]
 CPU = torch.device("cpu")
 
 
@@ -53,6 +54,11 @@ class Context(Protocol):
 
     @property
     def device(self) -> torch.device: ...
+
+    @property
+    def find_model(self) -> FindModel:
+        """Return what gives the local folder of a model by its folder or address."""
+        ...
 
     def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
         """Return every worker's rows, in rank order, without gradient.
@@ -91,6 +97,7 @@ class SingleProcess:
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
     on_progress: Say = _say_nothing
+    find_model: FindModel = Path
 
     @property
     def rank(self) -> int:
@@ -128,6 +135,7 @@ class TorchDistributed:
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
     on_progress: Say = _say_nothing
+    find_model: FindModel = Path
 
     @property
     def rank(self) -> int:
