@@ -36,7 +36,10 @@ CONFIG = TrainConfig(
 
 
 class NothingWaits(TorchDispatchMode):
-    """Fails at every operation whose answer, or its size, the host must wait for."""
+    """Fails at every operation whose answer, or its size, the host must wait for.
+
+    Where PyTorch's own code for CPUs reads a number of the host's (an LSTM its batch sizes), it fails as well.
+    """
 
     def __torch_dispatch__(
         self,
