@@ -93,8 +93,8 @@ def assign(gains: Matrix, problems: Problems) -> Int64:
         Positions in `gains` laid out row by row, one a row of a problem, one problem after the other; `~position` (a
         negative number) of the problem's first entry where a row stays out.
     """
-    costs = np.negative(gains, dtype=np.float64)
-    stay = -1.0 - float(np.abs(costs).max(initial=0.0))
+    costs = np.negative(gains)
+    stay = -1.0 - max(-float(costs.min(initial=0.0)), float(costs.max(initial=0.0)))
     threads = torch.get_num_threads()
     chunks = _chunks(problems, threads)
     columns = _in_order(problems, chunks, _run(partial(_solve_chunk, costs, stay, problems), chunks, threads))
@@ -153,7 +153,7 @@ def _solve_chunk(costs: Matrix, stay: float, problems: Problems, members: Int64)
 
 
 def _buffer(height: int, width: int, places: int, stay: float) -> tuple[Matrix, Callable[[Matrix], Int64]]:
-    """Return costs to write a problem's entries into, and the solver measured faster for their shape.
+    """Return float64 costs to write a problem's entries into, and the solver measured faster for their shape.
 
     scipy takes rectangles as they are; lapjv needs a square, and wins on large ones that are nearly square.
     """

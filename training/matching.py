@@ -122,4 +122,5 @@ def _assign(gains: Tensor, problems: Problems) -> Tensor:
         from training.assignment_gpu import assign_on_gpu
 
         return assign_on_gpu(gains, problems)
-    return to_device(assign(gains.double().cpu().numpy(), problems), gains.device)
+    known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32))
+    return to_device(assign(known_to_numpy.cpu().numpy(), problems), gains.device)

@@ -60,9 +60,10 @@ def test_greedy_choice_is_not_optimal() -> None:
 
 def test_what_is_not_finite_counts_as_zero() -> None:
     weights = torch.tensor([[0.1, torch.nan], [torch.inf, -0.3]])
-    edges = match_batch(weights, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
-    assert edges.entries.tolist() == [1, 2]
-    assert edges.is_selected.all()
+    for given in (weights, weights.double(), weights.bfloat16()):
+        edges = match_batch(given, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
+        assert edges.entries.tolist() == [1, 2]
+        assert edges.is_selected.all()
 
 
 def test_own_pairs_are_the_diagonal_blocks() -> None:
