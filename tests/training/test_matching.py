@@ -60,8 +60,8 @@ def test_greedy_choice_is_not_optimal() -> None:
 
 def test_what_is_not_finite_counts_as_zero() -> None:
     weights = torch.tensor([[0.1, torch.nan], [torch.inf, -0.3]])
-    for given in (weights, weights.double(), weights.bfloat16()):
-        edges = match_batch(given, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
+    for matrix in (weights, weights.double(), weights.bfloat16()):
+        edges = match_batch(matrix, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
         assert edges.entries.tolist() == [1, 2]
         assert edges.is_selected.all()
 
