@@ -103,7 +103,8 @@ def assign(gains: Matrix, problems: Problems) -> Int64:
     starts = problems.tops * gains.shape[1] + problems.lefts
     rows = np.arange(len(columns)) - offsets_of(problems.heights)[owners]
     taken = starts[owners] + rows * row_steps[owners] + columns * column_steps[owners]
-    return np.where(columns < problems.widths[owners], taken, ~starts[owners])
+    found: Int64 = np.where(columns < problems.widths[owners], taken, ~starts[owners])
+    return found
 
 
 def _run(solve: Callable[[Int64], Int64], chunks: list[Int64], threads: int) -> list[Int64]:
