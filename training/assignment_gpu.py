@@ -6,7 +6,7 @@ column. It is written in Triton, which comes with PyTorch where PyTorch is built
 alone. Triton's interpreter runs the same code on a CPU (`TRITON_INTERPRET=1`), for tests.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,operator"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 # ruff: noqa: PLR0917
 
 from __future__ import annotations

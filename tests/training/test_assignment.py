@@ -122,7 +122,26 @@ def test_no_problem_has_no_answer() -> None:
     assert assign(np.zeros((0, 3)), Problems.of(nothing, nothing, (nothing, nothing), nothing)).tolist() == []
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="PyTorch for CPUs alone comes without Triton")
+NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="PyTorch for CPUs alone comes without Triton")
+
+
+@NEEDS_TRITON
+def test_the_solver_for_gpus_compiles_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the interpreter lets pass, such as a variable whose type changes in a loop, the compiler does not."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from training.assignment_gpu import _solve
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    signature = {"gains": "*fp32", "table": "*i64", "bonus": "*fp64", "taken": "*i64", "count": "i32"}
+    source = ASTSource(fn=_solve, signature=signature | {"LANES": "constexpr"}, constexprs={"LANES": 32})
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    assert ".entry _solve" in compiled.asm["ptx"]
+
+
+@NEEDS_TRITON
 def test_the_solver_for_gpus_finds_the_same_sums_when_interpreted(tmp_path: Path) -> None:
     cases = [([3, 5, 1], [4, 2], 1.0, 4), ([6], [7, 12], 0.3, 2), ([2], [40], 1.0, 1)]
     asked = [
