@@ -1,9 +1,9 @@
-"""What bytes mean, for both halves: pictures, and the float16 vectors in Arrow columns.
+"""What a picture's bytes mean, for both halves.
 
 `decode_image` is the one way an untrusted file becomes pixels: limits are checked on its header, before anything is
 decoded, and every way it can fail is an `ImageRejected` with a reason of the closed list. `encode_jpeg` makes the copy
-a data set keeps. The vector functions move whole matrices between numpy and Arrow without touching single values.
-Fetching, hashing and fingerprints are elsewhere (`pipelines`).
+a data set keeps. Fetching, hashing and fingerprints are elsewhere (`pipelines`), vectors are in `vectors.py`, which a
+machine without Pillow can import.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from PIL import (
     BmpImagePlugin,
     ExifTags,
@@ -29,16 +27,11 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from schemas.errors import IntegrityError
 from schemas.failures import Reason
 from schemas.images import SHORTER_SIDE_PX
-from schemas.tables import vector_type
 
 STRIP_PIXELS = 1_000_000  # converted at once
 MAX_ASPECT = 8  # of a stored copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small
-
-Vectors = npt.NDArray[np.float16]  # N x d
-Offsets = npt.NDArray[np.int64]  # N + 1, from 0: rows offsets[i] : offsets[i + 1] belong to list i
 
 # What Pillow's decoders raise for bytes that are not what they say: header and chunk parsing, then pixels.
 _BROKEN = (
@@ -169,65 +162,6 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
     return stream.getvalue()
 
 
-def pack_vectors(matrix: npt.NDArray[np.floating]) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-    """Return an N x d matrix as float16, and for each row whether it has only finite float16 values.
-
-    A value beyond +-65504 overflows: its row is not valid, and must not be stored.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        packed = np.ascontiguousarray(matrix, dtype=np.float16)
-    return packed, np.asarray(np.isfinite(packed).all(axis=1))
-
-
-def vectors_to_arrow(matrix: Vectors) -> pa.FixedSizeListArray:
-    """Return the rows of an N x d float16 matrix as a column of `vector_type(d)`; a contiguous matrix is not copied.
-
-    Raises:
-        TypeError: the matrix is not float16 (`pack_vectors` makes it so, and says which rows overflow).
-    """
-    if matrix.dtype != np.float16 or matrix.ndim != 2:
-        raise TypeError(f"expected an N x d matrix of float16, found {matrix.ndim} axes of {matrix.dtype}")
-    values = pa.array(np.ascontiguousarray(matrix).reshape(-1), type=pa.float16())
-    return pa.FixedSizeListArray.from_arrays(values, type=vector_type(matrix.shape[1]))
-
-
-def arrow_to_vectors(column: pa.Array | pa.ChunkedArray) -> Vectors:
-    """Return a column of `vector_type(d)` as an N x d float16 matrix, without copying where it is one chunk.
-
-    The matrix may be read-only.
-
-    Raises:
-        IntegrityError: a vector or a value is null.
-    """
-    array = _one_chunk(column)
-    values = array.flatten()
-    if array.null_count or values.null_count:
-        raise IntegrityError(f"expected vectors without nulls, found {array.null_count + values.null_count} nulls")
-    flat: Vectors = values.to_numpy(zero_copy_only=True)
-    return flat.reshape(len(array), array.type.list_size)
-
-
-def ragged_to_arrow(matrix: Vectors, offsets: Offsets) -> pa.ListArray:
-    """Return a column of lists of vectors: list `i` holds rows `offsets[i]:offsets[i + 1]` of an R x d matrix."""
-    if offsets[0] != 0 or offsets[-1] != len(matrix) or (np.diff(offsets) < 0).any():
-        raise ValueError(f"expected offsets that rise from 0 to {len(matrix)}, found {offsets[0]}..{offsets[-1]}")
-    return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), vectors_to_arrow(matrix))
-
-
-def arrow_to_ragged(column: pa.Array | pa.ChunkedArray) -> tuple[Vectors, Offsets]:
-    """Return a column of lists of vectors as its R x d matrix and N + 1 offsets (see `ragged_to_arrow`).
-
-    Raises:
-        IntegrityError: a list, a vector or a value is null.
-    """
-    array = _one_chunk(column)
-    if array.null_count:
-        raise IntegrityError(f"expected lists of vectors without nulls, found {array.null_count} nulls")
-    offsets = array.offsets.to_numpy().astype(np.int64)
-    rows = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return arrow_to_vectors(rows), offsets - offsets[0]
-
-
 def _sniff(data: bytes) -> _Format:
     for kind in _FORMATS:
         if data.startswith(kind.starts) and (kind.name != "webp" or data[8:12] == b"WEBP"):
@@ -282,9 +216,3 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
     if levels.min() < 0 or levels.max() > 65535:
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"grey levels {levels.min()}..{levels.max()}, beyond 16 bits")
     return Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
-
-
-def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.codecs import arrow_to_vectors, pack_vectors, vectors_to_arrow
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind, Storage, region_type, stored_vector_type
+from schemas.vectors import arrow_to_vectors, pack_vectors, vectors_to_arrow
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]

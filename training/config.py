@@ -380,8 +380,8 @@ class LoopConfig:
         step_factor: see above.
         warmup_steps: steps over which the rate first rises linearly from `warmup_from` (L: 3000 or 4000); 0: none.
         warmup_from: see above (L: 1e-7).
-        start_from: folders of trained models whose weights the run starts from: one `FOLDER`, or `ROLE=FOLDER` for each
-            source of `multi-source`.
+        start_from: trained models whose weights the run starts from: one `MODEL`, or `ROLE=MODEL` for each source of
+            `multi-source`. A model is a folder, `models:/NAME/VERSION`, `models:/NAME@ALIAS` or `runs:/RUN/model`.
         start_words: whether word vectors are taken over, too, word by word; else they start from
             `encoder.word_vectors` (N 5.2.3, all-for-one: another language's). New words always do.
         frozen_epochs: epochs at the start in which weights from `start_from` stay as they are (N 6.2: 1).

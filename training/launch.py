@@ -38,6 +38,7 @@ from training.runs import (
     OnProgress,
     OnReport,
     fetch_model,
+    fetch_start,
     following,
     record_epoch,
     record_progress,
@@ -139,6 +140,7 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
             on_report=partial(_report, folder, rank),
             find_checkpoint=partial(_latest_checkpoint, Path(scratch) / "resumed"),
             on_progress=partial(record_progress, folder),
+            find_model=partial(fetch_start, folder),
         )
         data = load_training_data(lake, settings["dataset"], config, rank=rank, world_size=world_size)
         result = train(config, data, context, run_directory=Path(scratch) / "run")

@@ -1,38 +1,39 @@
 """AP: maximum-weight matchings of sentences and images (Hessel 2019, 3.2), for one matrix or for all pairs of a batch.
 
-Plain numpy on detached values: which entries are selected is not differentiated, the entries are. Every matching is
-exact. One of `min(n, m)` edges is a linear assignment; one of fewer, `k`, is too, with places to stay out:
-
-                 m images     n - k places       n <= m; the transpose otherwise. Staying out gains more than
-    n sentences  M            bonus              any edge, so every place is taken and k sentences are left.
+Every matching is exact: an assignment problem a pair of sets, solved by `training.assignment` on the host and by
+`training.assignment_gpu` where the matrix lies on a GPU. Which entries are selected is not differentiated, the entries
+are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
-from lapjv import lapjv
-from scipy.optimize import linear_sum_assignment
+import torch
+from torch import Tensor
 
+from training.assignment import Matrix, Problems, assign
 from training.config import Matching
 from training.data.documents import Int64
-
-Matrix = npt.NDArray[np.floating[Any]]
-SMALLEST_FOR_LAPJV = 12
-SLACK_FOR_LAPJV = 8
+from training.host_arrays import to_device
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Selected entries of a matrix: `rows[e]` goes with `columns[e]`; for a batch, `pairs[e]` is their pair of sets."""
+    """E candidate edges of P pairs of sets, one a row of the smaller set, pair by pair; on the matrix's device.
 
-    rows: Int64
-    columns: Int64
-    pairs: Int64
+    Attributes:
+        entries: E positions in the matrix laid out row by row.
+        is_selected: E, whether the edge is one of the matching; elsewhere, the row stays out and its entry is any.
+        pairs: E numbers of the pairs of sets.
+    """
+
+    entries: Tensor
+    is_selected: Tensor
+    pairs: Tensor
 
 
 def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int64:
@@ -62,100 +63,64 @@ def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
             best of exactly k over `max(weights, 0)` without the edges that were negative.
     """
     offsets = [np.array([0, size]) for size in weights.shape]
-    edges = match_batch(weights, *offsets, k=str(k), matching=matching)
-    return edges.rows, edges.columns
+    edges = match_batch(torch.from_numpy(np.array(weights)), *offsets, k=str(k), matching=matching)
+    rows, columns = np.divmod(edges.entries[edges.is_selected].numpy(), weights.shape[1])
+    order = np.argsort(rows)
+    return rows[order], columns[order]
 
 
-def match_batch(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
+def match_batch(weights: Tensor, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
 
     Args:
-        weights: N x M, all sentences against all images.
+        weights: N x M, all sentences against all images. What is not finite counts as 0 in the choice of entries; the
+            step's own check (`training.loop.step`) then says so.
         text_offsets: B + 1 bounds of the sentence sets.
         image_offsets: C + 1 bounds of the image sets.
         k: see `edge_counts`.
         matching: see `match`.
 
     Returns:
-        Edges with rows and columns into `weights`; pair `(i, j)` is number `i * C + j`.
+        Edges whose pair `(i, j)` is number `i * C + j`.
     """
     shape = len(text_offsets) - 1, len(image_offsets) - 1
     sets, others = (numbers.ravel() for numbers in np.indices(shape))
-    return _match_pairs(weights, text_offsets, image_offsets, sets, others, k=k, matching=matching)
+    return _match(weights, _problems(text_offsets, image_offsets, sets, others, k), matching)
 
 
-def match_own(weights: Matrix, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
+def match_own(weights: Tensor, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
     """
     sets = np.arange(len(text_offsets) - 1)
-    return _match_pairs(weights, text_offsets, image_offsets, sets, sets, k=k, matching=matching)
+    return _match(weights, _problems(text_offsets, image_offsets, sets, sets, k), matching)
 
 
-def _match_pairs(
-    weights: Matrix,
-    text_offsets: Int64,
-    image_offsets: Int64,
-    sets: Int64,
-    others: Int64,
-    *,
-    k: str,
-    matching: Matching,
-) -> Edges:
-    """Return the matchings of sentence set `sets[p]` against image set `others[p]`, for every pair `p`."""
-    gains = weights.astype(np.float64)
+def _problems(text_offsets: Int64, image_offsets: Int64, sets: Int64, others: Int64, k: str) -> Problems:
+    """Return the assignment problems of sentence set `sets[p]` against image set `others[p]`, for every pair `p`."""
+    sizes = np.diff(text_offsets)[sets], np.diff(image_offsets)[others]
+    return Problems.of(text_offsets[sets], image_offsets[others], sizes, edge_counts(*sizes, k))
+
+
+def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
+    finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
+    taken = _assign(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
+    is_selected = taken >= 0
+    entries = torch.where(is_selected, taken, ~taken)
     if matching is Matching.AT_MOST:
-        gains = np.maximum(gains, 0)
-    counts = edge_counts(np.diff(text_offsets)[sets], np.diff(image_offsets)[others], k)
-    rows, columns = list(pairwise(text_offsets.tolist())), list(pairwise(image_offsets.tolist()))
-    found: list[tuple[Int64, Int64]] = []
-    for i, j, count in zip(sets.tolist(), others.tolist(), counts.tolist(), strict=True):
-        (top, bottom), (left, right) = rows[i], columns[j]
-        found.append(_solve(gains[top:bottom, left:right], count))
-    pairs = np.repeat(np.arange(len(sets)), [len(chosen) for chosen, _ in found])
-    edges = Edges(
-        rows=np.concatenate([chosen for chosen, _ in found]) + text_offsets[sets[pairs]],
-        columns=np.concatenate([chosen for _, chosen in found]) + image_offsets[others[pairs]],
-        pairs=pairs,
-    )
-    if matching is Matching.EXACT:
-        return edges
-    kept = weights[edges.rows, edges.columns] >= 0
-    return Edges(edges.rows[kept], edges.columns[kept], edges.pairs[kept])
+        is_selected &= finite.flatten().index_select(0, entries) >= 0
+    return Edges(entries, is_selected, to_device(problems.owners, weights.device))
 
 
-def _solve(gains: Matrix, k: int) -> tuple[Int64, Int64]:
-    """Return the best matching of exactly k edges, by the solver measured faster for the shape.
+def _assign(gains: Tensor, problems: Problems) -> Tensor:
+    """Return what `training.assignment.assign` does, as a tensor, computed where the matrix lies if that is possible.
 
-    scipy takes rectangles as they are; lapjv needs a square, and wins on large ones that are nearly square.
+    PyTorch brings Triton along with its builds for GPUs alone; without it, the matrix is fetched.
     """
-    n, m = gains.shape
-    smaller, larger = (n, m) if n <= m else (m, n)
-    if k < smaller:
-        return _solve_fewer(gains, k)
-    if larger >= SMALLEST_FOR_LAPJV and larger - smaller <= larger // SLACK_FOR_LAPJV:
-        return _solve_square(gains, larger)
-    rows, columns = linear_sum_assignment(gains, maximize=True)
-    return rows, columns
+    if gains.is_cuda and find_spec("triton"):
+        from training.assignment_gpu import assign_on_gpu
 
-
-def _solve_square(gains: Matrix, size: int) -> tuple[Int64, Int64]:
-    n, m = gains.shape
-    cost = np.zeros((size, size))
-    np.negative(gains, out=cost[:n, :m])
-    columns = lapjv(cost)[0][:n].astype(np.int64)
-    kept = np.flatnonzero(columns < m)
-    return kept, columns[kept]
-
-
-def _solve_fewer(gains: Matrix, k: int) -> tuple[Int64, Int64]:
-    """Return the best matching of exactly k < min(n, m) edges, by the rectangle drawn above."""
-    n, m = gains.shape
-    places = min(n, m) - k
-    shape = (n, m + places) if n <= m else (n + places, m)
-    padded = np.full(shape, 1.0 + float(np.abs(gains).max()))
-    padded[:n, :m] = gains
-    rows, columns = linear_sum_assignment(padded, maximize=True)
-    kept = (rows < n) & (columns < m)
-    return rows[kept], columns[kept]
+        return assign_on_gpu(gains, problems)
+    known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32))
+    return to_device(assign(known_to_numpy.cpu().numpy(), problems), gains.device)

@@ -137,7 +137,7 @@ def liu_2020() -> TrainConfig:
 def liu_2020_multi_source() -> TrainConfig:
     """Liu et al. 2020, 6.2: four sources fused by attention, started from single-source models, frozen one epoch.
 
-    Name the models: `--set training.start_from=headline=FOLDER,lead=FOLDER,caption=FOLDER,body=FOLDER`; without, the
+    Name the models: `--set training.start_from=headline=MODEL,lead=MODEL,caption=MODEL,body=MODEL`; without, the
     run trains from scratch (line 2.7 of table 2). 10 epochs, the rate divided by 5 after five.
     """
     single = liu_2020()

@@ -2,6 +2,7 @@
 
     <lake>/runs/<run>/epochs/00003.json      metrics of epoch 3, written when it is over
     <lake>/runs/<run>/progress.txt           the last line of progress within an epoch
+    <lake>/runs/<run>/start/...              copies of the registry's models that the run starts from
     <lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
     <lake>/runs/<run>/checkpoint_.../        Ray Train's checkpoints, and its own list of them
 
@@ -20,10 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.lake import Folder, Lake
+from training.model import CARD
 
 RUNS = "runs"
 EPOCHS = "epochs"
 MODEL = "model"
+START = "start"
+ADDRESSES = ("models:/", "runs:/")
 PROGRESS = "progress.txt"
 EPOCH = "epoch"
 POLL_S = 0.25
@@ -94,15 +98,49 @@ def _progress(run: Folder) -> str:
 
 def store_model(run: Folder, model: Path) -> None:
     """Copy a saved model into the run's folder."""
-    target = run.child(MODEL)
-    for path in sorted(model.rglob("*")):
-        if path.is_file():
-            target.write(path.relative_to(model).as_posix(), path.read_bytes())
+    _store(run.child(MODEL), model)
 
 
 def fetch_model(run: Folder) -> Path:
     """Return the run's kept model as a local folder: in place on a local lake, else a temporary copy."""
-    source = run.child(MODEL)
+    return _fetch(run.child(MODEL))
+
+
+def is_address(model: str) -> bool:
+    """Return whether a model is named by its address in the registry or of its run, and not by a folder."""
+    return model.startswith(ADDRESSES)
+
+
+def store_start(run: Folder, address: str, model: Path) -> None:
+    """Copy a saved model that the run starts from into the run's folder, under its address."""
+    _store(_start(run, address), model)
+
+
+def has_start(run: Folder, address: str) -> bool:
+    return CARD in _start(run, address).names()
+
+
+def fetch_start(run: Folder, model: str) -> Path:
+    """Return a model that the run starts from as a local folder: itself, or of an address the copy that was stored."""
+    return _fetch(_start(run, model)) if is_address(model) else Path(model)
+
+
+def _start(run: Folder, address: str) -> Folder:
+    return run.child(START, *address.partition(":/")[2].split("/"))
+
+
+def _store(target: Folder, model: Path) -> None:
+    """Write a saved model's files, the card that says it is whole last."""
+    paths = sorted(path for path in model.rglob("*") if path.is_file())
+    for path in sorted(paths, key=_is_card):
+        target.write(path.relative_to(model).as_posix(), path.read_bytes())
+
+
+def _is_card(path: Path) -> bool:
+    return path.name == CARD
+
+
+def _fetch(source: Folder) -> Path:
     if source.local is not None:
         return source.local
     target = Path(tempfile.mkdtemp(prefix="multilink-model-"))

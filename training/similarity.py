@@ -11,12 +11,12 @@ largest, where padded), d dimensions.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from training.config import Combine, Matching, Similarity
 from training.data.documents import Int64
+from training.host_arrays import to_device
 from training.matching import Edges, edge_counts, match, match_batch, match_own
 
 
@@ -94,7 +94,7 @@ def blocks_similarity(
         return -blocks_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
         shape = len(text_offsets) - 1, len(image_offsets) - 1
-        edges = match_batch(_on_host(matrix_NM), text_offsets, image_offsets, k=k, matching=matching)
+        edges = match_batch(matrix_NM, text_offsets, image_offsets, k=k, matching=matching)
         return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
     counts_BC = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
     best_image_NC = _segment_max(matrix_NM, image_offsets)
@@ -125,7 +125,7 @@ def own_similarity(
         return -own_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
     sentence_counts, image_counts = np.diff(text_offsets), np.diff(image_offsets)
     if kind is Similarity.AP:
-        edges = match_own(_on_host(matrix_NM), text_offsets, image_offsets, k=k, matching=matching)
+        edges = match_own(matrix_NM, text_offsets, image_offsets, k=k, matching=matching)
         return _selected_means(matrix_NM, edges, len(sentence_counts))
     blocks_Bnm = _own_blocks(matrix_NM, text_offsets, image_offsets)
     by_row_Bn, by_column_Bm = blocks_Bnm.amax(dim=2), blocks_Bnm.amax(dim=1)
@@ -138,23 +138,12 @@ def _weight(combine: Combine) -> float:
     return 1.0 if combine is Combine.SUM else 0.5
 
 
-def _on_host(matrix_NM: Tensor) -> npt.NDArray[np.float32]:
-    """Return the values of a matrix for the solver, which takes finite ones alone.
-
-    What is not finite counts as 0 in the choice of entries; the step's own check (`training.loop.step`) then says so.
-    """
-    values: npt.NDArray[np.float32] = np.nan_to_num(matrix_NM.detach().float().cpu().numpy(), posinf=0.0, neginf=0.0)
-    return values
-
-
 def _selected_means(matrix_NM: Tensor, edges: Edges, pairs: int) -> Tensor:
     """Return per pair of sets the mean of the entries that AP selects; without any, 0."""
-    shares = 1.0 / np.maximum(np.bincount(edges.pairs, minlength=pairs), 1)
-    entries = torch.from_numpy(edges.rows * matrix_NM.shape[1] + edges.columns).to(matrix_NM.device)
-    places = torch.from_numpy(edges.pairs).to(matrix_NM.device)
-    selected = matrix_NM.flatten().index_select(0, entries)
-    weighted = selected * torch.from_numpy(shares[edges.pairs]).to(selected)
-    return weighted.new_zeros(pairs).index_add(0, places, weighted)
+    zeros = matrix_NM.new_zeros(pairs)
+    counts = zeros.index_add(0, edges.pairs, edges.is_selected.to(zeros))
+    entries = matrix_NM.flatten().index_select(0, edges.entries).masked_fill(~edges.is_selected, 0.0)
+    return zeros.index_add(0, edges.pairs, entries) / counts.clamp(min=1)
 
 
 def _own_blocks(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64) -> Tensor:
@@ -172,7 +161,7 @@ def _own_blocks(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64) ->
 def _top_mean(rows_BL: Tensor, counts: Int64) -> Tensor:
     """Return per row the mean of its `counts` largest entries (padding is -inf)."""
     falling_BL = rows_BL.sort(dim=1, descending=True).values
-    counts_B = torch.from_numpy(counts).to(rows_BL.device)
+    counts_B = to_device(counts, rows_BL.device)
     beyond_BL = torch.arange(falling_BL.shape[1], device=rows_BL.device)[None, :] >= counts_B[:, None]
     return falling_BL.masked_fill(beyond_BL, 0.0).sum(dim=1) / counts_B
 
@@ -188,10 +177,10 @@ def _segment_max(rows_RM: Tensor, offsets: Int64) -> Tensor:
 
 def _segment_mean(rows_NC: Tensor, offsets: Int64) -> Tensor:
     """Return B x C: the mean over each segment of rows."""
-    counts = torch.from_numpy(np.diff(offsets)).to(rows_NC.device)
-    segments = torch.repeat_interleave(counts)
+    counts = np.diff(offsets)
+    segments = to_device(np.repeat(np.arange(len(counts)), counts), rows_NC.device)
     total = rows_NC.new_zeros((len(counts), rows_NC.shape[1])).index_add(0, segments, rows_NC)
-    return total / counts[:, None]
+    return total / to_device(counts, rows_NC.device)[:, None]
 
 
 def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tensor:
@@ -201,7 +190,7 @@ def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tens
     if padded_BL is not None:
         spread_BLC = spread_BLC.masked_fill(padded_BL[:, :, None], -torch.inf)
     falling_BLC = spread_BLC.sort(dim=1, descending=True).values
-    counts = torch.from_numpy(counts_BC).to(rows_NC.device)
+    counts = to_device(counts_BC, rows_NC.device)
     beyond_BLC = torch.arange(falling_BLC.shape[1], device=rows_NC.device)[None, :, None] >= counts[:, None, :]
     return falling_BLC.masked_fill(beyond_BLC, 0.0).sum(dim=1) / counts
 
@@ -212,5 +201,5 @@ def _padding(offsets: Int64, device: torch.device) -> tuple[Tensor, Tensor | Non
     steps = np.arange(counts.max())
     padded = steps[None, :] >= counts[:, None]
     places = np.where(padded, offsets[:-1, None], offsets[:-1, None] + steps[None, :])
-    mask = torch.from_numpy(padded).to(device) if padded.any() else None
-    return torch.from_numpy(places).to(device), mask
+    mask = to_device(padded, device) if padded.any() else None
+    return to_device(places, device), mask

@@ -22,7 +22,9 @@ from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.trainer import TrainResult
 from training.recipes import recipe as named_recipe
+from training.registry.starting import keep_start, pin_start
 from training.registry.store import EPOCHS_TAG, ModelVersion, model_name, register, versions_of_run
+from training.runs import runs_folder
 from training.tracking import (
     CURVE_FILE,
     DATASET_TAG,
@@ -94,13 +96,14 @@ def run_train(
     home = Lake.at(lake)
     client = open_tracking(tracking)
     run = None if resume is None else resume_run(client, resume)
-    config = override(_base_config(recipe, run), overrides)
+    config = pin_start(override(_base_config(recipe, run), overrides), client)
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config)  # a wrong feature column is said before anything starts
     run = run or start_run(client, _describe(config, manifest, folder.uri, home, workers))
     say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}; starting Ray")
     with finishing(run):
+        keep_start(config, runs_folder(home).child(run.id))
         result = _launch(config, run, lake=home, reference=reference, workers=workers, say=say)
         version = _register(run, config, manifest, lake=home, result=result)
         say(f"registered {version.uri} as challenger")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from schemas.codecs import Vectors, pack_vectors
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
+from schemas.vectors import Vectors, pack_vectors
 from schemas.versions import digest_stream, fingerprint
 
 ROW = "row:"

@@ -133,6 +133,15 @@ def test_mistakes_are_said_before_anything_starts(lake: Lake, tmp_path: Path) ->
             tracking=tracking,
             say=print,
         )
+    with pytest.raises(UsageError, match="start_from = 'models:/nobody@champion': no model 'nobody'"):
+        run_train(
+            lake=lake.root.uri,
+            dataset="synthetic",
+            recipe="tiny",
+            overrides=["training.start_from=models:/nobody@champion"],
+            tracking=tracking,
+            say=print,
+        )
     with pytest.raises(UsageError, match="--dataset"):
         run_train(lake=lake.root.uri, recipe="tiny", tracking=tracking, say=print)
     assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None

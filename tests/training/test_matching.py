@@ -2,13 +2,14 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
 from training.config import Matching
-from training.matching import edge_counts, match, match_batch
+from training.matching import edge_counts, match, match_batch, match_own
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 WEIGHTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-8, 8).map(lambda x: x / 8)))
@@ -57,19 +58,23 @@ def test_greedy_choice_is_not_optimal() -> None:
     assert list(zip(rows, columns, strict=True)) == [(0, 1), (1, 0)]
 
 
-def test_batch_solves_every_block() -> None:
-    weights = np.random.default_rng(1).uniform(-1, 1, (6, 7))
-    text_offsets, image_offsets = np.array([0, 2, 6]), np.array([0, 3, 4, 7])
-    edges = match_batch(weights, text_offsets, image_offsets, k="min", matching=Matching.EXACT)
-    for pair in range(6):
-        i, j = divmod(pair, 3)
-        block = weights[text_offsets[i] : text_offsets[i + 1], image_offsets[j] : image_offsets[j + 1]]
-        mine = edges.pairs == pair
-        assert mine.sum() == min(block.shape)
-        found = weights[edges.rows[mine], edges.columns[mine]].sum()
-        assert found == pytest.approx(best_sum(block, min(block.shape)))
-        assert ((edges.rows[mine] >= text_offsets[i]) & (edges.rows[mine] < text_offsets[i + 1])).all()
-        assert ((edges.columns[mine] >= image_offsets[j]) & (edges.columns[mine] < image_offsets[j + 1])).all()
+def test_what_is_not_finite_counts_as_zero() -> None:
+    weights = torch.tensor([[0.1, torch.nan], [torch.inf, -0.3]])
+    for matrix in (weights, weights.double(), weights.bfloat16()):
+        edges = match_batch(matrix, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
+        assert edges.entries.tolist() == [1, 2]
+        assert edges.is_selected.all()
+
+
+def test_own_pairs_are_the_diagonal_blocks() -> None:
+    weights = torch.from_numpy(np.random.default_rng(1).uniform(-1, 1, (6, 7)))
+    offsets = np.array([0, 2, 6]), np.array([0, 3, 7])
+    own = match_own(weights, *offsets, k="half", matching=Matching.EXACT)
+    every = match_batch(weights, *offsets, k="half", matching=Matching.EXACT)
+    expected = [sorted(every.entries[every.is_selected & (every.pairs == pair)].tolist()) for pair in (0, 3)]
+    found = [sorted(own.entries[own.is_selected & (own.pairs == pair)].tolist()) for pair in (0, 1)]
+    assert found == expected
+    assert [len(part) for part in found] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from training.data.documents import Int64
 from training.encoders.rows import Rows, VectorRows
+from training.host_arrays import to_device
 
 MOST_OF_FREE_MEMORY = 0.5
 
@@ -23,7 +24,7 @@ class BankRows:
         return len(self.vectors)
 
     def take(self, rows: Int64) -> BankRows:
-        places = torch.from_numpy(rows).to(self.vectors.device, non_blocking=True)
+        places = to_device(rows, self.vectors.device)
         return BankRows(self.vectors.index_select(0, places))
 
     def tensor(self, device: torch.device) -> Tensor:

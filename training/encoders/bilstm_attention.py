@@ -21,6 +21,7 @@ from training.encoders.linear import unit
 from training.encoders.packing import Packing, mean_of, pool, softmax_pool
 from training.encoders.rows import WordRows
 from training.encoders.words import WordTower
+from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 
 
@@ -64,11 +65,11 @@ class BilstmAttentionTower(WordTower):
     def _read(self, rows: WordRows) -> Tensor:
         device = self.embedding.weight.device
         order, words, batch_sizes = pack(rows)
-        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
-        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
+        sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(to_device(words, device)), sentences, steps)
         states, _ = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
         packing = Packing.of(rows.offsets)
-        positions = torch.from_numpy(places_of_states(packing, order, batch_sizes)).to(device)
+        positions = to_device(places_of_states(packing, order, batch_sizes), device)
         states_TE = states.data.index_select(0, positions)
         if self.query is None or self.key is None:
             return pool(states_TE, packing, mean_of)

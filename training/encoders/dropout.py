@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.data.documents import Int64
+from training.host_arrays import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def drawing(seed: int, numbers: Int64, device: torch.device) -> Iterator[None]:
         numbers: N row numbers, the same for a row whoever computes it.
         device: of the tower.
     """
-    token = _DRAW.set(Draw(torch.from_numpy(_hash_numbers(numbers, seed)).to(device)))
+    token = _DRAW.set(Draw(to_device(_hash_numbers(numbers, seed), device)))
     try:
         yield
     finally:

@@ -24,6 +24,7 @@ from training.encoders.dropout import RowDropout
 from training.encoders.inputs import ImageInput, TrainingPass
 from training.encoders.linear import unit
 from training.encoders.rows import PictureRows
+from training.host_arrays import to_device
 
 SIDE_PX, CROP_PX = 256, 224
 MOST_DEGREES = 20.0
@@ -79,8 +80,11 @@ class FineTunedTower(nn.Module):
         return unit(self.affine(self.dropout(features)))
 
     def _features(self, rows: PictureRows, draws: TrainingPass | None) -> Tensor:
-        pictures = torch.from_numpy(decode(rows)).to(self.mean.device).permute(0, 3, 1, 2)
-        cropped = centre_crop(pictures) if draws is None else augment(pictures, augmentations(rows, draws))
+        pictures = to_device(decode(rows), self.mean.device).permute(0, 3, 1, 2)
+        if draws is None:
+            cropped = centre_crop(pictures)
+        else:
+            cropped = augment(pictures, to_device(augmentations(rows, draws), pictures.device))
         found: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
         return found
 
@@ -102,19 +106,19 @@ def centre_crop(pictures: Tensor) -> Tensor:
     return pictures[..., start : start + CROP_PX, start : start + CROP_PX].float()
 
 
-def augmentations(rows: PictureRows, training_pass: TrainingPass) -> Tensor:
+def augmentations(rows: PictureRows, training_pass: TrainingPass) -> npt.NDArray[np.float32]:
     """Return N x 2 x 3 affine maps from places in the crop to places in the picture (both in -1..1, x before y)."""
     maps = np.empty((len(rows), 2, 3), np.float32)
     for row, key in enumerate(rows.keys):
         draws = stream("augmentation", training_pass.seed, key, training_pass.epoch, training_pass.step).random(4)
         maps[row] = _affine(draws)
-    return torch.from_numpy(maps)
+    return maps
 
 
 def augment(pictures: Tensor, maps: Tensor) -> Tensor:
     """Return N x 3 x 224 x 224 crops of N x 3 x 256 x 256 pictures along affine maps; outside is black."""
     shape = (len(pictures), 3, CROP_PX, CROP_PX)
-    grid = F.affine_grid(maps.to(pictures.device), list(shape), align_corners=False)
+    grid = F.affine_grid(maps, list(shape), align_corners=False)
     return F.grid_sample(pictures.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 

@@ -20,6 +20,7 @@ from training.encoders.linear import unit
 from training.encoders.recurrence import last_states
 from training.encoders.rows import WordRows
 from training.encoders.words import WordTower
+from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 
 
@@ -54,13 +55,13 @@ class GruTower(WordTower):
         if not len(rows):
             return torch.zeros((0, self.gru.hidden_size), device=device)
         order, words, batch_sizes = pack(rows)
-        sentences, steps = (torch.from_numpy(places).to(device) for places in word_places(order, batch_sizes))
-        embedded = self.dropout(self.embedding(torch.from_numpy(words).to(device)), sentences, steps)
+        sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
+        embedded = self.dropout(self.embedding(to_device(words, device)), sentences, steps)
         if device.type == "cpu":
             last_ND = last_states(self.gru, embedded, batch_sizes)
         else:
             last_ND = self.gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
-        restore = torch.from_numpy(np.argsort(order)).to(device)
+        restore = to_device(np.argsort(order), device)
         return unit(last_ND.index_select(0, restore))
 
 

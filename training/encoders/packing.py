@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from training.data.documents import Int64, ragged_positions
 from training.encoders.dropout import RowDropout
+from training.host_arrays import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Packing:
 
     def restore(self, rows_NE: Tensor) -> Tensor:
         """Return rows that are in packed order in the order they were given in."""
-        return rows_NE.index_select(0, torch.from_numpy(np.argsort(self.order)).to(rows_NE.device))
+        return rows_NE.index_select(0, to_device(np.argsort(self.order), rows_NE.device))
 
 
 def blocks(tokens_TE: Tensor, groups: tuple[tuple[int, int], ...]) -> list[Tensor]:
@@ -71,7 +72,7 @@ def drop_tokens(dropout: RowDropout, tokens_TE: Tensor, packing: Packing) -> Ten
     """Return packed tokens after dropout; the draw knows each by its row and its place there."""
     if not dropout.training or dropout.p == 0:
         return tokens_TE
-    owners, places = (torch.from_numpy(of).to(tokens_TE.device) for of in (packing.owners, packing.places))
+    owners, places = (to_device(of, tokens_TE.device) for of in (packing.owners, packing.places))
     return dropout(tokens_TE, owners, places)  # type: ignore[no-any-return]
 
 

@@ -25,6 +25,7 @@ from training.encoders.packing import Packing, blocks, drop_tokens, mean_of, poo
 from training.encoders.rows import RegionRows
 from training.encoders.transformer import Transformer, TransformerTower
 from training.encoders.words import WordTower
+from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 
 REGION, CONCEPT = 0, 1
@@ -48,11 +49,11 @@ class Concepts(nn.Module):
         different, places = np.unique(labels, return_inverse=True)
         taken = [rows.label_words[rows.label_offsets[n] : rows.label_offsets[n + 1]] for n in different]
         starts = np.cumsum([0, *(len(words) for words in taken)])[:-1]
-        words = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *taken]).astype(np.int64)).to(device)
-        bounds = torch.from_numpy(starts.astype(np.int64)).to(device)
+        words = to_device(np.concatenate([np.zeros(0, np.int32), *taken]).astype(np.int64), device)
+        bounds = to_device(starts.astype(np.int64), device)
         vectors = F.embedding_bag(words, self.embedding.weight, bounds, mode="mean")
         tokens: Tensor = self.norm(self.project(vectors))
-        return tokens.index_select(0, torch.from_numpy(places).to(device))
+        return tokens.index_select(0, to_device(places, device))
 
 
 class RegionConceptTower(nn.Module):
@@ -118,7 +119,7 @@ class RegionConceptTower(nn.Module):
         return unit(softmax_pool(x_TD, self.score(x_TD), packing))
 
     def _regions(self, rows: RegionRows, packing: Packing) -> Tensor:
-        vectors = rows.vectors_of(packing.positions).to(self.region.weight.device)
+        vectors = to_device(rows.vectors_of(packing.positions), self.region.weight.device)
         tokens: Tensor = self.region_norm(self.region(vectors))
         return (tokens + self._segment(REGION)) / 2
 

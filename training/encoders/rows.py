@@ -17,6 +17,7 @@ from torch import Tensor
 
 from schemas.errors import UsageError
 from training.data.documents import Int64, RegionBank, offsets_of, ragged_positions
+from training.host_arrays import to_device
 from training.text.subwords import Subwords
 from training.text.tokens import tokenize
 from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language
@@ -59,7 +60,7 @@ class VectorRows:
 
     def tensor(self, device: torch.device) -> Tensor:
         """Return N x dimensions, float32."""
-        return torch.from_numpy(np.array(self.vectors, dtype=np.float32)).to(device)
+        return to_device(np.array(self.vectors, dtype=np.float32), device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +229,12 @@ class RegionRows:
         regions = self.regions[ragged_positions(self.offsets, rows)]
         return replace(self, regions=regions, offsets=offsets_of(np.diff(self.offsets)[rows]))
 
-    def vectors_of(self, positions: Int64) -> Tensor:
+    def vectors_of(self, positions: Int64) -> npt.NDArray[np.float32]:
         """Return T x f vectors, float32, of the regions at some positions of `regions`."""
         places = self.regions[positions]
         found = np.zeros((len(places), self.vectors.shape[1]), np.float32)
         found[places >= 0] = self.vectors[places[places >= 0]]
-        return torch.from_numpy(found)
+        return found
 
     def labels_of(self, positions: Int64) -> Int64:
         """Return T label numbers of the regions at some positions of `regions`."""

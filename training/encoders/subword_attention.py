@@ -18,6 +18,7 @@ from training.encoders.linear import unit
 from training.encoders.packing import Packing, attend, drop_tokens, largest_of, pool
 from training.encoders.rows import SubwordRows
 from training.encoders.words import languages_of
+from training.host_arrays import to_device
 from training.text.subwords import Subwords
 from training.text.vocabulary import Vocabulary
 
@@ -67,8 +68,8 @@ class SubwordEmbedding(nn.Module):
         device = self.table.weight.device
         words, places = np.unique(rows.words[packing.positions], return_inverse=True)
         entries, bounds = rows.entries_of(words)
-        found: Tensor = self.table(torch.from_numpy(entries).to(device), torch.from_numpy(bounds[:-1]).to(device))
-        return found.index_select(0, torch.from_numpy(places).to(device))
+        found: Tensor = self.table(to_device(entries, device), to_device(bounds[:-1], device))
+        return found.index_select(0, to_device(places, device))
 
 
 class SelfAttention(nn.Module):

@@ -7,7 +7,6 @@ computes them.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,6 +16,7 @@ from training.encoders.linear import unit
 from training.encoders.packing import Packing, attend, drop_tokens, mean_of, pool
 from training.encoders.rows import WordRows
 from training.encoders.words import WordTower
+from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 
 POSITION_BOUND = 0.02  # L: position embeddings start uniform in +-0.02
@@ -103,8 +103,8 @@ class TransformerTower(WordTower):
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         packing = Packing.of(rows.offsets)
         device = self.embedding.weight.device
-        words = torch.from_numpy(rows.words[packing.positions]).to(device)
-        places = torch.from_numpy(packing.places).to(device)
+        words = to_device(rows.words[packing.positions], device)
+        places = to_device(packing.places, device)
         x_TE = drop_tokens(self.dropout, self.norm(self.embedding(words) + self.position(places)), packing)
         x_TD = self.transformer(self.project(x_TE), packing)
         return unit(pool(x_TD, packing, mean_of))

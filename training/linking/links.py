@@ -15,9 +15,10 @@ import numpy as np
 
 from schemas.errors import UsageError
 from schemas.links import PredictedLink
+from training.assignment import Matrix
 from training.config import Matching
 from training.linking.calibration import Calibration
-from training.matching import Matrix, match
+from training.matching import match
 from training.model import DocumentInput, LinkModel
 
 DOCUMENTS_AT_ONCE = 64

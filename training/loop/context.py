@@ -10,7 +10,7 @@ embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,10 +21,13 @@ from torch import Tensor, nn
 
 from schemas.errors import ConfigError
 from training.config import Device
+from training.data.documents import Int64
+from training.host_arrays import to_device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]
 Say = Callable[[str], None]
+FindModel = Callable[[str], Path]
 CPU = torch.device("cpu")
 
 
@@ -52,11 +55,21 @@ class Context(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def gather(self, rows: Tensor) -> list[Tensor]:
+    @property
+    def find_model(self) -> FindModel:
+        """Return what gives the local folder of a model by its folder or address."""
+        ...
+
+    def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
         """Return every worker's rows, in rank order, without gradient.
 
-        First dimensions may differ (zero included); the other dimensions and the dtype may not.
+        First dimensions may differ (zero included); the other dimensions and the dtype may not. Where each worker's
+        number of rows is known (`counts`), nothing is waited for.
         """
+        ...
+
+    def gather_table(self, rows: Int64) -> list[Int64]:
+        """Return every worker's R x C numbers of the host, in rank order; R may differ, C may not."""
         ...
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -84,6 +97,7 @@ class SingleProcess:
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
     on_progress: Say = _say_nothing
+    find_model: FindModel = Path
 
     @property
     def rank(self) -> int:
@@ -93,8 +107,11 @@ class SingleProcess:
     def world_size(self) -> int:
         return 1
 
-    def gather(self, rows: Tensor) -> list[Tensor]:
+    def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
         return [rows.detach()]
+
+    def gather_table(self, rows: Int64) -> list[Int64]:
+        return [rows]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Leave the gradients: they are the sum already."""
@@ -118,6 +135,7 @@ class TorchDistributed:
     on_report: Report = _report_nothing
     find_checkpoint: LatestCheckpoint = _no_checkpoint
     on_progress: Say = _say_nothing
+    find_model: FindModel = Path
 
     @property
     def rank(self) -> int:
@@ -127,18 +145,25 @@ class TorchDistributed:
     def world_size(self) -> int:
         return dist.get_world_size()
 
-    def gather(self, rows: Tensor) -> list[Tensor]:
+    def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
         rows = rows.detach().contiguous()
-        own_count = torch.tensor([rows.shape[0]], dtype=torch.int64, device=self.device)
-        counts = [torch.zeros_like(own_count) for _ in range(self.world_size)]
-        dist.all_gather(counts, own_count)
-        sizes = [int(count) for count in counts]
+        sizes = self._sizes(len(rows)) if counts is None else counts
         padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
         padded[: rows.shape[0]] = rows
         parts = [torch.empty_like(padded) for _ in range(self.world_size)]
         if max(sizes):
             dist.all_gather(parts, padded)
         return [part[:size] for part, size in zip(parts, sizes, strict=True)]
+
+    def gather_table(self, rows: Int64) -> list[Int64]:
+        """Return every worker's numbers; they pass through the device, which is waited for."""
+        return [part.cpu().numpy() for part in self.gather(to_device(rows, self.device))]
+
+    def _sizes(self, own: int) -> list[int]:
+        own_count = torch.tensor([own], dtype=torch.int64, device=self.device)
+        counts = [torch.zeros_like(own_count) for _ in range(self.world_size)]
+        dist.all_gather(counts, own_count)
+        return [int(count) for count in counts]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         trained = [parameter for parameter in parameters if parameter.requires_grad]

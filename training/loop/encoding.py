@@ -21,6 +21,7 @@ from training.encoders.bank import on_device
 from training.encoders.dropout import drawing
 from training.encoders.inputs import TrainingPass, image_input, text_input
 from training.encoders.rows import Rows
+from training.host_arrays import to_device
 from training.loop.context import Context
 from training.model import LinkModel
 from training.objectives.batch import Choice, EncodedBatch, Moment, Objective, Relations
@@ -140,7 +141,7 @@ def _own_relations(
         return None
     if len(text_ND) != len(documents) or len(image_ND) != len(documents):
         raise UsageError("objective 'coherence': expected documents of one text and one image")
-    labels = split.relations.index_select(0, torch.from_numpy(documents).to(text_ND.device))
+    labels = split.relations.index_select(0, to_device(documents, text_ND.device))
     return torch.cat([model.relations(text_ND, image_ND), labels], dim=1)
 
 
@@ -170,9 +171,9 @@ def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -
 def share(own: OwnRows, context: Context) -> OwnRows:
     """Return the rows of all workers, documents in order of their places."""
     header = np.stack([own.places, own.sentence_counts, own.image_counts], axis=1)
-    headers = [part.cpu().numpy() for part in context.gather(torch.from_numpy(header).to(context.device))]
+    headers = context.gather_table(header)
     mine = torch.cat([own.texts, own.images])
-    rows = context.gather(mine)
+    rows = context.gather(mine, [int(head[:, 1:].sum()) for head in headers])
     rows[context.rank] = mine
     pieces = [
         torch.split(part, [int(head[:, 1].sum()), int(head[:, 2].sum())])
@@ -182,9 +183,9 @@ def share(own: OwnRows, context: Context) -> OwnRows:
     order = np.argsort(places)
     relations = None
     if own.relations is not None:
-        parts = context.gather(own.relations)
+        parts = context.gather(own.relations, [len(head) for head in headers])
         parts[context.rank] = own.relations
-        relations = torch.cat(parts).index_select(0, torch.from_numpy(order).to(own.relations.device))
+        relations = torch.cat(parts).index_select(0, to_device(order, own.relations.device))
     return OwnRows(
         places=places[order],
         sentence_counts=sentence_counts[order],
@@ -208,8 +209,8 @@ def choose_encoded(
     device = rows.texts.device
     return EncodedBatch(
         ids=ids,
-        texts=rows.texts.index_select(0, torch.from_numpy(choice.sentences).to(device)),
-        images=rows.images.index_select(0, torch.from_numpy(choice.images).to(device)),
+        texts=rows.texts.index_select(0, to_device(choice.sentences, device)),
+        images=rows.images.index_select(0, to_device(choice.images, device)),
         sentence_counts=choice.sentence_counts,
         image_counts=choice.image_counts,
         allowed=allowed_BB,
@@ -220,7 +221,7 @@ def choose_encoded(
 
 def allowed_negatives(held: HeldSplit, positions: Int64, device: torch.device) -> Tensor:
     """Return B x B: whether a document may be another's negative; never one with the same image set, nor itself."""
-    return torch.from_numpy(~held.index.same_image_set(positions)).to(device)
+    return to_device(~held.index.same_image_set(positions), device)
 
 
 def autocast(model: LinkModel, context: Context) -> torch.autocast:
@@ -249,4 +250,4 @@ def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
 def _reorder(rows: Tensor, counts: Int64, order: Int64) -> Tensor:
     """Return ragged rows with their documents in another order."""
     positions = ragged_positions(offsets_of(counts), order)
-    return rows.index_select(0, torch.from_numpy(positions).to(rows.device))
+    return rows.index_select(0, to_device(positions, rows.device))

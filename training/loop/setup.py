@@ -65,7 +65,7 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     _start_moments(model, data.training.documents, context)
     if isinstance(model.image, FineTunedTower):
         start_weights(model.image.cnn, config.encoder.cnn, config.encoder.cnn_weights)
-    start_from_models(model)
+    start_from_models(model, context.find_model)
     return model.to(context.device)
 
 

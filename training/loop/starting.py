@@ -16,27 +16,33 @@ from torch import Tensor
 from schemas.documents import Role
 from schemas.errors import ConfigError, MultilinkError
 from training.config import LoopConfig, TextEncoder
+from training.loop.context import FindModel
 from training.model import WORD_TABLES, LinkModel
 from training.text.vocabulary import Vocabulary
 
 EVERY_SOURCE = ""
+SOURCE_SIGN = "="
 _FUSER = "text.fuser."
 
 
-def start_from_models(model: LinkModel) -> None:
+def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
     """Take over the weights that `training.start_from` names; without any, leave the model as it is.
+
+    Args:
+        model: takes them.
+        find: gives the local folder of a model that is named.
 
     Raises:
         ConfigError: a folder holds no model, or one whose towers are of another kind or size.
     """
     config = model.card.config
-    folders = started_from(config.training)
-    if not folders:
+    named = started_from(config.training)
+    if not named:
         return
-    givers = {source: _load(folder) for source, folder in folders.items()}
+    givers = {source: _load(name, find) for source, name in named.items()}
     if config.encoder.text is not TextEncoder.MULTI_SOURCE:
         if set(givers) != {EVERY_SOURCE}:
-            raise _mismatch(model, "expected one FOLDER; ROLE=FOLDER is the multi-source tower's")
+            raise _mismatch(model, "expected one MODEL; ROLE=MODEL is the multi-source tower's")
         weights = _weights(givers[EVERY_SOURCE])
         _take(model, weights, givers[EVERY_SOURCE].vocabulary)
         return
@@ -65,15 +71,16 @@ def set_trainable(model: LinkModel, epoch: int) -> None:
         )
 
 
-def started_from(settings: LoopConfig) -> dict[str, Path]:
-    """Return source -> folder; the source of a bare FOLDER is "" (every one)."""
-    folders: dict[str, Path] = {}
-    roles = {role.value for role in Role}
-    for item in settings.start_from:
-        source, separator, folder = item.partition("=")
-        is_role = bool(separator) and source in roles
-        folders[source if is_role else EVERY_SOURCE] = Path(folder if is_role else item)
-    return folders
+def started_from(settings: LoopConfig) -> dict[str, str]:
+    """Return source -> folder or address of a model; the source of a bare one is "" (every one)."""
+    return dict(map(split_start, settings.start_from))
+
+
+def split_start(item: str) -> tuple[str, str]:
+    """Return source and model of an item of `training.start_from`."""
+    source, separator, model = item.partition(SOURCE_SIGN)
+    is_role = bool(separator) and source in {role.value for role in Role}
+    return (source, model) if is_role else (EVERY_SOURCE, item)
 
 
 def _is_taken_over(name: str, settings: LoopConfig) -> bool:
@@ -131,11 +138,11 @@ def _weights(model: LinkModel) -> dict[str, Tensor]:
     return model.state_dict()
 
 
-def _load(folder: Path) -> LinkModel:
+def _load(name: str, find: FindModel) -> LinkModel:
     try:
-        return LinkModel.load(folder)
+        return LinkModel.load(find(name))
     except MultilinkError as problem:
-        raise ConfigError(f"training.start_from = '{folder}': {problem}") from problem
+        raise ConfigError(f"training.start_from = '{name}': {problem}") from problem
 
 
 def _text_of(model: LinkModel) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from training.config import ObjectiveConfig
 from training.data.documents import Int64
 from training.data.streams import stream
+from training.host_arrays import to_device
 from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
 from training.objectives.cross_document import cross_document_losses, negatives_at
 from training.similarity import own_similarity
@@ -69,7 +69,7 @@ class DropoutSubdocument:
         """Return the B similarities of the sub-documents' own sentences and images."""
         config, device = self.config, batch.cosines.device
         parts = sub_documents(batch, np.arange(len(batch)), batch.moment, kept_share=config.kept_share, seed=self.seed)
-        rows, columns = torch.from_numpy(parts.sentences).to(device), torch.from_numpy(parts.images).to(device)
+        rows, columns = to_device(parts.sentences, device), to_device(parts.images, device)
         return own_similarity(
             batch.cosines.index_select(0, rows).index_select(1, columns),
             parts.sentence_offsets,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from training.config import ObjectiveConfig
 from training.data.documents import Int64
 from training.data.streams import stream
+from training.host_arrays import to_device
 from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged
 from training.objectives.cross_document import cross_document_losses
 
@@ -41,7 +41,7 @@ class NoStruct:
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the losses over the drawn rows; of a batch that holds those alone, the draw is the same again."""
         drawn = self.choose(batch, np.arange(len(batch)), batch.moment)
-        rows, columns = (torch.from_numpy(chosen).to(batch.texts.device) for chosen in (drawn.sentences, drawn.images))
+        rows, columns = (to_device(chosen, batch.texts.device) for chosen in (drawn.sentences, drawn.images))
         cosines_BB = batch.cosines.index_select(0, rows).index_select(1, columns)
         return cross_document_losses(
             self.config.cosine_scale * cosines_BB,

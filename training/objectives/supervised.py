@@ -13,6 +13,7 @@ from torch import Tensor
 
 from training.config import ObjectiveConfig
 from training.data.documents import Int64
+from training.host_arrays import to_device
 from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
 
 
@@ -30,7 +31,7 @@ def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
     """
     if not len(links):
         return matrix_nm.new_zeros(())
-    rows_L, columns_L = torch.from_numpy(links).to(matrix_nm.device).unbind(dim=1)
+    rows_L, columns_L = to_device(links, matrix_nm.device).unbind(dim=1)
     linked_nm = torch.zeros(matrix_nm.shape, dtype=torch.bool, device=matrix_nm.device)
     linked_nm[rows_L, columns_L] = True
     unlinked_nm = matrix_nm.masked_fill(linked_nm, -torch.inf)

@@ -13,6 +13,7 @@ import mlflow
 from schemas.errors import UsageError
 from training.config import TrainConfig
 from training.registry.promote import DECISION_TAG
+from training.registry.starting import pin_start
 from training.registry.store import CHALLENGER, CHAMPION, ModelVersion, alias_holder, model_names, versions_of_run
 from training.tracking import DATASET_TAG, VERSION_TAG, TrackedRun
 
@@ -46,7 +47,11 @@ class Standing:
 
 
 def earlier_run(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, version: str) -> EarlierRun | None:
-    """Return the newest run with exactly this configuration on `dataset`@`version`, one with a model first."""
+    """Return the newest run with exactly this configuration on `dataset`@`version`, one with a model first.
+
+    Aliases in `training.start_from` count as the versions they stand for now.
+    """
+    config = pin_start(config, client)
     experiment = client.get_experiment_by_name(f"multilink-{dataset}")
     if experiment is None:
         return None

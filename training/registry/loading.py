@@ -43,11 +43,10 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         NotFoundError: there is no such model, version, run or folder.
         UsageError: the address has none of the known forms.
     """
-    if registered := _REGISTERED.fullmatch(uri):
-        version = find_version(client, registered["name"], registered["version"])
-        return load_version(version)
+    if registered := registered_name(uri):
+        return load_version(find_version(client, *registered))
     if of_run := _OF_RUN.fullmatch(uri):
-        return LoadedModel(model=LinkModel.load(_download(uri)), uri=uri, run_id=of_run["run"])
+        return LoadedModel(model=LinkModel.load(download(uri)), uri=uri, run_id=of_run["run"])
     if ":/" in uri:
         raise UsageError(f"--model {uri}: expected {_FORMS}")
     if not Path(uri).is_dir():
@@ -57,15 +56,26 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
 
 def load_version(version: ModelVersion) -> LoadedModel:
     """Return a registered version's model."""
-    model = LinkModel.load(_download(version.uri))
+    model = LinkModel.load(download(version.uri))
     return LoadedModel(model=model, uri=version.uri, version=version, run_id=version.run_id)
 
 
-def _download(uri: str) -> Path:
-    """Return a local folder with what `LinkModel.save` wrote into the logged model."""
+def registered_name(uri: str) -> tuple[str, str] | None:
+    """Return name and version (a number or an alias) of a registered model's address, or None of another."""
+    found = _REGISTERED.fullmatch(uri)
+    return None if found is None else (found["name"], found["version"])
+
+
+def download(uri: str, *, option: str = "--model") -> Path:
+    """Return a local folder with what `LinkModel.save` wrote into the logged model.
+
+    Raises:
+        NotFoundError: there is none; the message begins with `option`, which named it.
+    """
     try:
         folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
         flavour = Model.load(str(folder)).flavors["python_function"]
     except (MlflowException, OSError, KeyError) as problem:
-        raise NotFoundError(f"--model {uri}: no model of multilink there: {str(problem).splitlines()[0]}") from problem
+        reason = str(problem).splitlines()[0]
+        raise NotFoundError(f"{option} {uri}: no model of multilink there: {reason}") from problem
     return folder / str(flavour["data"])

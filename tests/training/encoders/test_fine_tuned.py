@@ -67,7 +67,7 @@ def test_augmentation_without_flip_or_turn_is_a_crop() -> None:
 
 def test_turns_are_within_twenty_degrees_and_crops_inside() -> None:
     rows = PictureRows(jpegs=(), rows=np.arange(300), keys=tuple(map(str, range(300))))
-    maps = augmentations(rows, MOMENT)
+    maps = torch.from_numpy(augmentations(rows, MOMENT))
     angles = torch.atan2(maps[:, 1, 0], maps[:, 1, 1]).rad2deg()
     assert angles.abs().max() <= 20 and angles.abs().max() > 18
     assert 0.4 < (torch.linalg.det(maps[:, :, :2]) < 0).float().mean() < 0.6

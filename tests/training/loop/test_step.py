@@ -1,0 +1,109 @@
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from schemas.documents import Split
+from training.config import (
+    EncoderConfig,
+    LoopConfig,
+    ObjectiveConfig,
+    Similarity,
+    TextEncoder,
+    TrainConfig,
+)
+from training.data.loading import TrainingData, load_training_data
+from training.loop.context import SingleProcess
+from training.loop.encoding import prepare_split
+from training.loop.setup import new_model
+from training.loop.state import start
+from training.loop.step import StepGuard, _Taken, take_step
+from training.objectives.batch import Moment
+from training.objectives.registry import build_objective
+
+WAITING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_dim"})
+CONFIG = TrainConfig(
+    encoder=EncoderConfig(
+        dimensions=12, word_dimensions=6, dropout=0.1, layers=1, heads=2, buckets=64, min_word_count=1
+    ),
+    training=LoopConfig(epochs=1, clip_norm=1.0),
+)
+
+
+class NothingWaits(TorchDispatchMode):
+    """Fails at every operation whose answer, or its size, the host must wait for.
+
+    Where PyTorch's own code for CPUs reads a number of the host's (an LSTM its batch sizes), it fails as well.
+    """
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        name = func.name().partition(".")[0]  # type: ignore[attr-defined]
+        assert name not in WAITING, f"{name} inside a step"
+        return func(*args, **(kwargs or {}))
+
+
+class LateGuard(StepGuard):
+    """Looks at no step, as on a GPU, where the last ones have not been computed yet."""
+
+    def add(self, step: _Taken) -> None:
+        self.taken.append(step)
+
+
+@pytest.fixture(scope="module")
+def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 8, lakes.World())}
+    return load_training_data(lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made), "synthetic", CONFIG)
+
+
+def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
+    context = SingleProcess()
+    run = start(new_model(config, data, context))
+    split = prepare_split(run.model, data.training)
+    with NothingWaits():
+        return take_step(
+            run.model,
+            run.optimiser,
+            objective=build_objective(config.objective, seed=0),
+            split=split,
+            positions=np.arange(6),
+            moment=Moment(split="training", epoch=1, step=0),
+            context=context,
+            guard=guard,
+        )
+
+
+def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:
+    with pytest.raises(AssertionError, match="_local_scalar_dense inside a step"):
+        step_without_waiting(CONFIG, data, StepGuard())
+
+
+@pytest.mark.parametrize(
+    ("name", "similarity", "text"),
+    [
+        ("cross-document", Similarity.DC, TextEncoder.GRU),
+        ("cross-document", Similarity.AP, TextEncoder.GRU),
+        ("cross+intra+dropout", Similarity.TK, TextEncoder.TRANSFORMER),
+        ("cross+intra+dropout", Similarity.AP, TextEncoder.SUBWORD_ATTENTION),
+        ("nostruct", Similarity.DC, TextEncoder.GRU),
+    ],
+)
+def test_nothing_in_a_step_waits_for_the_device(
+    data: TrainingData, name: str, similarity: Similarity, text: TextEncoder
+) -> None:
+    encoder = replace(CONFIG.encoder, text=text)
+    config = replace(CONFIG, encoder=encoder, objective=ObjectiveConfig(name=name, similarity=similarity))
+    guard = LateGuard()
+    loss = step_without_waiting(config, data, guard)
+    guard.check()
+    assert float(loss) > 0
