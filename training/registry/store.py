@@ -20,7 +20,7 @@ from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
-from schemas.errors import NotFoundError
+from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.model import LinkModel
 from training.registry import pyfunc_model
@@ -140,6 +140,24 @@ def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVer
     """
     aliases = aliases_of(client, name)
     return find_version(client, name, aliases[alias]) if alias in aliases else None
+
+
+def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersion:
+    """Return the champion of the one model of a data set that has one.
+
+    Raises:
+        NotFoundError: no model has a champion.
+        UsageError: several have; the message names them.
+    """
+    names = [name for name in model_names(client) if name.startswith(f"multilink-{dataset}-")]
+    found = [champion for name in names if (champion := alias_holder(client, name, CHAMPION)) is not None]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        there = ", ".join(names) or "none"
+        raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
+    champions = ", ".join(each.name for each in found)
+    raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {champions}; name a --model")
 
 
 def aliases_of(client: mlflow.MlflowClient, name: str) -> dict[str, str]:
