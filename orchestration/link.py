@@ -38,7 +38,7 @@ def link(
     model: Annotated[
         str | None,
         typer.Option(
-            help="NAME (its champion), models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder; with "
+            help="models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder; with "
             "--dataset, the data set's champion by default."
         ),
     ] = None,

@@ -69,7 +69,7 @@ def link_documents(
                 continue
             links = predicted_links(item.id, found, model_uri=model_uri)
             kept = [link for link in links if link.similarity >= threshold]
-            yield LinkedDocument(item.id, tuple(_calibrated(kept, calibration)))
+            yield LinkedDocument(item.id, tuple(calibrated(kept, calibration)))
 
 
 def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[PredictedLink]:
@@ -126,7 +126,7 @@ def _failure(document: str, reason: Reason, message: str, exception: str | None 
     return Failure(Stage.LINKING, document, reason, message, exception)
 
 
-def _calibrated(links: list[PredictedLink], calibration: Calibration | None) -> list[PredictedLink]:
+def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> list[PredictedLink]:
     """Return links with their probability, where there is a calibration."""
     if calibration is None or not links:
         return links

@@ -16,7 +16,7 @@ from training.registry.store import CHAMPION, ModelVersion, find_version, model_
 
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
-_FORMS = "NAME (its champion), models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder"
+_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A registered model as MLflow's `python_function`: data frame of documents in, data frame of similarities out.
+"""A registered model as MLflow's `python_function`: data frame of documents in, data frame of their links out.
 
 MLflow imports this module by name and calls `_load_pyfunc`, wherever the package is installed; no code is pickled or
 copied. Everything a document is computed from is `LinkModel`'s; here lists become arrays and back.
@@ -13,27 +13,53 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from mlflow.utils.yaml_utils import read_yaml
 
 from schemas.errors import UsageError
 from training.config import TextEncoder
 from training.data.documents import RegionBank, offsets_of
 from training.fitting import inputs_of
+from training.linking.calibration import Calibration
+from training.linking.links import calibrated, predicted_links
+from training.matching import Matrix
 from training.model import DocumentInput, LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
-SIMILARITIES = "similarities"
+SIMILARITIES, LINKS, MODEL = "similarities", "links", "model"
+LINK_FIELDS = ("sentence", "image", "similarity", "probability")
+ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
+
+
+class InputError(UsageError, MlflowException):
+    """A document that cannot be linked as it was given; MLflow's server answers it with status 400."""
+
+    def __init__(self, problem: str) -> None:
+        MlflowException.__init__(self, problem, INVALID_PARAMETER_VALUE)
 
 
 class LinkPredictor:
-    """What `mlflow.pyfunc.load_model` wraps."""
+    """What `mlflow.pyfunc.load_model` wraps.
 
-    def __init__(self, model: LinkModel) -> None:
+    Args:
+        model: both towers.
+        uri: its address, with its version; it is part of the answer.
+        calibration: gives links their probability; None: they have none.
+    """
+
+    def __init__(self, model: LinkModel, *, uri: str, calibration: Calibration | None = None) -> None:
         self.model = model
+        self.uri = uri
+        self.calibration = calibration
 
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return `similarities`, a row a document: n lists of m cosines.
+        """Return a row a document: its similarities, its predicted links, and the model's address.
+
+        `similarities` are n lists of m cosines; `links` are those of `multilink link`, the most similar first, with
+        their `sentence`, `image`, `similarity` and `probability`.
 
         Args:
             documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
@@ -43,11 +69,27 @@ class LinkPredictor:
             params: none are known.
 
         Raises:
-            UsageError: vectors are missing or have another size than the model's extractors give.
+            InputError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
         rows = documents.to_dict("records")
-        matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
-        return pd.DataFrame({SIMILARITIES: [matrix.astype(np.float64).tolist() for matrix in matrices]})
+        try:
+            matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
+        except UsageError as problem:
+            raise InputError(str(problem)) from problem
+        broken = [place for place, matrix in enumerate(matrices) if not np.isfinite(matrix).all()]
+        if broken:
+            raise InputError(f"row {broken[0]}: its vectors are not finite")
+        return pd.DataFrame(
+            {
+                SIMILARITIES: [matrix.astype(np.float64).tolist() for matrix in matrices],
+                LINKS: [self._links(matrix) for matrix in matrices],
+                MODEL: self.uri,
+            }
+        )
+
+    def _links(self, matrix: Matrix) -> list[dict[str, Any]]:
+        links = calibrated(predicted_links("", matrix, model_uri=self.uri), self.calibration)
+        return [{name: getattr(link, name) for name in LINK_FIELDS} for link in links]
 
     def _input(self, row: dict[str, Any], place: int) -> DocumentInput:
         data = self.model.card.data
@@ -119,7 +161,19 @@ def example(model: LinkModel) -> pd.DataFrame:
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:
-    return LinkPredictor(LinkModel.load(Path(path)))
+    folder = Path(path)
+    return LinkPredictor(LinkModel.load(folder), uri=_address(folder))
+
+
+def _address(folder: Path) -> str:
+    """Return the version that MLflow downloaded a model's folder as, or the folder where it did not."""
+    for parent in folder.parents:
+        if (parent / ADDRESS_FILE).is_file():
+            note = read_yaml(str(parent), ADDRESS_FILE)
+            return f"models:/{note['model_name']}/{note['model_version']}"
+        if (parent / "MLmodel").is_file():
+            break
+    return str(folder)
 
 
 def _items(value: Any) -> list[Any]:

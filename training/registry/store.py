@@ -18,7 +18,7 @@ import mlflow.pyfunc
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-from mlflow.types.schema import Array, ColSpec, DataType, Schema
+from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
 from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
@@ -28,6 +28,8 @@ from training.registry.card import CARD_FILE, installed_versions, model_card
 from training.registry.pyfunc_model import (
     IMAGE_VECTORS,
     LANGUAGE,
+    LINKS,
+    MODEL,
     PICTURES,
     REGION_LABELS,
     REGION_VECTORS,
@@ -86,7 +88,7 @@ def register(
             name=MODEL_ARTIFACT,
             loader_module=pyfunc_model.__name__,
             data_path=str(directory),
-            signature=_signature(model),
+            signature=signature_of(model),
             input_example=pyfunc_model.example(model),
             pip_requirements=_requirements(),
         )
@@ -212,7 +214,8 @@ def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
     )
 
 
-def _signature(model: LinkModel) -> ModelSignature:
+def signature_of(model: LinkModel) -> ModelSignature:
+    """Return which columns a model takes and gives, with their types."""
     vectors = Array(Array(DataType.double))
     types = {
         SENTENCES: Array(DataType.string),
@@ -225,7 +228,16 @@ def _signature(model: LinkModel) -> ModelSignature:
         LANGUAGE: DataType.string,
     }
     columns = [ColSpec(types[name], name, required=required) for name, required in pyfunc_model.inputs(model).items()]
-    return ModelSignature(inputs=Schema(columns), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
+    link = Object(
+        [
+            Property("sentence", DataType.long),
+            Property("image", DataType.long),
+            Property("similarity", DataType.double),
+            Property("probability", DataType.double, required=False),
+        ]
+    )
+    answers = [ColSpec(vectors, SIMILARITIES), ColSpec(Array(link), LINKS), ColSpec(DataType.string, MODEL)]
+    return ModelSignature(inputs=Schema(columns), outputs=Schema(answers))
 
 
 def _requirements() -> list[str]:
