@@ -94,7 +94,7 @@ async def in_one_line(request: Request, answer: Answer) -> Response:
 
 def refusal_line(message: str) -> str:
     """Return what is wrong in one line: MLflow's message without the data it was given."""
-    words = message.partition("\nInput:")[0]
+    words = message.partition("\nInput:")[0].partition(" IMPORTANT:")[0]
     if words.startswith("Failed to"):
         words = words.rpartition("Error: ")[2]
     return " ".join(words.split())[:MAX_MESSAGE]
