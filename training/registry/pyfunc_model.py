@@ -6,6 +6,7 @@ copied. Everything a document is computed from is `LinkModel`'s; here lists beco
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,8 @@ class LinkPredictor:
         Args:
             documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
                 image extractor), `sentence_vectors` (n vectors), `region_vectors` and `region_labels` (m lists, the
-                most certain region first), `pictures` (m JPEG files), `roles` (n), `language` (one a document); lists
-                may be empty and differ in length.
+                most certain region first), `pictures` (m JPEG files in base64), `roles` (n), `language` (one a
+                document); lists may be empty and differ in length.
             params: none are known.
 
         Raises:
@@ -108,7 +109,7 @@ class LinkPredictor:
             regions = _regions(row, data.region_dimensions, f"row {place}")
             images = np.zeros((len(regions.offsets) - 1, 0), np.float32)
         if inputs_of(self.model.card.config).jpegs:
-            jpegs = [bytes(picture) for picture in _items(row.get(PICTURES))]
+            jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
             images = np.zeros((len(jpegs), 0), np.float32)
         roles, language = row.get(ROLES), row.get(LANGUAGE)
         return DocumentInput(
@@ -153,7 +154,7 @@ def example(model: LinkModel) -> pd.DataFrame:
         row[REGION_VECTORS] = [[[0.1] * data.region_dimensions]]
     filling = {
         REGION_LABELS: [["dog"]],
-        PICTURES: [_grey_picture()],
+        PICTURES: [base64.b64encode(_grey_picture()).decode()],
         ROLES: list((encoder.sources * 2)[:2]),
         LANGUAGE: encoder.aligned_vectors[0].partition("=")[0] if encoder.aligned_vectors else "",
     }
@@ -187,6 +188,14 @@ def _vectors(value: Any, dimensions: int, where: str) -> npt.NDArray[np.float32]
     if sizes:
         raise UsageError(f"{where}: expected vectors of {dimensions} numbers, found {sorted(sizes)}")
     return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+
+
+def _picture(text: str, where: str) -> bytes:
+    """Return a file's bytes: JSON, in which MLflow's server is asked, has no other way to hold them than as text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as problem:
+        raise UsageError(f"{where}: expected JPEG files in base64, found {problem}") from problem
 
 
 def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:

@@ -223,7 +223,7 @@ def signature_of(model: LinkModel) -> ModelSignature:
         IMAGE_VECTORS: vectors,
         REGION_VECTORS: Array(vectors),
         REGION_LABELS: Array(Array(DataType.string)),
-        PICTURES: Array(DataType.binary),
+        PICTURES: Array(DataType.string),
         ROLES: Array(DataType.string),
         LANGUAGE: DataType.string,
     }
