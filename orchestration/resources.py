@@ -121,12 +121,13 @@ class Training(dg.ConfigurableResource):  # type: ignore[type-arg]
             champion = champion_of(self.tracking_uri, model)
             if champion is None:
                 return {}
+            dataset, _, version = reference.partition("@")
             step = LinkStep(
                 model=champion.uri,
                 dataset=reference,
                 lake=self.lake,
                 tracking=self.tracking_uri,
-                output=Lake.at(self.lake).links(*reference.split("@"), champion.name, champion.version).uri,
+                output=Lake.at(self.lake).links(dataset, version, champion.name, champion.version).uri,
                 workers=self.workers,
             )
             return self.place(step, say) | {"model_version": champion.version}

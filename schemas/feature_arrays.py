@@ -91,8 +91,8 @@ def column_to_vectors(column: pa.Array | pa.ChunkedArray, *, must_be_finite: boo
         vectors: Stored = _column(scales)[:, None] * _matrix(integers).astype(np.float32)
     else:
         vectors = arrow_to_vectors(array) if array.type.value_type == pa.float16() else _matrix(array)
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1)) if must_be_finite else ()
-    if len(broken):
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken) and must_be_finite:
         raise IntegrityError(f"{len(broken)} vectors are not finite, the first is number {broken[0]}")
     return vectors
 

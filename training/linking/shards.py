@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -181,13 +182,13 @@ def _note(linking: Linking, counts: LinkCounts) -> dict[bytes, bytes]:
     return {NOTE: json.dumps(about | came, sort_keys=True).encode()}
 
 
-def _read_note(data: bytes) -> dict[str, object]:
+def _read_note(data: bytes) -> dict[str, Any]:
     """Return what a file of links says of itself; nothing where it is none."""
     try:
         metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
     except pa.ArrowInvalid:
         return {}
-    note: dict[str, object] = json.loads(metadata.get(NOTE, b"{}"))
+    note: dict[str, Any] = json.loads(metadata.get(NOTE, b"{}"))
     return note
 
 

@@ -21,7 +21,7 @@ from training.data.reading import split_parts
 from training.evaluation.evaluate import read_for_model
 from training.linking.calibration import Calibration
 from training.linking.links import threshold_of
-from training.linking.shards import LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
+from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
 from training.model import LinkModel
 
 Say = Callable[[str], None]
@@ -236,4 +236,5 @@ def _check_some_linked(linking: Linking, linked: Sequence[LinkedShard]) -> None:
     failed = sum(total.failures.values())
     if failed and failed == total.documents:
         reasons = ", ".join(f"{reason} {count}" for reason, count in total.failures.items())
-        raise BuildError(f"{linking.reference}: none of {failed} documents could be linked ({reasons})")
+        where = f"see {linking.output.uri}/{FAILURES}"
+        raise BuildError(f"{linking.reference}: none of {failed} documents could be linked ({reasons}); {where}")
