@@ -164,3 +164,34 @@ def test_a_refusal_is_one_line_without_the_data() -> None:
     assert refusal_line("Failed to predict data '   a\n0  b'. \nError: row 0: no\nvector") == "row 0: no vector"
     assert refusal_line("Bad. Error: 'x'\nInput: \n{\n") == "Bad. Error: 'x'"
     assert len(refusal_line("long " * 500)) == 500
+
+
+def test_the_scheduler_links_with_the_champion_into_the_lake(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    from orchestration.config import Settings
+    from orchestration.resources import Training, make_resources
+    from orchestration.sensors import _model_state
+
+    settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
+    training = make_resources(settings)["training"]
+    assert isinstance(training, Training)
+    name = "multilink-synthetic-cross-document"
+    register_model(trained)
+    client.create_registered_model(name)
+    client.create_model_version(name, source=client.get_model_version("linker", "1").source)
+    assert training.link(name, "synthetic@v1", say=print) == {}
+    client.set_registered_model_alias(name, CHAMPION, "1")
+    assert not _model_state(settings, "synthetic", "v1", "cross-document").linked
+    first, again = (training.link(name, "synthetic@v1", say=print) for _ in range(2))
+    assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 100)
+    assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
+    assert _model_state(settings, "synthetic", "v1", "cross-document").linked
+    folder = registry_lake.links("synthetic", "v1", name, "1")
+    by_hand = link(client, registry_lake, tmp_path / "links", f"models:/{name}/1")
+    assert {path: folder.read(path) for path in folder.files()} == {
+        path.relative_to(tmp_path / "links").as_posix(): path.read_bytes()
+        for path in (tmp_path / "links").rglob("*")
+        if path.is_file()
+    }
+    assert by_hand["links"] == first["links"] > 0
