@@ -10,6 +10,9 @@
 Documents have 8-22 sentences of 6-30 words and 8-24 images; two models, d = 1024: `gru` reads words (300-d, GRU),
 `frozen` sentence vectors of 512 numbers; both read image vectors of 1280. Weights are random. The bytes of one and of
 two workers are compared. `--clock cpu` counts processor seconds, of one worker and the bound alone.
+
+In processor time (`--shards 4 --clock cpu`): `gru` 38 documents a second, 0.97 of the bound's 39; `frozen` 527,
+0.40 of 1,323: where a tower is one affine map, reading the shard, matching and writing take more than it.
 """
 
 from __future__ import annotations
