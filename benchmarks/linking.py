@@ -11,8 +11,15 @@ Documents have 8-22 sentences of 6-30 words and 8-24 images; two models, d = 102
 `frozen` sentence vectors of 512 numbers; both read image vectors of 1280. Weights are random. The bytes of one and of
 two workers are compared. `--clock cpu` counts processor seconds, of one worker and the bound alone.
 
-In processor time (`--shards 4 --clock cpu`): `gru` 38 documents a second, 0.97 of the bound's 39; `frozen` 527,
-0.40 of 1,323: where a tower is one affine map, reading the shard, matching and writing take more than it.
+Measured on two cores, with nothing else running:
+
+                 bound   1 worker             2 workers                                  with Ray's start
+    gru          31.5    28.9, 0.92 of it     45.3, 1.44 of it, 1.57 x 1 worker         27.1 (9.6 s to the first shard)
+    frozen       1368    401, 0.29 of it      481, 0.35 of it, 1.20 x 1 worker          42.8 (12.4 s to the first shard)
+
+So two workers pay where towers are the work and the version takes minutes. In processor time one worker reaches 0.97
+of the bound with `gru` and 0.40 with `frozen`: where a tower is one affine map, reading the shard, matching and writing
+take more than it.
 """
 
 from __future__ import annotations
