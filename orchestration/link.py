@@ -1,6 +1,7 @@
-"""Linking raw documents: the pipeline's own steps turn a user's file into vectors, a model turns those into links.
+"""The command link: of a data set version, whose shards hold vectors; or of raw documents.
 
-Both halves meet here, because extraction is `pipelines`' and models are `training`'s.
+Raw documents bring both halves together here: the pipeline's own steps turn a user's file into vectors, a model turns
+those into links. A data set version needs `training` alone.
 """
 
 from __future__ import annotations
@@ -33,9 +34,23 @@ T = TypeVar("T")
 
 
 def link(
-    model: Annotated[str, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")],
-    input_path: Annotated[str, typer.Option("--input", help="Documents as JSON Lines, with image paths or URLs.")],
-    output: Annotated[str, typer.Option(help="Parquet file of links to write.")],
+    output: Annotated[str, typer.Option(help="Parquet file of links to write; of a data set, the folder.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder; with "
+            "--dataset, the data set's champion by default."
+        ),
+    ] = None,
+    input_path: Annotated[
+        str | None, typer.Option("--input", metavar="FILE", help="Documents as JSON Lines, with image paths or URLs.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link what is in its shards.")] = None,
+    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
+    splits: Annotated[
+        list[str] | None, typer.Option("--split", help="Of a data set: train, val or test; all by default.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Of a data set: shards linked at once.")] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
@@ -49,11 +64,35 @@ def link(
     tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
 ) -> None:
-    """Predict the links of a user's own documents with a trained model.
+    """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
 
-    Documents and images that cannot be used become rows of OUTPUT's neighbour, `<name>.failures.parquet`.
+    Documents and images that cannot be used become rows of OUTPUT's neighbour, `<name>.failures.parquet`, or of the
+    folder's `failures/`. A data set's shards are linked once: called again, the command goes on where it was.
     """
     console = Console(is_json=is_json)
+    if (input_path is None) == (dataset is None):
+        raise UsageError("link: expected either --input FILE or --dataset NAME")
+    if dataset is not None:
+        if settings:
+            raise UsageError("--set: of --input alone; a data set's vectors are in its shards")
+        from training.linking_commands import run_link_version
+
+        found = run_link_version(
+            model=model,
+            dataset=dataset,
+            lake=lake,
+            output=output,
+            splits=splits or (),
+            workers=workers,
+            precision=precision,
+            calibration_path=calibration,
+            tracking=tracking,
+            say=console.say,
+        ).to_json()
+        console.summarise(_version_lines(found), found)
+        return
+    if model is None or input_path is None or lake or splits or workers != 1:
+        raise UsageError("--input: takes --model beside it, no --lake, --split or --workers")
     summary = link_file(
         model,
         Path(input_path),
@@ -64,11 +103,26 @@ def link(
         tracking=tracking,
         say=console.say,
     )
-    lines = [f"{summary['links']} links of {summary['documents']} documents: {summary['output']}"]
+    lines = [f"{summary['links']} links of {summary['documents']} documents{_pace(summary)}: {summary['output']}"]
     if summary["failures"]:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
-        lines.append(f"failures: {reasons}: {summary['failures_path']}")
+        lines.append(f"failures: {_reasons(summary)}: {summary['failures_path']}")
     console.summarise(lines, summary)
+
+
+def _version_lines(summary: dict[str, Any]) -> list[str]:
+    shards, reused = summary["shards"], summary["shards_reused"]
+    done = f"{shards - reused} shards linked" + (f", {reused} reused" if reused else "")
+    pace = _pace(summary) if reused < shards else ""
+    lines = [f"{summary['links']} links of {summary['documents']} documents ({done}){pace}: {summary['output']}"]
+    return lines + ([f"failures: {_reasons(summary)}: {summary['output']}/failures"] if summary["failures"] else [])
+
+
+def _pace(summary: dict[str, Any]) -> str:
+    return f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.0f} documents/s"
+
+
+def _reasons(summary: dict[str, Any]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
 
 
 def link_file(
@@ -91,7 +145,7 @@ def link_file(
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
     from pipelines.plain import read_vectors
-    from training.commands import run_link
+    from training.linking_commands import run_link
     from training.registry.evaluations import calibration_of
     from training.registry.loading import load
     from training.tracking import open_tracking
@@ -113,6 +167,7 @@ def link_file(
             say=say,
         )
     failures_path = output.with_suffix(".failures.parquet")
+    failures += summary.failures
     return summary.to_json() | {
         "failures": _write_failures(failures, failures_path),
         "failures_path": str(failures_path),

@@ -81,6 +81,16 @@ def trained_on(tracking: str, dataset: str, version: str, objective: str) -> Tra
     return Trained(name=found[0].name, version=found[0].version, run_id=found[0].run_id) if found else None
 
 
+def champion_of(tracking: str, name: str) -> Trained | None:
+    """Return the champion of a registered model, or None where there is none."""
+    from training.registry.store import CHAMPION, alias_holder, model_names
+    from training.tracking import open_tracking
+
+    client = open_tracking(tracking)
+    found = alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+    return None if found is None else Trained(name=found.name, version=found.version, run_id=found.run_id)
+
+
 def run_address(tracking: str, page: str, run_id: str) -> str:
     """Return where a run is looked at: its page, or how it is called where there is no page."""
     from training.registry.earlier import run_page

@@ -14,7 +14,7 @@ import dagster as dg
 
 from orchestration.config import BeamSettings, BeamWhere, DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.places import Place, in_process, in_subprocess, kuberay, ray_job
-from orchestration.steps import BuildStep, EvaluateStep, PromoteStep, Say, Summary, TrainStep
+from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, Say, Summary, TrainStep
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.lake import Lake
 
@@ -115,14 +115,26 @@ class Training(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def link(self, model: str, reference: str, *, say: Say) -> Summary:
         """Link every document of a data set version with the champion; the summary is empty where there is none."""
-        from orchestration.link_version import link_version
+        from orchestration.models import champion_of
 
         with mistakes_are_final():
-            return link_version(model, reference, lake=Lake.at(self.lake), tracking=self.tracking_uri, say=say)
+            champion = champion_of(self.tracking_uri, model)
+            if champion is None:
+                return {}
+            dataset, _, version = reference.partition("@")
+            step = LinkStep(
+                model=champion.uri,
+                dataset=reference,
+                lake=self.lake,
+                tracking=self.tracking_uri,
+                output=Lake.at(self.lake).links(dataset, version, champion.name, champion.version).uri,
+                workers=self.workers,
+            )
+            return self.place(step, say) | {"model_version": champion.version}
 
     @property
     def place(self) -> Place:
-        """Return where training runs."""
+        """Return where Ray is: training runs there, and linking."""
         places: dict[str, Place] = {
             RayWhere.IN_PROCESS: in_process,
             RayWhere.SUBPROCESS: in_subprocess,

@@ -113,17 +113,15 @@ def _dataset_state(
 
 
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
-    from orchestration.link_version import links_folder, links_name
     from orchestration.models import registered_name
-    from schemas.lake import Lake
+    from schemas.lake import MANIFEST, Lake
     from training.registry.earlier import standing
     from training.tracking import open_tracking
 
     name = registered_name(dataset, objective)
     found = standing(open_tracking(settings.tracking_uri), name)
-    linked = found.champion is not None and links_folder(Lake.at(settings.lake), dataset, version).exists(
-        links_name(name, found.champion)
-    )
+    lake = Lake.at(settings.lake)
+    linked = found.champion is not None and lake.links(dataset, version, name, found.champion).exists(MANIFEST)
     return ModelState(
         objective=objective,
         name=name,

@@ -151,5 +151,34 @@ class PromoteStep:
         ).to_json()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStep:
+    """Link every document of a data set version with a model; what was linked before is reused."""
+
+    model: str
+    dataset: str
+    lake: str
+    tracking: str
+    output: str
+    workers: int = 1
+
+    def arguments(self) -> list[str]:
+        where = ["--lake", self.lake, "--tracking-uri", self.tracking, "--workers", str(self.workers)]
+        return ["link", "--model", self.model, "--dataset", self.dataset, *where, "--output", self.output, "--json"]
+
+    def run(self, say: Say) -> Summary:
+        from training.linking_commands import run_link_version
+
+        return run_link_version(
+            model=self.model,
+            dataset=self.dataset,
+            lake=self.lake,
+            output=self.output,
+            workers=self.workers,
+            tracking=self.tracking,
+            say=say,
+        ).to_json()
+
+
 def _set(settings: tuple[str, ...]) -> list[str]:
     return [part for setting in settings for part in ("--set", setting)]

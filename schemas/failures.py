@@ -24,6 +24,7 @@ class Stage(StrEnum):
     DEDUPE = "dedupe"
     FEATURES = "features"
     SHARDS = "shards"
+    LINKING = "linking"
 
 
 class Reason(StrEnum):
@@ -69,6 +70,9 @@ class Reason(StrEnum):
     DUPLICATE_IMAGE = "duplicate-image"
     # features
     FEATURE_MISSING = "feature-missing"
+    # linking
+    UNREADABLE = "unreadable"  # it lacks what the model reads, or its shard contradicts itself
+    NOT_FINITE = "not-finite"  # a similarity is NaN or infinite, as its vectors are
     # shards
     LEAKED = "leaked"  # shares an image or a text with a document of a split it yields to
 

@@ -75,13 +75,13 @@ def vectors_to_column(matrix: npt.NDArray[np.floating], storage: Storage) -> pa.
     return pa.StructArray.from_arrays([pa.array(scales), values], fields=fields)
 
 
-def column_to_vectors(column: pa.Array | pa.ChunkedArray) -> Stored:
+def column_to_vectors(column: pa.Array | pa.ChunkedArray, *, must_be_finite: bool = True) -> Stored:
     """Return a column of vectors, in whichever storage, as an N x d matrix: float16 as such, else float32.
 
     The matrix may be read-only.
 
     Raises:
-        IntegrityError: a vector or a value is null, or not finite.
+        IntegrityError: a vector or a value is null, or not finite, unless the latter is the caller's to find.
     """
     array = _one_chunk(column)
     if array.null_count:
@@ -92,7 +92,7 @@ def column_to_vectors(column: pa.Array | pa.ChunkedArray) -> Stored:
     else:
         vectors = arrow_to_vectors(array) if array.type.value_type == pa.float16() else _matrix(array)
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(broken):
+    if len(broken) and must_be_finite:
         raise IntegrityError(f"{len(broken)} vectors are not finite, the first is number {broken[0]}")
     return vectors
 

@@ -6,6 +6,7 @@
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest              a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/        when what it was made of was fetched, in this lake
+    <lake>/links/<name>/<version>/<model>/     what a model predicts in a version (`schemas.links`)
 
 `Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
 atomic: a file has its old content, or its new one, or does not exist.
@@ -183,6 +184,10 @@ class Lake:
     def retrievals(self, name: str, version: str) -> Folder:
         """Return where it is said when what a version was made of was fetched (`schemas.retrievals`)."""
         return self.root.child("retrievals", name, version)
+
+    def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
+        """Return where the links go that a registered model's version predicts in a data set version."""
+        return self.root.child("links", name, version, f"{model}-{model_version}")
 
     def dataset_names(self) -> list[str]:
         return [name for name in self.root.child("datasets").names() if self.versions(name)]

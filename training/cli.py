@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
     app.command()(promote)
     app.command()(rollback)
     app.command()(copy)
+    app.command()(serve)
     study_cli.register(app)
 
 
@@ -177,3 +178,35 @@ def copy(
     verb = "is a copy" if done.is_new else "has been a copy before"
     lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]
     console.summarise(lines, done.to_json())
+
+
+def serve(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; who reaches it is answered.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: one that is free.")] = 5050,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
+    ] = None,
+    tracking: TrackingOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Answer documents with their links over HTTP, by MLflow's scoring server, until interrupted.
+
+    A document is given as the model reads it: its sentences, and the vectors of the extractors it was trained on, or
+    its pictures; `multilink link --input` takes raw documents.
+    """
+    from training.serving_command import run_serve
+
+    run_serve(
+        model=model,
+        host=host,
+        port=port,
+        calibration_path=calibration,
+        tracking=tracking,
+        announce=Console(is_json=is_json).summarise,
+    )

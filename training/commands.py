@@ -1,13 +1,14 @@
-"""What the commands evaluate, promote and link do: plain functions from arguments to a summary.
+"""What the commands evaluate and promote do: plain functions from arguments to a summary.
 
-`run_train`, which has more to put in order, is in `tracked_training.py`. Parsing arguments, printing and exit statuses
-are `training.cli`'s. A function that takes long tells its progress to `say`, a line at a time.
+`run_train`, which has more to put in order, is in `tracked_training.py`, linking in `linking_commands.py`. Parsing
+arguments, printing and exit statuses are `training.cli`'s. A function that takes long tells its progress to `say`, a
+line at a time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,7 @@ from training.evaluation.measures import Judged, Measures, judge_model
 from training.evaluation.pair_scores import PairMeans
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
-from training.linking.calibration import Calibration
-from training.linking.links import LinkInput, link_documents
-from training.linking.writing import write_links
+from training.linking_commands import LinkSummary, VersionLinkSummary, run_link, run_link_version
 from training.registry.copying import Copy, copy_version
 from training.registry.evaluations import record_evaluation
 from training.registry.loading import LoadedModel, load
@@ -37,10 +36,12 @@ __all__ = [
     "EvaluateSummary",
     "LinkSummary",
     "TrainSummary",
+    "VersionLinkSummary",
     "run_copy",
     "run_evaluate",
     "run_evaluate_scores",
     "run_link",
+    "run_link_version",
     "run_promote",
     "run_rollback",
     "run_train",
@@ -93,19 +94,6 @@ class EvaluateSummary:
             "baselines": {found.name: asdict(found.means) for found in self.beside.scores},
             **({} if self.report is None else {"measures": self.report.values()}),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSummary:
-    """How many documents were linked by how many links, and where they are."""
-
-    model: str
-    output: str
-    documents: int
-    links: int
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def run_evaluate(
@@ -198,33 +186,6 @@ def run_copy(
     source = open_tracking(tracking).tracking_uri
     target = tracking_uri(to, environment=os.environ, directory=Path.cwd())
     return copy_version(source, model, version, to=target, new_name=name, say=say)
-
-
-def run_link(
-    *,
-    loaded: LoadedModel,
-    documents: Iterable[LinkInput],
-    output: str,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-    say: Say,
-) -> LinkSummary:
-    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
-
-    With a calibration links have a probability; with a precision, those below its threshold are left out.
-    """
-    seen = 0
-
-    def counted() -> Iterator[LinkInput]:
-        nonlocal seen
-        for document in documents:
-            seen += 1
-            yield document
-
-    found = link_documents(loaded.model, counted(), model_uri=loaded.uri, calibration=calibration, precision=precision)
-    links = write_links(found, Path(output))
-    say(f"{links} links in {seen} documents")
-    return LinkSummary(model=loaded.uri, output=output, documents=seen, links=links)
 
 
 def _table(loaded: LoadedModel, judged: Judged, beside: Beside, *, reference: str, split: str) -> EvaluationReport:

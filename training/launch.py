@@ -89,7 +89,7 @@ def launch(
         raise UsageError(f"--workers {workers}: expected at least 1")
     folder = runs_folder(lake).child(run_id)
     _drop_torn_snapshot(folder)
-    with _cluster(address, workers), following(folder, on_report, on_progress):
+    with cluster(address, workers), following(folder, on_report, on_progress):
         result = _fit_surviving(
             partial(_trainer, config, lake, dataset=dataset, workers=workers, run_id=run_id, is_local=address is None)
         )
@@ -164,7 +164,7 @@ def _latest_checkpoint(target: Path) -> Path | None:
 
 
 @contextmanager
-def _cluster(address: str | None, workers: int) -> Iterator[None]:
+def cluster(address: str | None, workers: int) -> Iterator[None]:
     """Connect to a Ray cluster, or start one on this machine; leave it, or stop it, afterwards."""
     for name, value in _QUIET_AND_QUICK.items():
         os.environ.setdefault(name, value)

@@ -6,6 +6,7 @@ Saved, loaded, evaluated and registered as one folder: `model.json` (configurati
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -200,6 +201,15 @@ class LinkModel(nn.Module):
         model = cls(restore(ModelCard, values), Vocabulary.load(words) if words.is_file() else None)
         model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
         return model.to(device).eval()
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
+        words = () if self.vocabulary is None else self.vocabulary.words
+        digest = hashlib.sha256(json.dumps([resolve(self.card), words], sort_keys=True).encode())
+        for name, value in sorted(self.state_dict().items()):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
 
     def _encode(self, tower: TextTower | ImageTower, rows: Rows) -> Float32:
         """Return the unit vectors of prepared rows, a limited number at once; training mode is put back afterwards."""

@@ -60,6 +60,9 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["evaluate", "--scores", "none.jsonl"], "none.jsonl"),
         (["promote", "--model", "nobody", "--version", "1"], "nobody"),
         (["link", "--model", "models:/x/1", "--input", "none.jsonl", "--output", "o.parquet"], "no such file"),
+        (["link", "--model", "models:/x/1", "--output", "links"], "either --input FILE or --dataset NAME"),
+        (["link", "--dataset", "diy", "--lake", "lake", "--output", "links"], "no data set 'diy'"),
+        (["serve", "--model", "nobody"], "--model nobody: no such folder"),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: list[str], words: str) -> None:
@@ -75,7 +78,7 @@ def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: lis
 def test_help_reads_well(multilink: Run) -> None:
     outcome = multilink("--help")
     assert outcome.status == 0
-    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "demo", "up"):
+    for command in ("build", "datasets", "train", "evaluate", "promote", "link", "serve", "demo", "up"):
         assert command in outcome.out
 
 
@@ -170,6 +173,17 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert len({row["document"] for row in rows}) == 24
     assert all(0 <= row["sentence"] < 3 and 0 <= row["image"] < 3 for row in rows)
+
+    shards = ("link", "--model", model, "--dataset", reference, "--lake", "lake", "--output", "links", "--json")
+    first, again = multilink(*shards), multilink(*shards)
+    assert first.status == again.status == 0, first.err
+    assert "24 documents" in first.out and "documents/s" in first.out
+    assert (first.json["shards_reused"], again.json["shards_reused"]) == (0, again.json["shards"])
+    of_file = {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in rows}
+    of_shards = pq.read_table(tmp_path / "links" / "links").to_pylist()
+    assert of_file == pytest.approx(
+        {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in of_shards}, abs=1e-5
+    )
 
     part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
     damaged = bytearray(part.read_bytes())

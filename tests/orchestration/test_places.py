@@ -20,7 +20,7 @@ from orchestration.places import (
     run_command,
 )
 from orchestration.resources import Pipelines, Training, make_resources
-from orchestration.steps import BuildStep, EvaluateStep, PromoteStep, TrainStep
+from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, TrainStep
 from schemas.errors import BuildError, UsageError
 
 BUILD = BuildStep(
@@ -49,6 +49,18 @@ def test_a_step_is_the_command_a_person_would_type() -> None:
     assert PromoteStep(model="m", version="3", lake="l", tracking="t").arguments()[:5] == [
         *("promote", "--model", "m", "--version", "3")
     ]
+
+
+def test_a_version_is_linked_by_the_champion_where_ray_is(tmp_path: Path) -> None:
+    step = LinkStep(model="models:/m/1", dataset="diy@v1", lake="lake", tracking="t", output="out", workers=2)
+    assert step.arguments() == [
+        *("link", "--model", "models:/m/1", "--dataset", "diy@v1", "--lake", "lake", "--tracking-uri", "t"),
+        *("--workers", "2", "--output", "out", "--json"),
+    ]
+    made = make_resources(Settings(lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db"))
+    training = made["training"]
+    assert isinstance(training, Training)
+    assert training.link("multilink-diy-nostruct", "diy@v1", say=print) == {}  # there is no champion
 
 
 def place_of(beam: BeamSettings, ray: RaySettings) -> tuple[object, object]:

@@ -33,7 +33,7 @@ from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from orchestration.history import Made, busy_datasets, made
 from orchestration.leftovers import MARK_VARIABLE, marked
-from schemas.lake import Lake
+from schemas.lake import MANIFEST, Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
@@ -143,10 +143,11 @@ class Up:
         """Return whether all is made of a version, and linked by whoever is the champion now."""
         if any(version not in self.versions_of(kind) for kind in KINDS) or busy_datasets(self.instance):
             return False
-        return self.links(version, self.client().get_model_version_by_alias(MODEL, "champion").version).is_file()
+        champion = self.client().get_model_version_by_alias(MODEL, "champion")
+        return (self.links(version, champion.version) / MANIFEST).is_file()
 
     def links(self, version: str, champion: str) -> Path:
-        return self.workspace / "lake" / "links" / DATASET / version / f"{MODEL}-{champion}.parquet"
+        return self.workspace / "lake" / "links" / DATASET / version / f"{MODEL}-{champion}"
 
     def client_page(self) -> str:
         """Return the address of the list of runs on MLflow's page."""
@@ -278,7 +279,7 @@ def test_what_was_made_is_told(up: Up, materialised: str) -> None:
     champion = up.client().get_model_version_by_alias(MODEL, "champion")
     assert champion.tags["dataset_version"] == materialised
     assert "beats random" in champion.tags["promotion"]
-    links = pq.read_table(up.links(materialised, champion.version))
+    links = pq.read_table(up.links(materialised, champion.version) / "links")
     assert len(set(links["document"].to_pylist())) == 64
     with urllib.request.urlopen(f"{up.mlflow}/health", timeout=60) as answer:
         assert answer.status == 200

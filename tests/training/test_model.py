@@ -160,3 +160,24 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     card.write_text(card.read_text().replace('"format": 1', '"format": 99'))
     with pytest.raises(IntegrityError, match="format 1"):
         LinkModel.load(tmp_path)
+
+
+@pytest.mark.parametrize("towers", TOWERS)
+def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
+    from fastapi.testclient import TestClient
+
+    from training.registry.loading import LoadedModel
+    from training.serving.server import make_app
+
+    model = model_of(towers).eval()
+    with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:
+        example = client.get("/example").json()
+        (answer,) = client.post("/invocations", json=example).json()["predictions"]
+        rows = 1 if towers == "multi-source" else 2
+        assert (len(answer["similarities"]), len(answer["similarities"][0])) == (rows, 1)
+        assert answer["model"] == "models:/m/1"
+        if towers == "fine-tuned":
+            for wrong in ("no base64", "bm8gcGljdHVyZQ=="):
+                row = example["dataframe_records"][0] | {"pictures": [wrong]}
+                refused = client.post("/invocations", json={"dataframe_records": [row]})
+                assert refused.status_code == 400 and "expected" in refused.json()["message"]

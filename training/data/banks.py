@@ -12,14 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.errors import IntegrityError
-from schemas.feature_arrays import ClassArrays, RegionArrays, column_to_classes, column_to_regions
+from schemas.feature_arrays import ClassArrays, column_to_classes, column_to_regions
 from schemas.features import FeatureColumn
 from training.data.documents import ClassBank, Int64, RegionBank
 
 
-def region_bank(tables: Iterable[pa.Table], column: FeatureColumn) -> RegionBank:
-    """Return the regions of every different image of some images tables (columns `hash` and the regions)."""
-    parts = [_regions(chunk, column) for chunk in _first_rows(tables, column.column)]
+def region_bank(tables: Iterable[pa.Table], column: FeatureColumn, *, must_be_finite: bool = True) -> RegionBank:
+    """Return the regions of every different image of some images tables (columns `hash` and the regions).
+
+    Raises:
+        IntegrityError: a value is not finite, unless that is the caller's to find.
+    """
+    parts = [column_to_regions(chunk) for chunk in _first_rows(tables, column.column)]
+    if must_be_finite and not all(np.isfinite(part.vectors).all() for part in parts):
+        raise IntegrityError(f"{column.column}: a region's vector has values that are not finite")
     return RegionBank(
         offsets=_joined_offsets([part.offsets for part in parts]),
         labels=tuple(label for part in parts for label in part.labels),
@@ -50,13 +56,6 @@ def _first_rows(tables: Iterable[pa.Table], column: str) -> Iterator[pa.ChunkedA
         seen.update(hashes)
         values = table.column(column)
         yield values if len(fresh) == len(hashes) else values.take(pa.array(fresh, pa.int64()))
-
-
-def _regions(column: pa.ChunkedArray, wanted: FeatureColumn) -> RegionArrays:
-    regions = column_to_regions(column)
-    if not np.isfinite(regions.vectors).all():
-        raise IntegrityError(f"{wanted.column}: a region's vector has values that are not finite")
-    return regions
 
 
 def _lists(part: ClassArrays) -> Iterator[tuple[Sequence[str], np.ndarray]]:

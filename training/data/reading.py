@@ -36,6 +36,14 @@ _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.elem
 _LINKS = ("links.list.element.sentence", "links.list.element.image")
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document that its shard contradicts, and how."""
+
+    id: str
+    problem: str
+
+
 def choose_extractor(extractors: Mapping[str, int], wanted: str, *, field: str) -> str:
     """Return the extractor a setting names; `auto` is the only one there is.
 
@@ -104,6 +112,7 @@ def read_split(
     view: TextView = ALL_SENTENCES,
     with_relations: bool = False,
     shards: Sequence[int] | None = None,
+    unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
 
@@ -120,10 +129,14 @@ def read_split(
         view: which sentences are read.
         with_relations: whether the relations of links are read (without the links themselves).
         shards: numbers of the shards to read; None: all.
+        unreadable: takes the documents that cannot be read, and values that are not finite are the caller's to find;
+            None: the first such document ends the reading.
 
     Raises:
         ConfigError: a named extractor is not there.
         NotFoundError: the split is not there.
+        IntegrityError: a document cannot be read: an image or a vector is missing.
+        UsageError: an image has no picture, where pictures are read.
     """
     image_name = None
     if image_features is not None:
@@ -136,14 +149,18 @@ def read_split(
     parts = split_parts(manifest, split)
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     documents = _read_documents(manifest, folder, [part[0] for part in chosen], sentence_name, wanted)
-    bank = _read_bank(manifest, folder, [part[1] for part in chosen], image_name, with_jpegs)
-    found = _document_set(documents, bank, sentence_name, with_links)
+    bank = _read_bank(
+        manifest, folder, [part[1] for part in chosen], image_name, with_jpegs, is_strict=unreadable is None
+    )
+    documents = _readable(documents, bank, sentence_name, unreadable)
+    found = _document_set(documents, bank, sentence_name, with_links, is_strict=unreadable is None)
     if with_relations:
         found = replace(found, relations=_relations(documents))
     images = [part[1] for part in chosen]
     if region_features is not None:
         name = choose_extractor(manifest.region_extractors, region_features, field="data.region_features")
-        found = replace(found, regions=region_bank(*_column_tables(manifest, folder, images, name)))
+        tables, column = _column_tables(manifest, folder, images, name)
+        found = replace(found, regions=region_bank(tables, column, must_be_finite=unreadable is None))
     if class_features is not None:
         name = choose_extractor(manifest.class_extractors, class_features, field="data.class_features")
         found = replace(found, classes=class_bank(*_column_tables(manifest, folder, images, name)))
@@ -172,15 +189,25 @@ def _read_documents(
 
 @dataclass(frozen=True, slots=True)
 class _Bank:
-    """Every different image of some parts, once: the row of each hash, U x v vectors, U pictures where asked for."""
+    """Every different image of some parts, once: the row of each hash, U x v vectors, U pictures where asked for.
+
+    `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
+    """
 
     rows: Mapping[str, int]
     vectors: Vectors
     jpegs: tuple[bytes, ...] | None
+    without_picture: frozenset[str] = frozenset()
 
 
 def _read_bank(
-    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], features: str | None, with_jpegs: bool
+    manifest: Manifest,
+    folder: Folder,
+    entries: Sequence[FileEntry],
+    features: str | None,
+    with_jpegs: bool,
+    *,
+    is_strict: bool,
 ) -> _Bank:
     schema = image_schema(manifest.columns("images"))
     rows: dict[str, int] = {}
@@ -192,14 +219,17 @@ def _read_bank(
         fresh = [place for place, key in enumerate(table.column("hash").to_pylist()) if _is_new(key, rows)]
         if features:
             name = FEATURE_PREFIX + features
-            vectors.append(_vectors(table.column(name), where=f"{entry.path}, {name}")[fresh])
+            vectors.append(_vectors(table.column(name), where=f"{entry.path}, {name}", is_strict=is_strict)[fresh])
         else:
             vectors.append(np.zeros((len(fresh), 0), np.float16))
         if with_jpegs:
-            jpegs += _pictures(table.column("jpeg"), fresh, entry)
+            jpegs += _pictures(table.column("jpeg"), fresh, entry, may_lack=not is_strict)
     if not vectors:
         vectors.append(np.zeros((0, manifest.image_extractors[features] if features else 0), np.float16))
-    return _Bank(rows, cast(Vectors, np.concatenate(vectors)), tuple(jpegs) if with_jpegs else None)
+    joined = cast(Vectors, np.concatenate(vectors))
+    if not with_jpegs:
+        return _Bank(rows, joined, None)
+    return _Bank(rows, joined, tuple(jpegs), frozenset(key for key, row in rows.items() if not jpegs[row]))
 
 
 def _is_new(key: str, rows: dict[str, int]) -> bool:
@@ -209,11 +239,12 @@ def _is_new(key: str, rows: dict[str, int]) -> bool:
     return len(rows) > count
 
 
-def _pictures(column: pa.ChunkedArray, chosen: Sequence[int], entry: FileEntry) -> list[bytes]:
+def _pictures(column: pa.ChunkedArray, chosen: Sequence[int], entry: FileEntry, *, may_lack: bool) -> list[bytes]:
+    """Return the pictures of some rows; a row without one has no byte, where that may be."""
     found: list[bytes | None] = column.take(pa.array(chosen, pa.int64())).to_pylist()
-    pictures = [jpeg for jpeg in found if jpeg is not None]
-    if len(pictures) < len(found):
-        missing = len(found) - len(pictures)
+    pictures = [jpeg or b"" for jpeg in found]
+    missing = pictures.count(b"")
+    if missing and not may_lack:
         raise UsageError(
             f"{entry.path}: {missing} of {len(found)} images have no picture, only vectors; "
             "train with another image tower than 'fine-tuned' (--set encoder.image=linear)"
@@ -221,18 +252,20 @@ def _pictures(column: pa.ChunkedArray, chosen: Sequence[int], entry: FileEntry) 
     return pictures
 
 
-def _document_set(table: pa.Table, bank: _Bank, features: str | None, with_links: bool) -> DocumentSet:
+def _document_set(
+    table: pa.Table, bank: _Bank, features: str | None, with_links: bool, *, is_strict: bool
+) -> DocumentSet:
     ids = table.column("id").to_pylist()
     hashes = _hash_lists(table)
     sentences = [[sentence["text"] for sentence in row] for row in table.column("sentences").to_pylist()]
-    vectors = _vectors(table.column(FEATURE_PREFIX + features), where=FEATURE_PREFIX + features) if features else None
-    _check_vectors(ids, sentences, table, features)
+    name = FEATURE_PREFIX + (features or "")
+    vectors = _vectors(table.column(name), where=name, is_strict=is_strict) if features else None
     return DocumentSet(
         ids=tuple(ids),
         texts=tuple(text for row in sentences for text in row),
         sentence_offsets=offsets_of([len(row) for row in sentences]),
         sentence_vectors=vectors,
-        image_rows=_bank_rows(ids, hashes, bank.rows),
+        image_rows=np.array([bank.rows[image] for row in hashes for image in row], dtype=np.int64),
         image_offsets=offsets_of([len(row) for row in hashes]),
         image_hashes=tuple(bank.rows),
         image_bank=bank.vectors,
@@ -244,23 +277,32 @@ def _document_set(table: pa.Table, bank: _Bank, features: str | None, with_links
     )
 
 
-def _check_vectors(ids: Sequence[str], sentences: Sequence[Sequence[str]], table: pa.Table, name: str | None) -> None:
-    if name is None:
-        return
-    counts = _lengths(table.column(FEATURE_PREFIX + name))
-    for key, row, count in zip(ids, sentences, counts, strict=True):
-        if len(row) != count:
-            raise IntegrityError(f"document {key}: {len(row)} sentences but {count} {name} vectors")
+def _readable(table: pa.Table, bank: _Bank, features: str | None, unreadable: list[Unreadable] | None) -> pa.Table:
+    """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
+    problems = list(_problems(table, bank, features))
+    if not any(problems):
+        return table
+    ids = table.column("id").to_pylist()
+    found = [Unreadable(key, problem) for key, problem in zip(ids, problems, strict=True) if problem]
+    if unreadable is None:
+        raise IntegrityError(f"document {found[0].id}: {found[0].problem}")
+    unreadable += found
+    return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _bank_rows(ids: Sequence[str], hashes: Sequence[Sequence[str]], bank_rows: Mapping[str, int]) -> Int64:
-    rows: list[int] = []
-    for key, row in zip(ids, hashes, strict=True):
-        for image in row:
-            if image not in bank_rows:
-                raise IntegrityError(f"document {key}: image {image[:16]} is not in the images part of its shard")
-            rows.append(bank_rows[image])
-    return np.array(rows, dtype=np.int64)
+def _problems(table: pa.Table, bank: _Bank, features: str | None) -> Iterator[str]:
+    """Yield what is wrong with each document, nothing ("") where all is there."""
+    sentences = _lengths(table.column("sentences"))
+    vectors = _lengths(table.column(FEATURE_PREFIX + features)) if features else sentences
+    for hashes, texts, count in zip(_hash_lists(table), sentences, vectors, strict=True):
+        missing = [image for image in hashes if image not in bank.rows]
+        unseen = [image for image in hashes if image in bank.without_picture]
+        if texts != count:
+            yield f"{texts} sentences but {count} {features} vectors"
+        elif missing:
+            yield f"image {missing[0][:16]} is not in the images part of its shard"
+        else:
+            yield f"image {unseen[0][:16]} has no picture" if unseen else ""
 
 
 def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
@@ -292,13 +334,16 @@ def _lengths(column: pa.ChunkedArray) -> Int64:
     return lengths.astype(np.int64)
 
 
-def _vectors(column: pa.ChunkedArray, *, where: str) -> Vectors:
-    """Return a column of vectors, or of lists of vectors, in any storage, as one array with a row per vector."""
+def _vectors(column: pa.ChunkedArray, *, where: str, is_strict: bool) -> Vectors:
+    """Return a column of vectors, or of lists of vectors, in any storage, as one array with a row per vector.
+
+    Strictly, all values are finite.
+    """
     array = column.combine_chunks()
     if pa.types.is_list(array.type):
         array = array.flatten()
     try:
-        return column_to_vectors(array).copy()  # may be written to, and outlives the file
+        return column_to_vectors(array, must_be_finite=is_strict).copy()  # may be written to, and outlives the file
     except IntegrityError as problem:
         raise IntegrityError(f"{where}: {problem}") from problem
 

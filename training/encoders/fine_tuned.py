@@ -94,6 +94,7 @@ def decode(rows: PictureRows) -> npt.NDArray[np.uint8]:
 
     Raises:
         ConfigError: Pillow is not installed.
+        UsageError: a picture cannot be decoded.
     """
     with ThreadPoolExecutor(DECODING_THREADS) as pool:
         decoded = list(pool.map(_decode_one, (rows.jpegs[row] for row in rows.rows)))
@@ -140,5 +141,8 @@ def _decode_one(jpeg: bytes) -> npt.NDArray[np.uint8]:
         raise ConfigError(
             "encoder.image = 'fine-tuned': pictures are decoded by Pillow; pip install pillow"
         ) from problem
-    with Image.open(io.BytesIO(jpeg)) as image:
-        return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))
+    try:
+        with Image.open(io.BytesIO(jpeg)) as image:
+            return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))
+    except OSError as problem:
+        raise UsageError(f"expected a picture, found {len(jpeg)} bytes that are none: {problem}") from problem

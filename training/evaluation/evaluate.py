@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
-from schemas.lake import Lake
-from schemas.manifest import read_manifest
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
 from training.baselines.random import random_scores
 from training.data.documents import DocumentSet, take_regions
-from training.data.reading import read_split
+from training.data.reading import Unreadable, read_split
 from training.data.roles import TextView
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
 from training.evaluation.pair_scores import PairMeans, PairScores, linked_pool, score_pairs
 from training.evaluation.retrieval import Pool
 from training.fitting import inputs_of
-from training.model import DocumentInput, EmbeddedDocument, LinkModel
+from training.model import DocumentInput, EmbeddedDocument, LinkModel, ModelCard
 
 DOCUMENTS_AT_ONCE = 64
 FULLY_LINKED = "every pair linked"
@@ -200,10 +200,29 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
     """Return the documents of a split with their links and the vectors the model reads.
 
     Raises:
+        NotFoundError: the data set, version or split is not there.
         UsageError: the data set version has no such vectors.
     """
-    manifest, folder = read_manifest(lake, reference)
-    data = model.card.data
+    return read_for_model(model.card, *read_manifest(lake, reference), split, with_links=True)
+
+
+def read_for_model(
+    card: ModelCard,
+    manifest: Manifest,
+    folder: Folder,
+    split: Split | str,
+    *,
+    with_links: bool = False,
+    shards: Sequence[int] | None = None,
+    unreadable: list[Unreadable] | None = None,
+) -> DocumentSet:
+    """Return documents of a split, or of some of its shards, with the vectors that a model reads; see `read_split`.
+
+    Raises:
+        NotFoundError: the split is not there.
+        UsageError: the data set version has no such vectors.
+    """
+    data = card.data
     try:
         return read_split(
             manifest,
@@ -212,9 +231,11 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
             image_features=data.image_features,
             sentence_features=data.sentence_features,
             region_features=data.region_features,
-            with_links=True,
-            with_jpegs=inputs_of(model.card.config).jpegs,
-            view=TextView.of(model.card.config),
+            with_links=with_links,
+            with_jpegs=inputs_of(card.config).jpegs,
+            view=TextView.of(card.config),
+            shards=shards,
+            unreadable=unreadable,
         )
     except ConfigError as problem:
         columns = (data.image_features, data.sentence_features, data.region_features)

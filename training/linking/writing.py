@@ -1,18 +1,21 @@
-"""Predicted links to a Parquet file, written whole or not at all."""
+"""Predicted links to Parquet: a file of a user's own, written whole or not at all, or the bytes of a shard's file."""
 
 from __future__ import annotations
 
+import io
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.links import PredictedLink, link_schema, to_row
 from schemas.tables import to_table
 
 ROWS_AT_ONCE = 65_536
+COMPRESSION = "zstd"
 
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
@@ -22,7 +25,7 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(temporary, schema, compression=COMPRESSION) as writer:
             while batch := list(islice(waiting, ROWS_AT_ONCE)):
                 writer.write_table(to_table(map(to_row, batch), schema))
                 count += len(batch)
@@ -30,3 +33,16 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     finally:
         temporary.unlink(missing_ok=True)
     return count
+
+
+def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
+    """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
+    table = to_table(map(to_row, links), link_schema())
+    return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression=COMPRESSION)
+    return buffer.getvalue()

@@ -25,8 +25,9 @@ Says which sentence of a document goes with which image: the cosine of a sentenc
 learned from which sentences and images share a document. Both towers are in this one folder, with all that is needed to
 use them."""
 USE = """\
-`multilink link --model models:/{name}@champion`, or `mlflow.pyfunc.load_model`: given a row a document with
-`sentences`, `image_vectors` and, where the model reads vectors, `sentence_vectors`, it returns `similarities`. Vectors
+`multilink link --model {name}` and `multilink serve --model {name}` (both the champion), or
+`mlflow.pyfunc.load_model`: given a row a document with `sentences`, `image_vectors` and, where the model reads vectors,
+`sentence_vectors`, it returns `similarities` and the predicted `links`. Vectors
 of other extractors do not fit; other languages or kinds of document than the training data's were not tried. A
 similarity is no probability: it orders the pairs of one document."""
 NOT_EVALUATED = """\

@@ -20,6 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from schemas.errors import IntegrityError, UsageError
+from training.registry.pyfunc_model import ADDRESS_FILE
 from training.registry.store import (
     CHALLENGER,
     MODEL_ARTIFACT,
@@ -33,7 +34,6 @@ from training.tracking import DATASET_TAG, TrackedRun, connect, experiment_id, f
 COPIED_TAG, DIGEST_TAG, RUN_TAG = "copied_from", "digest", "run_id"
 METRICS_AT_ONCE = 1000
 SYSTEM_TAGS = "mlflow."
-ADDRESS_FILE = "registered_model_meta"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A model by its address: a registered version, a run's model, or a folder on this machine."""
+"""A model by its address: a registered version or name, a run's model, or a folder on this machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mlflow.models import Model
 
 from schemas.errors import NotFoundError, UsageError
 from training.model import LinkModel
-from training.registry.store import ModelVersion, find_version
+from training.registry.store import CHAMPION, ModelVersion, find_version, model_names
 
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
-_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder"
+_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
     if ":/" in uri:
         raise UsageError(f"--model {uri}: expected {_FORMS}")
     if not Path(uri).is_dir():
+        if uri in model_names(client):
+            return load_version(find_version(client, uri, CHAMPION))
         raise NotFoundError(f"--model {uri}: no such folder; expected {_FORMS}")
     return LoadedModel(model=LinkModel.load(Path(uri)), uri=str(Path(uri).absolute()))
 

@@ -1,4 +1,4 @@
-"""A registered model as MLflow's `python_function`: data frame of documents in, data frame of similarities out.
+"""A registered model as MLflow's `python_function`: data frame of documents in, data frame of their links out.
 
 MLflow imports this module by name and calls `_load_pyfunc`, wherever the package is installed; no code is pickled or
 copied. Everything a document is computed from is `LinkModel`'s; here lists become arrays and back.
@@ -6,6 +6,7 @@ copied. Everything a document is computed from is `LinkModel`'s; here lists beco
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 from typing import Any
@@ -13,41 +14,83 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from mlflow.utils.yaml_utils import read_yaml
 
 from schemas.errors import UsageError
+from training.assignment import Matrix
 from training.config import TextEncoder
 from training.data.documents import RegionBank, offsets_of
 from training.fitting import inputs_of
+from training.linking.calibration import Calibration
+from training.linking.links import calibrated, predicted_links
 from training.model import DocumentInput, LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
-SIMILARITIES = "similarities"
+SIMILARITIES, LINKS, MODEL = "similarities", "links", "model"
+LINK_FIELDS = ("sentence", "image", "similarity", "probability")
+ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
+
+
+class InputError(UsageError, MlflowException):
+    """A document that cannot be linked as it was given; MLflow's server answers it with status 400."""
+
+    def __init__(self, problem: str) -> None:
+        MlflowException.__init__(self, problem, INVALID_PARAMETER_VALUE)
 
 
 class LinkPredictor:
-    """What `mlflow.pyfunc.load_model` wraps."""
+    """What `mlflow.pyfunc.load_model` wraps.
 
-    def __init__(self, model: LinkModel) -> None:
+    Args:
+        model: both towers.
+        uri: its address, with its version; it is part of the answer.
+        calibration: gives links their probability; None: they have none.
+    """
+
+    def __init__(self, model: LinkModel, *, uri: str, calibration: Calibration | None = None) -> None:
         self.model = model
+        self.uri = uri
+        self.calibration = calibration
 
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return `similarities`, a row a document: n lists of m cosines.
+        """Return a row a document: its similarities, its predicted links, and the model's address.
+
+        `similarities` are n lists of m cosines; `links` are those of `multilink link`, the most similar first, with
+        their `sentence`, `image`, `similarity` and `probability`.
 
         Args:
             documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
                 image extractor), `sentence_vectors` (n vectors), `region_vectors` and `region_labels` (m lists, the
-                most certain region first), `pictures` (m JPEG files), `roles` (n), `language` (one a document); lists
-                may be empty and differ in length.
+                most certain region first), `pictures` (m JPEG files in base64), `roles` (n), `language` (one a
+                document); lists may be empty and differ in length.
             params: none are known.
 
         Raises:
-            UsageError: vectors are missing or have another size than the model's extractors give.
+            InputError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
         rows = documents.to_dict("records")
-        matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
-        return pd.DataFrame({SIMILARITIES: [matrix.astype(np.float64).tolist() for matrix in matrices]})
+        try:
+            matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
+        except UsageError as problem:
+            raise InputError(str(problem)) from problem
+        broken = [place for place, matrix in enumerate(matrices) if not np.isfinite(matrix).all()]
+        if broken:
+            raise InputError(f"row {broken[0]}: its vectors are not finite")
+        return pd.DataFrame(
+            {
+                SIMILARITIES: [matrix.astype(np.float64).tolist() for matrix in matrices],
+                LINKS: [self._links(matrix) for matrix in matrices],
+                MODEL: self.uri,
+            }
+        )
+
+    def _links(self, matrix: Matrix) -> list[dict[str, Any]]:
+        links = calibrated(predicted_links("", matrix, model_uri=self.uri), self.calibration)
+        return [{name: getattr(link, name) for name in LINK_FIELDS} for link in links]
 
     def _input(self, row: dict[str, Any], place: int) -> DocumentInput:
         data = self.model.card.data
@@ -66,7 +109,7 @@ class LinkPredictor:
             regions = _regions(row, data.region_dimensions, f"row {place}")
             images = np.zeros((len(regions.offsets) - 1, 0), np.float32)
         if inputs_of(self.model.card.config).jpegs:
-            jpegs = [bytes(picture) for picture in _items(row.get(PICTURES))]
+            jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
             images = np.zeros((len(jpegs), 0), np.float32)
         roles, language = row.get(ROLES), row.get(LANGUAGE)
         return DocumentInput(
@@ -111,7 +154,7 @@ def example(model: LinkModel) -> pd.DataFrame:
         row[REGION_VECTORS] = [[[0.1] * data.region_dimensions]]
     filling = {
         REGION_LABELS: [["dog"]],
-        PICTURES: [_grey_picture()],
+        PICTURES: [base64.b64encode(_grey_picture()).decode()],
         ROLES: list((encoder.sources * 2)[:2]),
         LANGUAGE: encoder.aligned_vectors[0].partition("=")[0] if encoder.aligned_vectors else "",
     }
@@ -119,7 +162,19 @@ def example(model: LinkModel) -> pd.DataFrame:
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:
-    return LinkPredictor(LinkModel.load(Path(path)))
+    folder = Path(path)
+    return LinkPredictor(LinkModel.load(folder), uri=_address(folder))
+
+
+def _address(folder: Path) -> str:
+    """Return the version that MLflow downloaded a model's folder as, or the folder where it did not."""
+    for parent in folder.parents:
+        if (parent / ADDRESS_FILE).is_file():
+            note = read_yaml(str(parent), ADDRESS_FILE)
+            return f"models:/{note['model_name']}/{note['model_version']}"
+        if (parent / "MLmodel").is_file():
+            break
+    return str(folder)
 
 
 def _items(value: Any) -> list[Any]:
@@ -133,6 +188,14 @@ def _vectors(value: Any, dimensions: int, where: str) -> npt.NDArray[np.float32]
     if sizes:
         raise UsageError(f"{where}: expected vectors of {dimensions} numbers, found {sorted(sizes)}")
     return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+
+
+def _picture(text: str, where: str) -> bytes:
+    """Return a file's bytes: JSON, in which MLflow's server is asked, has no other way to hold them than as text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as problem:
+        raise UsageError(f"{where}: expected JPEG files in base64, found {problem}") from problem
 
 
 def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:

@@ -18,9 +18,9 @@ import mlflow.pyfunc
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-from mlflow.types.schema import Array, ColSpec, DataType, Schema
+from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
-from schemas.errors import NotFoundError
+from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.evaluation.rows import EvaluationReport
 from training.model import LinkModel
@@ -29,6 +29,8 @@ from training.registry.card import CARD_FILE, installed_versions, model_card
 from training.registry.pyfunc_model import (
     IMAGE_VECTORS,
     LANGUAGE,
+    LINKS,
+    MODEL,
     PICTURES,
     REGION_LABELS,
     REGION_VECTORS,
@@ -87,7 +89,7 @@ def register(
             name=MODEL_ARTIFACT,
             loader_module=pyfunc_model.__name__,
             data_path=str(directory),
-            signature=_signature(model),
+            signature=signature_of(model),
             input_example=pyfunc_model.example(model),
             pip_requirements=_requirements(),
         )
@@ -154,6 +156,24 @@ def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVer
     return find_version(client, name, aliases[alias]) if alias in aliases else None
 
 
+def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersion:
+    """Return the champion of the one model of a data set that has one.
+
+    Raises:
+        NotFoundError: no model has a champion.
+        UsageError: several have; the message names them.
+    """
+    names = [name for name in model_names(client) if name.startswith(f"multilink-{dataset}-")]
+    found = [champion for name in names if (champion := alias_holder(client, name, CHAMPION)) is not None]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        there = ", ".join(names) or "none"
+        raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
+    champions = ", ".join(each.name for each in found)
+    raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {champions}; name a --model")
+
+
 def aliases_of(client: mlflow.MlflowClient, name: str) -> dict[str, str]:
     """Return the version each alias of a model stands for.
 
@@ -206,7 +226,8 @@ def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
     )
 
 
-def _signature(model: LinkModel) -> ModelSignature:
+def signature_of(model: LinkModel) -> ModelSignature:
+    """Return which columns a model takes and gives, with their types."""
     vectors = Array(Array(DataType.double))
     types = {
         SENTENCES: Array(DataType.string),
@@ -214,12 +235,21 @@ def _signature(model: LinkModel) -> ModelSignature:
         IMAGE_VECTORS: vectors,
         REGION_VECTORS: Array(vectors),
         REGION_LABELS: Array(Array(DataType.string)),
-        PICTURES: Array(DataType.binary),
+        PICTURES: Array(DataType.string),
         ROLES: Array(DataType.string),
         LANGUAGE: DataType.string,
     }
     columns = [ColSpec(types[name], name, required=required) for name, required in pyfunc_model.inputs(model).items()]
-    return ModelSignature(inputs=Schema(columns), outputs=Schema([ColSpec(vectors, SIMILARITIES)]))
+    link = Object(
+        [
+            Property("sentence", DataType.long),
+            Property("image", DataType.long),
+            Property("similarity", DataType.double),
+            Property("probability", DataType.double, required=False),
+        ]
+    )
+    answers = [ColSpec(vectors, SIMILARITIES), ColSpec(Array(link), LINKS), ColSpec(DataType.string, MODEL)]
+    return ModelSignature(inputs=Schema(columns), outputs=Schema(answers))
 
 
 def _requirements() -> list[str]:

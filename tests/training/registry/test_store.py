@@ -51,6 +51,7 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
     model = LinkModel.load(trained)
     documents = _documents(model)
     found = mlflow.pyfunc.load_model(f"models:/linker/{version}").predict(_frame(documents))
+    assert set(found["model"]) == {f"models:/linker/{version}"}
     for cell, expected in zip(found["similarities"], model.similarities(documents), strict=True):
         assert len(cell) == len(expected)
         if expected.size:
@@ -92,7 +93,7 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
         "sentence_vectors",
         "image_vectors",
     ]
-    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["similarities"]
+    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["similarities", "links", "model"]
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
     assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
     core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")

@@ -1,0 +1,247 @@
+"""Documents linked per second, by one and by two workers, against both towers alone on the same rows.
+
+    python -m benchmarks.linking [--shards 12] [--documents 48] [--clock cpu] [--json]
+
+    bound      both towers' forward pass in one process and one thread over rows that lie prepared in memory: nothing is
+               read, tokenised, matched or written.
+    1 worker   `training.linking.versions.link_version` in this process: shards on disk to links on disk.
+    2 workers  the same by two Ray tasks at a time. From the first shard done to the last, and with Ray's start.
+
+Documents have 8-22 sentences of 6-30 words and 8-24 images; two models, d = 1024: `gru` reads words (300-d, GRU),
+`frozen` sentence vectors of 512 numbers; both read image vectors of 1280. Weights are random. The bytes of one and of
+two workers are compared. `--clock cpu` counts processor seconds, of one worker and the bound alone.
+
+Measured on two cores, with nothing else running:
+
+                 bound   1 worker             2 workers                                  with Ray's start
+    gru          31.5    28.9, 0.92 of it     45.3, 1.44 of it, 1.57 x 1 worker         27.1 (9.6 s to the first shard)
+    frozen       1368    401, 0.29 of it      481, 0.35 of it, 1.20 x 1 worker          42.8 (12.4 s to the first shard)
+
+So two workers pay where towers are the work and the version takes minutes. In processor time one worker reaches 0.97
+of the bound with `gru` and 0.40 with `frozen`: where a tower is one affine map, reading the shard, matching and writing
+take more than it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, to_row
+from schemas.images import image_schema
+from schemas.lake import Folder, Lake
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
+from schemas.tables import FEATURE_PREFIX, to_table
+from training.config import EncoderConfig, TextEncoder, TrainConfig
+from training.data.loading import identify
+from training.encoders.inputs import image_input, text_input
+from training.evaluation.evaluate import read_for_model
+from training.linking.launch import RayWorkers
+from training.linking.shards import LinkedShard, Linking, Shard
+from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
+from training.model import LinkModel, ModelCard
+from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
+
+SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)
+TEXT_DIMENSIONS, IMAGE_DIMENSIONS, VOCABULARY = 512, 1280, 5000
+DATASET, TEXT, IMAGE = "benchmark", "sentence-vectors", "image-vectors"
+KNOWN = Vocabulary((PAD, UNKNOWN, *(f"w{number}" for number in range(VOCABULARY - 2))))
+
+
+def make_version(root: Path, shards: int, documents: int) -> Lake:
+    """Write and commit a version of `shards` shards of `documents` documents."""
+    lake, rng = Lake.at(str(root)), np.random.default_rng(0)
+    folder = lake.dataset(DATASET, "v1")
+    files: list[FileEntry] = []
+    for shard in range(shards):
+        made = [make_document(rng, f"d{shard:03d}-{number:04d}") for number in range(documents)]
+        name = f"{Split.TEST}/part-{shard:05d}-of-{shards:05d}.parquet"
+        rows = [
+            to_row(each) | {FEATURE_PREFIX + TEXT: vectors(rng, len(each.sentences), TEXT_DIMENSIONS)} for each in made
+        ]
+        files.append(write(folder, f"documents/{name}", to_table(rows, document_schema({TEXT: TEXT_DIMENSIONS}))))
+        looks = [image_row(rng, image.hash) for each in made for image in each.images]
+        files.append(write(folder, f"images/{name}", to_table(looks, image_schema({IMAGE: IMAGE_DIMENSIONS}))))
+    counted = SplitStatistics(
+        documents=shards * documents,
+        images=0,
+        sentences=0,
+        unique_images=0,
+        median_sentences=0,
+        median_images=0,
+        mean_sentences=0,
+        mean_images=0,
+        max_sentences=SENTENCES[1],
+        max_images=IMAGES[1],
+        links=0,
+        documents_with_known_links=0,
+        density=None,
+    )
+    manifest = Manifest(
+        dataset=DATASET,
+        version="v1",
+        files=tuple(sorted(files)),
+        splits={str(Split.TEST): counted},
+        failures={},
+        stages={},
+        image_extractors={IMAGE: IMAGE_DIMENSIONS},
+        sentence_extractors={TEXT: TEXT_DIMENSIONS},
+        config={},
+        inputs={},
+        schema_versions={"documents": 1, "images": 1},
+        code_version="benchmark",
+    )
+    commit(lake, manifest)
+    return lake
+
+
+def make_document(rng: np.random.Generator, key: str) -> Document:
+    texts = [
+        " ".join(KNOWN.words[word] for word in rng.integers(2, VOCABULARY, rng.integers(*WORDS, endpoint=True)))
+        for _ in range(rng.integers(*SENTENCES, endpoint=True))
+    ]
+    hashes = [
+        hashlib.sha256(f"{key}/{place}".encode()).hexdigest() for place in range(rng.integers(*IMAGES, endpoint=True))
+    ]
+    return Document(
+        id=key,
+        dataset=DATASET,
+        sentences=tuple(map(Sentence, texts)),
+        images=tuple(map(ImageRef, hashes)),
+        links=None,
+        provenance=Provenance(source="benchmark", record_id=key),
+        split=Split.TEST,
+    )
+
+
+def image_row(rng: np.random.Generator, key: str) -> dict[str, object]:
+    empty = ("source", "format", "width", "height", "original_bytes", "fingerprint", "licence", "jpeg")
+    vector = vectors(rng, 1, IMAGE_DIMENSIONS)[0]
+    return {"hash": key, "is_flat": False, FEATURE_PREFIX + IMAGE: vector} | dict.fromkeys(empty)
+
+
+def vectors(rng: np.random.Generator, count: int, dimensions: int) -> list[np.ndarray]:
+    return list(rng.normal(size=(count, dimensions)).astype(np.float16))
+
+
+def write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    data = buffer.getvalue()
+    folder.write(path, data)
+    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=table.num_rows)
+
+
+def make_models(lake: Lake) -> dict[str, LinkModel]:
+    """Return one model that reads words and one that reads sentence vectors, with random weights."""
+    manifest, folder = read_manifest(lake, DATASET)
+    found = {}
+    for name, text in (("gru", TextEncoder.GRU), ("frozen", TextEncoder.SENTENCE)):
+        torch.manual_seed(0)
+        config = TrainConfig(recipe="benchmark", encoder=EncoderConfig(text=text, dimensions=1024))
+        card = ModelCard(config=config, data=identify(manifest, folder, config))
+        found[name] = LinkModel(card, KNOWN if text is TextEncoder.GRU else None).eval()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Links shards and notes when each was done."""
+
+    link_shards: LinkShards
+    clock: Callable[[], float]
+    done: list[float]
+
+    def __call__(self, model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
+        self.done.append(self.clock())
+        for found in self.link_shards(model, linking, shards):
+            self.done.append(self.clock())
+            yield found
+
+
+def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> float:
+    """Return how long both towers take over all rows, the better of two times."""
+    manifest, folder = read_manifest(lake, DATASET)
+    parts = [
+        read_for_model(model.card, manifest, folder, Split.TEST, shards=[number])
+        for number in range(len(manifest.parts("documents", Split.TEST)))
+    ]
+    rows = [(model.text.prepare(text_input(part)), model.image.prepare(image_input(part))) for part in parts]
+    found = []
+    for _ in range(2):
+        began = clock()
+        with torch.inference_mode():
+            for texts, images in rows:
+                model.text(texts)
+                model.image(images)
+        found.append(clock() - began)
+    return min(found)
+
+
+def run(model: LinkModel, lake: Lake, output: Path, link_shards: LinkShards, clock: Callable[[], float]) -> list[float]:
+    """Link the version; return when it began and when each shard was done."""
+    linking = prepare_linking(model, lake, DATASET, uri="models:/benchmark/1", output=Folder(str(output)))
+    done: list[float] = []
+    link_version(model, linking, link_shards=Timed(link_shards, clock, done), say=print)
+    return done
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
+    clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    lake = make_version(root / "lake", options.shards, options.documents)
+    total = options.shards * options.documents
+    found: dict[str, float] = {}
+    for name, model in make_models(lake).items():
+        bound = total / tower_seconds(model, lake, clock)
+        alone = run(model, lake, root / name / "one", link_here, clock)
+        one = total / (alone[-1] - alone[0])
+        found |= {f"{name} bound": bound, f"{name} 1 worker": one}
+        print(f"{name}: bound {bound:.0f} documents/s; 1 worker {one:.0f}, {one / bound:.2f} of it")
+        if options.clock == "cpu":
+            continue
+        done = run(model, lake, root / name / "two", RayWorkers(2), clock)
+        if tree(root / name / "one") != tree(root / name / "two"):
+            raise SystemExit(f"{name}: two workers wrote other bytes than one")
+        steady = options.documents * (len(done) - 2) / (done[-1] - done[1])
+        whole = total / (done[-1] - done[0])
+        found |= {f"{name} 2 workers": steady, f"{name} 2 workers with Ray's start": whole}
+        print(
+            f"{name}: 2 workers {steady:.0f} documents/s, {steady / bound:.2f} of the bound, "
+            f"{steady / one:.2f} x 1 worker"
+        )
+        print(f"{name}: with Ray's start of {done[1] - done[0]:.1f} s to the first shard {whole:.0f} documents/s")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shards", type=int, default=12)
+    parser.add_argument("--documents", type=int, default=48, help="of a shard")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON in the last line")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="multilink-linking-") as scratch:
+        found = measure(options, Path(scratch))
+    if options.json:
+        print(json.dumps({name: round(value, 1) for name, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main()

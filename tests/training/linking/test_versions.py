@@ -1,0 +1,290 @@
+"""Linking a data set version: the same links as evaluation's matrices, the same bytes however it was done."""
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import BuildError, NotFoundError, UsageError
+from schemas.failures import FAILURE_SCHEMA
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LinksManifest, link_schema
+from schemas.manifest import FileEntry, Manifest, commit, read_manifest
+from schemas.tables import check_schema
+from training.config import EncoderConfig, LoopConfig, Matching, Select, TextEncoder, TrainConfig
+from training.data.loading import load_training_data
+from training.evaluation.evaluate import evaluate_model
+from training.linking.calibration import Calibration, Method, PrecisionPoint
+from training.linking.launch import RayWorkers
+from training.linking.shards import LinkedShard, Linking, Shard
+from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.loop.context import SingleProcess
+from training.loop.trainer import train
+from training.matching import match
+from training.model import LinkModel
+
+CONFIG = TrainConfig(
+    recipe="tiny",
+    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
+)
+COUNTS = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}
+TOLERANCE = 1e-6  # evaluation's products are of other documents at once, and float32
+URI = "models:/linker/1"
+CALIBRATION = Calibration(
+    dataset="synthetic@v1",
+    split="val",
+    documents=10,
+    links=30,
+    true_links=20,
+    method=Method.PLATT,
+    slope=4.0,
+    intercept=-1.0,
+    points=(PrecisionPoint(0.5, 0.9, 20),),
+)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from schemas.lake import Folder, Lake
+from training.linking.versions import link_here, link_version, prepare_linking
+from training.model import LinkModel
+
+lake, folder, output = sys.argv[1:]
+
+def dying(model, linking, shards):
+    for number, found in enumerate(link_here(model, linking, shards), start=1):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield found
+
+model = LinkModel.load(Path(folder))
+linking = prepare_linking(model, Lake.at(lake), "synthetic", uri="models:/linker/1", output=Folder(output))
+link_version(model, linking, link_shards=dying, say=print)
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
+    written = lakes.write_lake(str(tmp_path_factory.mktemp("linking") / "lake"), made)
+    assert isinstance(written, Lake)
+    return written
+
+
+@pytest.fixture(scope="module")
+def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = load_training_data(lake, "synthetic", CONFIG)
+    return train(CONFIG, data, SingleProcess(), run_directory=tmp_path_factory.mktemp("trained")).model
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LinkModel:
+    return LinkModel.load(folder)
+
+
+def link(
+    model: LinkModel,
+    lake: Lake,
+    output: Path,
+    *,
+    splits: Sequence[str] = (),
+    link_shards: LinkShards = link_here,
+    calibration: Calibration | None = None,
+    precision: float | None = None,
+    uri: str = URI,
+    lines: list[str] | None = None,
+) -> LinkedVersion:
+    linking = prepare_linking(
+        model, lake, "synthetic", uri=uri, output=Folder(str(output)), calibration=calibration, precision=precision
+    )
+    said = [] if lines is None else lines
+    return link_version(model, linking, splits=splits, link_shards=link_shards, say=said.append)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+    linked = link(model, lake, tmp_path, calibration=CALIBRATION)
+    seen = 0
+    for split, count in COUNTS.items():
+        evaluation = evaluate_model(model, lake, "synthetic", split)
+        matrices = dict(zip(evaluation.ids, evaluation.matrices, strict=True))
+        table = pq.read_table(tmp_path / "links" / split)
+        check_schema(table.schema, link_schema(), where=str(split))
+        found: dict[str, set[tuple[int, int]]] = {key: set() for key in matrices}
+        for row in table.to_pylist():
+            expected = float(matrices[row["document"]][row["sentence"], row["image"]])
+            assert row["similarity"] == pytest.approx(expected, abs=TOLERANCE)
+            assert row["probability"] == pytest.approx(1 / (1 + np.exp(1 - 4 * expected)), abs=1e-5)
+            assert row["model"] == URI
+            found[row["document"]].add((row["sentence"], row["image"]))
+        for key, matrix in matrices.items():
+            rows, columns = match(matrix, min(matrix.shape), Matching.AT_MOST)
+            assert found[key] == set(zip(rows.tolist(), columns.tolist(), strict=True))
+        counts = linked.manifest.splits[str(split)]
+        assert (counts.documents, counts.links, dict(counts.failures)) == (count, table.num_rows, {})
+        seen += count
+    assert (linked.documents, linked.shards, linked.reused) == (seen, 9, 0)
+    assert linked.documents_per_second > 0
+    written = LinksManifest.from_json((tmp_path / MANIFEST).read_text(), where="manifest")
+    assert written == linked.manifest
+    assert {entry.path for entry in written.files} | {MANIFEST} == tree(tmp_path).keys()
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+    link(model, lake, tmp_path / "one", calibration=CALIBRATION)
+    link(model, lake, tmp_path / "two", calibration=CALIBRATION, link_shards=RayWorkers(2))
+    assert tree(tmp_path / "two") == tree(tmp_path / "one")
+
+
+def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: LinkModel, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
+    assert subprocess.run(command, check=False, timeout=120).returncode == -signal.SIGKILL
+    before = tree(tmp_path / "killed")
+    assert len(before) == 3 and MANIFEST not in before
+    times = {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
+    lines: list[str] = []
+    linked = link(model, lake, tmp_path / "killed", lines=lines)
+    assert linked.reused == 3 and linked.shards == 9
+    assert lines[0] == "reused: 3 of 9 shards were linked before"
+    assert times == {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
+    link(model, lake, tmp_path / "undisturbed")
+    assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
+
+
+def test_done_is_done_and_splits_add_up(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+    link(model, lake, tmp_path / "all")
+    some = link(model, lake, tmp_path / "some", splits=["test", "test"])
+    assert (some.shards, set(some.manifest.splits)) == (3, {"test"})
+    assert set(link(model, lake, tmp_path / "some", splits=["val", "train"]).manifest.splits) == {
+        "test",
+        "train",
+        "val",
+    }
+    assert tree(tmp_path / "some") == tree(tmp_path / "all")
+    again = link(model, lake, tmp_path / "some", link_shards=never)
+    assert (again.reused, again.documents, again.documents_per_second) == (9, 0, 0)
+
+
+def never(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
+    raise AssertionError("nothing is left to be linked")
+
+
+def test_other_settings_are_linked_anew_and_other_models_refused(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+    link(model, lake, tmp_path)
+    kept = link(model, lake, tmp_path, calibration=CALIBRATION, precision=0.9)
+    assert kept.reused == 0
+    similarities = pq.read_table(tmp_path / "links").column("similarity").to_numpy()
+    assert similarities.min() >= 0.5
+    before = tree(tmp_path)
+    with pytest.raises(UsageError, match=r"expected links of models:/linker/2 on synthetic@v1, found links of models:"):
+        link(model, lake, tmp_path, uri="models:/linker/2")
+    (tmp_path / MANIFEST).unlink()  # as a killed call leaves it
+    with pytest.raises(UsageError, match=r"found links of models:/linker/1 .*part-00000-of-00003.*another folder"):
+        link(model, lake, tmp_path, uri="models:/linker/2")
+    (tmp_path / MANIFEST).write_bytes(before[MANIFEST])
+    assert tree(tmp_path) == before
+    (tmp_path / "links" / "test" / "own.parquet").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"links/test/own.parquet is not of synthetic@v1"):
+        link(model, lake, tmp_path)
+
+
+def with_other_features(folder: Path) -> LinkModel:
+    model = LinkModel.load(folder)
+    model.card = replace(model.card, data=replace(model.card.data, image_features="resnet50"))
+    return model
+
+
+def test_mistakes_are_said_before_anything_is_linked(
+    lake: Lake, folder: Path, model: LinkModel, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFoundError, match="no split 'dev'; splits: test, train, val"):
+        link(model, lake, tmp_path, splits=["dev"])
+    with pytest.raises(UsageError, match=r"has not the features the model reads \(resnet50 and text-test\)"):
+        link(with_other_features(folder), lake, tmp_path)
+    with pytest.raises(UsageError, match=r"--precision 0.9: models:/linker/1 has no calibration"):
+        link(model, lake, tmp_path, precision=0.9)
+    with pytest.raises(NotFoundError, match="no version 'v2'"):
+        prepare_linking(model, lake, "synthetic@v2", uri=URI, output=Folder(str(tmp_path)))
+    assert tree(tmp_path) == {}
+
+
+def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(
+    lakes: ModuleType, model: LinkModel, tmp_path: Path
+) -> None:
+    made = lakes.make_documents(Split.TEST, 30, lakes.World())
+    whole = lakes.write_lake(str(tmp_path / "whole"), {Split.TEST: made})
+    vectors = dict(made.sentence_vectors)
+    vectors["test-003"] = vectors["test-003"] * np.nan
+    vectors["test-004"] = vectors["test-004"][:-1]
+    broken = lakes.write_lake(str(tmp_path / "broken"), {Split.TEST: replace(made, sentence_vectors=vectors)})
+    lost = made.documents[5].images[0].hash
+    drop_image(broken, "images/test/part-00002-of-00003.parquet", lost)
+
+    expected = link(model, whole, tmp_path / "expected")
+    found = link(model, broken, tmp_path / "found")
+    assert found.manifest.splits["test"].failures == {"not-finite": 1, "unreadable": 2}
+    assert found.manifest.splits["test"].documents == expected.manifest.splits["test"].documents == 30
+    failures = pq.read_table(tmp_path / "found" / "failures")
+    check_schema(failures.schema, FAILURE_SCHEMA, where="failures")
+    count = len(made.documents[4].sentences)
+    assert {(row["stage"], row["record_id"], row["message"]) for row in failures.to_pylist()} == {
+        ("linking", "test-003", "its vectors are not finite"),
+        ("linking", "test-004", f"{count} sentences but {count - 1} text-test vectors"),
+        ("linking", "test-005", f"image {lost[:16]} is not in the images part of its shard"),
+    }
+    good = similarities(tmp_path / "found")
+    assert {key[0] for key in good} == {f"test-{number:03d}" for number in range(30)} - {
+        "test-003",
+        "test-004",
+        "test-005",
+    }
+    rest = {key: value for key, value in similarities(tmp_path / "expected").items() if key[0] in {k[0] for k in good}}
+    assert good == pytest.approx(rest, abs=TOLERANCE)
+    again = link(model, broken, tmp_path / "found", link_shards=never)
+    assert again.manifest == found.manifest
+
+
+def test_a_version_of_bad_documents_alone_is_no_success(lakes: ModuleType, model: LinkModel, tmp_path: Path) -> None:
+    made = lakes.make_documents(Split.TEST, 4, lakes.World())
+    vectors = {key: value * np.nan for key, value in made.sentence_vectors.items()}
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: replace(made, sentence_vectors=vectors)})
+    with pytest.raises(BuildError, match=r"none of 4 documents could be linked \(not-finite 4\)"):
+        link(model, lake, tmp_path / "links")
+    assert not (tmp_path / "links" / MANIFEST).exists()
+
+
+def similarities(output: Path) -> Mapping[tuple[str, int, int], float]:
+    rows = pq.read_table(output / "links").to_pylist()
+    return {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in rows}
+
+
+def drop_image(lake: Lake, path: str, key: str) -> None:
+    """Take an image out of a part, and say so in the manifest."""
+    manifest, folder = read_manifest(lake, "synthetic")
+    table = pq.read_table(io.BytesIO(folder.read(path)))
+    left = table.filter([image != key for image in table.column("hash").to_pylist()])
+    assert left.num_rows == table.num_rows - 1
+    buffer = io.BytesIO()
+    pq.write_table(left, buffer)
+    folder.write(path, buffer.getvalue())
+    commit(lake, with_rows(manifest, path, left.num_rows))
+
+
+def with_rows(manifest: Manifest, path: str, rows: int) -> Manifest:
+    files: tuple[FileEntry, ...] = tuple(
+        replace(entry, rows=rows) if entry.path == path else entry for entry in manifest.files
+    )
+    return replace(manifest, files=files)

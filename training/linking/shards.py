@@ -1,0 +1,206 @@
+"""One shard of a data set version to its links: read, link, write; or find that this was done before.
+
+A shard's links are one file, and the file appears whole: its metadata say what it was made by and what came of the
+shard, so that it needs nothing beside it to be taken over by a later call. Which shards there are, and what is written
+when all are done, is `versions.py`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from schemas.errors import UsageError
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.lake import Folder
+from schemas.links import LinkCounts, PredictedLink
+from schemas.manifest import FileEntry, Manifest
+from schemas.tables import to_table
+from training.data.reading import Unreadable
+from training.evaluation.evaluate import document_inputs, read_for_model
+from training.linking.calibration import Calibration
+from training.linking.links import LinkInput, link_documents
+from training.linking.writing import links_file, parquet_bytes
+from training.model import LinkModel
+
+NOTE = b"multilink.linking"
+LINKS, FAILURES = "links", "failures"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linking:
+    """What all shards of one linking share.
+
+    Attributes:
+        manifest: of the data set version.
+        folder: of it.
+        output: where links go.
+        model: URI of the model, with its version.
+        calibration: gives links their probability.
+        precision: share of links that is to be true; None: all are kept.
+        made_by: fingerprint of everything that decides which links a shard has.
+    """
+
+    manifest: Manifest
+    folder: Folder
+    output: Folder
+    model: str
+    calibration: Calibration | None
+    precision: float | None
+    made_by: str
+
+    @property
+    def reference(self) -> str:
+        return f"{self.manifest.dataset}@{self.manifest.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Part `number` of a split, whose documents are in the file `<split>/<name>`."""
+
+    split: str
+    number: int
+    name: str
+
+    @property
+    def links(self) -> str:
+        """Return the path of its links, relative to the output."""
+        return f"{LINKS}/{self.split}/{self.name}"
+
+    @property
+    def failures(self) -> str:
+        """Return the path of its failure rows, relative to the output."""
+        return f"{FAILURES}/{self.split}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedShard:
+    """What came of a shard.
+
+    Attributes:
+        shard: which one.
+        counts: of its documents, links and failures.
+        files: what was written.
+        is_reused: whether it had been linked before.
+    """
+
+    shard: Shard
+    counts: LinkCounts
+    files: tuple[FileEntry, ...]
+    is_reused: bool
+
+
+def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
+    """Link the documents of a shard and write its links, and its failures before them.
+
+    One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
+    same bytes wherever they are made.
+    """
+    links: list[PredictedLink] = []
+    failures: list[Failure] = []
+    documents = 0
+    with _one_thread():
+        inputs = list(_inputs(model, linking, shard, failures))
+        documents = len(inputs) + len(failures)
+        for found in link_documents(
+            model, inputs, model_uri=linking.model, calibration=linking.calibration, precision=linking.precision
+        ):
+            if isinstance(found, Failure):
+                failures.append(found)
+            else:
+                links += found.links
+    reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
+    counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
+    files = [_write_failures(linking, shard, failures)] if failures else []
+    if not failures:
+        linking.output.delete(shard.failures)
+    data = links_file(links, _note(linking, counts))
+    linking.output.write(shard.links, data)
+    return LinkedShard(
+        shard=shard, counts=counts, files=(*files, _entry(shard.links, data, len(links))), is_reused=False
+    )
+
+
+def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
+    """Return a shard that was linked before by the same model and settings, or None: then it is to be linked.
+
+    Raises:
+        UsageError: its file is there and holds other links than this model's of this data set version.
+    """
+    if not linking.output.exists(shard.links):
+        return None
+    data = linking.output.read(shard.links)
+    note = _read_note(data)
+    about = (note.get("model"), note.get("dataset"))
+    if about != (linking.model, linking.reference):
+        found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
+        raise UsageError(
+            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found {found} "
+            f"({shard.links}); take another folder"
+        )
+    if note["made_by"] != linking.made_by:
+        return None
+    counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
+    files = [_entry(shard.links, data, counts.links)]
+    if counts.failures:
+        if not linking.output.exists(shard.failures):
+            return None
+        rows = sum(counts.failures.values())
+        files.insert(0, _entry(shard.failures, linking.output.read(shard.failures), rows))
+    return LinkedShard(shard=shard, counts=counts, files=tuple(files), is_reused=True)
+
+
+def _inputs(model: LinkModel, linking: Linking, shard: Shard, failures: list[Failure]) -> Iterator[LinkInput]:
+    """Yield the documents of a shard with the vectors the model reads; those that cannot be read go to `failures`."""
+    unreadable: list[Unreadable] = []
+    documents = read_for_model(
+        model.card, linking.manifest, linking.folder, shard.split, shards=[shard.number], unreadable=unreadable
+    )
+    failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
+    for key, document in zip(documents.ids, document_inputs(model, documents), strict=True):
+        yield LinkInput(key, document)
+
+
+def _write_failures(linking: Linking, shard: Shard, failures: list[Failure]) -> FileEntry:
+    data = parquet_bytes(to_table(map(failure_row, failures), FAILURE_SCHEMA))
+    linking.output.write(shard.failures, data)
+    return _entry(shard.failures, data, len(failures))
+
+
+def _note(linking: Linking, counts: LinkCounts) -> dict[bytes, bytes]:
+    about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
+    came = {"documents": counts.documents, "links": counts.links, "failures": dict(counts.failures)}
+    return {NOTE: json.dumps(about | came, sort_keys=True).encode()}
+
+
+def _read_note(data: bytes) -> dict[str, Any]:
+    """Return what a file of links says of itself; nothing where it is none."""
+    try:
+        metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
+    except pa.ArrowInvalid:
+        return {}
+    note: dict[str, Any] = json.loads(metadata.get(NOTE, b"{}"))
+    return note
+
+
+def _entry(path: str, data: bytes, rows: int) -> FileEntry:
+    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,240 @@
+"""A data set version to the links of its documents: which shards are linked, by whom, and the manifest at the end.
+
+Shards are linked here, one after the other, or by the workers of `launch.py`: the same function either way, so the
+same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.errors import BuildError, UsageError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LINK_VERSION, LinkCounts, LinksManifest
+from schemas.manifest import Manifest, read_manifest
+from schemas.versions import fingerprint
+from training.data.reading import split_parts
+from training.evaluation.evaluate import read_for_model
+from training.linking.calibration import Calibration
+from training.linking.links import threshold_of
+from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
+from training.model import LinkModel
+
+Say = Callable[[str], None]
+LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
+PROGRESS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedVersion:
+    """What came of a linking.
+
+    Attributes:
+        manifest: of the links.
+        output: its folder.
+        shards: how many of the splits asked for there are.
+        reused: how many of them had been linked before.
+        documents: of the shards that were linked now.
+        seconds: that took, workers started and the model loaded among them.
+    """
+
+    manifest: LinksManifest
+    output: Folder
+    shards: int
+    reused: int
+    documents: int
+    seconds: float
+
+    @property
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds if self.documents else 0.0
+
+
+def prepare_linking(
+    model: LinkModel,
+    lake: Lake,
+    reference: str,
+    *,
+    uri: str,
+    output: Folder,
+    calibration: Calibration | None = None,
+    precision: float | None = None,
+) -> Linking:
+    """Return what a linking needs to know; a mistake that would stop every shard is said here.
+
+    Raises:
+        NotFoundError: the data set or version is not there.
+        UsageError: it has not the vectors the model reads; a precision is wanted that cannot be had.
+    """
+    manifest, folder = read_manifest(lake, reference)
+    threshold_of(calibration, precision, uri)
+    for split in _splits(manifest):
+        read_for_model(model.card, manifest, folder, split, shards=[])
+    made_by = {
+        "model": model.digest(),
+        "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
+        "calibration": None if calibration is None else calibration.to_json(),
+        "precision": precision,
+        "schema": LINK_VERSION,
+    }
+    return Linking(
+        manifest=manifest,
+        folder=folder,
+        output=output,
+        model=uri,
+        calibration=calibration,
+        precision=precision,
+        made_by=fingerprint(made_by),
+    )
+
+
+def link_version(
+    model: LinkModel, linking: Linking, *, splits: Sequence[str] = (), link_shards: LinkShards, say: Say
+) -> LinkedVersion:
+    """Link the shards of some splits (none named: all), but those that are linked already, and write the manifest.
+
+    Raises:
+        NotFoundError: a split is not there.
+        UsageError: the folder holds other links.
+        BuildError: no document at all could be linked.
+    """
+    chosen = dict.fromkeys(splits or _splits(linking.manifest))
+    shards = [shard for split in chosen for shard in shards_of(linking.manifest, split)]
+    earlier = _earlier(linking)
+    _check_nothing_else(linking)
+    done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
+    left = _without(shards, done)
+    if done:
+        say(f"reused: {len(done)} of {len(shards)} shards were linked before")
+    if left:
+        linking.output.delete(MANIFEST)
+    began = time.monotonic()
+    fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
+    seconds = time.monotonic() - began
+    manifest = _manifest(linking, [*done, *fresh], earlier)
+    _check_some_linked(linking, [*done, *fresh])
+    linking.output.write(MANIFEST, manifest.to_json().encode())
+    return LinkedVersion(
+        manifest=manifest,
+        output=linking.output,
+        shards=len(shards),
+        reused=len(done),
+        documents=sum(each.counts.documents for each in fresh),
+        seconds=seconds,
+    )
+
+
+def link_here(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
+    """Link shards in this process, one after the other."""
+    for shard in shards:
+        yield link_shard(model, linking, shard)
+
+
+def shards_of(manifest: Manifest, split: str) -> list[Shard]:
+    """Return the shards of a split, in order.
+
+    Raises:
+        NotFoundError: the data set version has no such split.
+    """
+    names = [entry.path.rsplit("/", 1)[-1] for entry, _ in split_parts(manifest, split)]
+    return [Shard(split=str(split), number=number, name=name) for number, name in enumerate(names)]
+
+
+def _splits(manifest: Manifest) -> list[str]:
+    """Return the splits that have documents."""
+    return [split for split in manifest.splits if manifest.parts("documents", split)]
+
+
+def _without(shards: Sequence[Shard], done: Sequence[LinkedShard]) -> list[Shard]:
+    found = {each.shard for each in done}
+    return [shard for shard in shards if shard not in found]
+
+
+def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+    """Yield linked shards, and say now and then how far it is."""
+    began = told = time.monotonic()
+    documents = 0
+    for number, each in enumerate(found, start=1):
+        documents += each.counts.documents
+        now = time.monotonic()
+        if now - told >= PROGRESS_S and number < shards:
+            told = now
+            rate = documents / (now - began)
+            say(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s")
+        yield each
+
+
+def _earlier(linking: Linking) -> LinksManifest | None:
+    """Return the manifest of the same linking, where an earlier call wrote one.
+
+    Raises:
+        UsageError: the folder holds the links of another model or data set version.
+    """
+    if not linking.output.exists(MANIFEST):
+        return None
+    where = f"{linking.output.uri}/{MANIFEST}"
+    found = LinksManifest.from_json(linking.output.read(MANIFEST).decode(), where=where)
+    if (found.model, found.dataset) != (linking.model, linking.reference):
+        raise UsageError(
+            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found links of "
+            f"{found.model} on {found.dataset}; take another folder"
+        )
+    return found if found.made_by == linking.made_by else None
+
+
+def _check_nothing_else(linking: Linking) -> None:
+    """Raise where the output has links of shards that this data set version does not have."""
+    own = {shard.links for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
+    for name in linking.output.child(LINKS).files():
+        path = f"{LINKS}/{name}"
+        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # what a killed call left half-written
+            raise UsageError(
+                f"--output {linking.output.uri}: {path} is not of {linking.reference}; take another folder"
+            )
+
+
+def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksManifest | None) -> LinksManifest:
+    """Return the manifest of linked shards, and of the splits an earlier call linked beside them."""
+    splits = {name: _sum(each.counts for each in linked if each.shard.split == name) for name in _names(linked)}
+    files = {entry for each in linked for entry in each.files}
+    kept: Mapping[str, LinkCounts] = {}
+    if earlier is not None:
+        kept = {name: counts for name, counts in earlier.splits.items() if name not in splits}
+        files |= {entry for entry in earlier.files if entry.path.split("/")[1] in kept}
+    return LinksManifest(
+        model=linking.model,
+        dataset=linking.reference,
+        made_by=linking.made_by,
+        precision=linking.precision,
+        splits={**kept, **splits},
+        files=tuple(sorted(files)),
+    )
+
+
+def _names(linked: Sequence[LinkedShard]) -> list[str]:
+    return sorted({each.shard.split for each in linked})
+
+
+def _sum(counts: Iterable[LinkCounts]) -> LinkCounts:
+    parts = list(counts)
+    failures: Counter[str] = Counter()
+    for part in parts:
+        failures.update(part.failures)
+    return LinkCounts(
+        documents=sum(part.documents for part in parts),
+        links=sum(part.links for part in parts),
+        failures=dict(sorted(failures.items())),
+    )
+
+
+def _check_some_linked(linking: Linking, linked: Sequence[LinkedShard]) -> None:
+    total = _sum(each.counts for each in linked)
+    failed = sum(total.failures.values())
+    if failed and failed == total.documents:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in total.failures.items())
+        where = f"see {linking.output.uri}/{FAILURES}"
+        raise BuildError(f"{linking.reference}: none of {failed} documents could be linked ({reasons}); {where}")

@@ -1,0 +1,179 @@
+"""What the command link does, for documents of a user's own and for a data set version: arguments to a summary.
+
+How documents of a user's own get their vectors is `orchestration.link`'s to say.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder, Lake
+from schemas.links import PredictedLink
+from training.linking.calibration import Calibration
+from training.linking.links import LinkInput, link_documents
+from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.linking.writing import write_links
+from training.registry.evaluations import calibration_of
+from training.registry.loading import LoadedModel, load
+from training.registry.store import champion_of_dataset
+from training.tracking import open_tracking
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSummary:
+    """How many documents of a file had how many links, where they are, and which could not be linked.
+
+    `seconds` is everything from the first document read to the last link written.
+    """
+
+    model: str
+    output: str
+    documents: int
+    links: int
+    failures: tuple[Failure, ...]
+    seconds: float
+
+    @property
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers; failures are counted by reason."""
+        reasons = Counter(str(failure.reason) for failure in self.failures)
+        pace = {"seconds": round(self.seconds, 3), "documents_per_second": round(self.documents_per_second, 1)}
+        return asdict(self) | {"failures": dict(reasons)} | pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionLinkSummary:
+    """What came of linking a data set version; see `LinkedVersion`."""
+
+    linked: LinkedVersion
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers, of all splits that the folder holds."""
+        linked, manifest = self.linked, self.linked.manifest
+        failures: Counter[str] = Counter()
+        for counts in manifest.splits.values():
+            failures.update(counts.failures)
+        return {
+            "model": manifest.model,
+            "dataset": manifest.dataset,
+            "output": linked.output.uri,
+            "documents": sum(counts.documents for counts in manifest.splits.values()),
+            "links": sum(counts.links for counts in manifest.splits.values()),
+            "failures": dict(failures),
+            "shards": linked.shards,
+            "shards_reused": linked.reused,
+            "seconds": round(linked.seconds, 3),
+            "documents_per_second": round(linked.documents_per_second, 1),
+        }
+
+
+def run_link(
+    *,
+    loaded: LoadedModel,
+    documents: Iterable[LinkInput],
+    output: str,
+    calibration: Calibration | None = None,
+    precision: float | None = None,
+    say: Say,
+) -> LinkSummary:
+    """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
+
+    With a calibration links have a probability; with a precision, those below its threshold are left out.
+    """
+    seen, failures, began = 0, list[Failure](), time.monotonic()
+
+    def links() -> Iterator[PredictedLink]:
+        nonlocal seen
+        for found in link_documents(
+            loaded.model, documents, model_uri=loaded.uri, calibration=calibration, precision=precision
+        ):
+            seen += 1
+            if isinstance(found, Failure):
+                failures.append(found)
+            else:
+                yield from found.links
+
+    count = write_links(links(), Path(output))
+    say(f"{count} links in {seen} documents")
+    return LinkSummary(
+        model=loaded.uri,
+        output=output,
+        documents=seen,
+        links=count,
+        failures=tuple(failures),
+        seconds=time.monotonic() - began,
+    )
+
+
+def run_link_version(
+    *,
+    model: str | None,
+    dataset: str,
+    lake: str,
+    output: str,
+    splits: Sequence[str] = (),
+    workers: int = 1,
+    precision: float | None = None,
+    calibration_path: Path | None = None,
+    tracking: str | None = None,
+    say: Say,
+) -> VersionLinkSummary:
+    """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
+
+    Args:
+        model: its address, or a registered name (its champion); None: the one champion among the data set's models.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI of the lake.
+        output: path or URI of the folder.
+        splits: to be linked; none: all.
+        workers: shards linked at once. With more than one, or with RAY_ADDRESS in the environment, by Ray.
+        precision: share of links that is to be true; the others are left out.
+        calibration_path: file of the model's calibration; its run's by default.
+        tracking: URI of the MLflow store.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: something asked for does not exist or does not fit together.
+        BuildError: the linking could not be finished.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: expected at least 1")
+    home = Lake.at(lake)
+    client = open_tracking(tracking)
+    reference = "@".join(home.find(dataset))
+    loaded = load(model or champion_of_dataset(client, reference.partition("@")[0]).uri, client)
+    linking = prepare_linking(
+        loaded.model,
+        home,
+        reference,
+        uri=loaded.uri,
+        output=Folder(output if "://" in output else str(Path(output).absolute())),
+        calibration=calibration_of(client, loaded, calibration_path),
+        precision=precision,
+    )
+    say(f"linking {reference} with {loaded.uri}, workers: {workers}")
+    linked = link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)
+    return VersionLinkSummary(linked=linked)
+
+
+def _linker(workers: int) -> LinkShards:
+    """Return who links: this process alone, or Ray's workers here or on the cluster of RAY_ADDRESS."""
+    address = os.environ.get("RAY_ADDRESS") or None
+    if workers == 1 and address is None:
+        return link_here
+    from training.linking.launch import RayWorkers
+
+    return RayWorkers(workers, address)
