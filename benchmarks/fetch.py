@@ -45,7 +45,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 from PIL import Image as Pixels
 
@@ -55,8 +54,6 @@ from pipelines.documents.takedown import Takedowns
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import ImagePlaces, obtain_image
 from pipelines.images.store import ImageStore, stored_copies
-from pipelines.images.transforms import ObtainImages
-from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
 from schemas.documents import Provenance
 from schemas.failures import Failure
@@ -165,12 +162,17 @@ def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
 
 
 def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:
+    import apache_beam as beam  # here alone: the function's processes need none of it
+
+    from pipelines.images.transforms import ObtainImages
+    from pipelines.launch import Runner, run_pipeline
+
     drafts = [
         Draft(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
         for begin in range(0, len(addresses), ALBUM)
     ]
     places = settings(port, folder)
-    stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None))
+    stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None), PROCESSES)
 
     def assemble(root: beam.Pipeline) -> None:
         outcomes = root | "drafts" >> beam.Create(drafts) | "images" >> stage
@@ -244,11 +246,11 @@ class Figures:
 Contestant = Callable[[list[str], Path], float | None]
 
 
-def take_turn(contestant: Contestant, addresses: list[str], parent: str | None) -> Turn:
-    with tempfile.TemporaryDirectory(dir=parent) as folder:
-        cpu, begin = cpu_seconds(), time.perf_counter()
-        seconds = contestant(addresses, Path(folder))
-        return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
+def take_turn(contestant: Contestant, addresses: list[str], parent: str) -> Turn:
+    folder = tempfile.mkdtemp(dir=parent)
+    cpu, begin = cpu_seconds(), time.perf_counter()
+    seconds = contestant(addresses, Path(folder))
+    return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
 
 
 def cpu_seconds() -> float:
@@ -262,9 +264,10 @@ def compare(
 ) -> dict[str, Figures]:
     some = addresses[: len(addresses) // 4]
     turns: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, contestant in contestants.items():
-            turns[name].append((take_turn(contestant, some, parent), take_turn(contestant, addresses, parent)))
+    with tempfile.TemporaryDirectory(dir=parent) as folder:  # removed at the end: see the docstring
+        for _ in range(rounds):
+            for name, contestant in contestants.items():
+                turns[name].append((take_turn(contestant, some, folder), take_turn(contestant, addresses, folder)))
     return {name: summarise(taken, len(some), len(addresses)) for name, taken in turns.items()}
 
 

@@ -23,6 +23,7 @@ from pipelines.http.pace import Pace
 from pipelines.http.redirects import follow
 from pipelines.http.retries import RETRIED_STATUSES, backoff_s, may_help, reason_of_status, retry_after_s
 from pipelines.http.robots import ReadRobots, Robots
+from pipelines.http.schedules import schedules_of
 from pipelines.http.slots import Slots
 from pipelines.http.targets import Target, parse_target
 from schemas.failures import Reason
@@ -68,6 +69,7 @@ class Fetcher:
         addresses = AddressBook(allow_hosts=config.allow_hosts, connect_to=config.connect_to)
         self._pools = CheckedPools(addresses, ca_bundle=config.ca_bundle, maxsize=config.connections_per_host)
         self._pace = Pace(
+            schedules_of(raw, clock=clock),
             requests_per_second=config.requests_per_second,
             connections_per_host=config.connections_per_host,
             longest_interval_s=config.max_backoff_s,
