@@ -165,7 +165,7 @@ def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, q
     box = (left, top, left + kept_width, top + kept_height)
     small = image.resize(size, Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
     stream = io.BytesIO()
-    small.save(stream, "JPEG", quality=quality, subsampling="4:2:0")
+    small.save(stream, "JPEG", quality=quality, subsampling="4:2:0", comment=b"")  # not the original's
     return stream.getvalue()
 
 

@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -93,10 +93,9 @@ class SharedSchedules:
         descriptor = self._open()
         with self._locks.holding(f"schedule {row}"):
             schedule = self._read(descriptor, row)
-            before = astuple(schedule)
             yield schedule
-            if astuple(schedule) != before:
-                os.pwrite(descriptor, _ROW.pack(self._clock(), *astuple(schedule)), row * _ROW.size)
+            values = (schedule.next_start, schedule.slow_interval_s, schedule.slow_until)
+            os.pwrite(descriptor, _ROW.pack(self._clock(), *values), row * _ROW.size)
 
     def _read(self, descriptor: int, row: int) -> Schedule:
         stored = os.pread(descriptor, _ROW.size, row * _ROW.size)
