@@ -211,6 +211,15 @@ def test_the_shorter_side_of_the_copy_is_256(size: tuple[int, int], stored: tupl
     assert jpeg == encode_jpeg(red(*size))
 
 
+def test_a_copy_has_no_comment_of_its_original() -> None:
+    stream = io.BytesIO()
+    red(300, 400).save(stream, "JPEG", comment=b"taken by nobody")
+    plain = io.BytesIO()
+    red(300, 400).save(plain, "JPEG")
+    jpeg = encode_jpeg(decode(stream.getvalue()))
+    assert b"nobody" in stream.getvalue() and jpeg == encode_jpeg(decode(plain.getvalue()))
+
+
 def test_of_a_strip_the_middle_is_kept() -> None:
     strip = red(20, 400)
     strip.paste((0, 0, 255), (0, 120, 20, 280))
