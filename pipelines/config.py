@@ -255,7 +255,7 @@ class ImagesConfig:
     """What is an acceptable picture, and how it is kept.
 
     Attributes:
-        max_pixels: of the original, checked before decoding.
+        max_pixels: of the original, checked before decoding; half as many of a WebP, which takes twice the memory.
         min_side_px: shorter side of the original.
         allow_animated: whether the first frame of an animation counts as an image.
         jpeg_quality: of the 256-px copy.
