@@ -157,7 +157,7 @@ def fetch_with_function(addresses: list[str], folder: Path, port: int) -> None:
 
 def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
     obtain = partial(obtain_image, places=places, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
-    outcomes = map_concurrently(obtain, addresses, threads=places.http.connections_per_host)
+    outcomes = map_concurrently(obtain, addresses, threads=CONNECTIONS // PROCESSES)
     return sum(isinstance(outcome, Image) for outcome in outcomes)
 
 
