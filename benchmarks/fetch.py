@@ -11,17 +11,22 @@ The peer has its fastest settings: no EXIF, area interpolation, and of the threa
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of
 its own on the same cores. Contestants take turns, and the fastest turn of each counts:
 
-    function     `obtain_image` over the addresses, in two processes of several threads each
+    function     `obtain_image` over the addresses, in two processes of two threads each
     stage        the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
     img2dataset  two processes
 
 Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. CPU time is
 user and system of driver and workers, per image after the first quarter, so without what starting takes: it says what
-the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain.
+the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain. What was
+written is removed when all have had their turns: ext4 goes by the places of files removed minutes ago one by one, which
+took a seventh of a later turn.
 
-Found on two quiet cores: 2,000 images, function 1.14 and stage 0.70 of the peer's rate; 8,000 images, where starting
-counts less for all, function 0.81 and stage 0.62 (419 and 322 images/s; the peer 517). The target is not met. What
-the peer does not do took, by profile, 0.5 to 0.65 ms (perceptual hash) and 0.1 to 0.6 ms (capture) of our 4.1 ms.
+The target is not met by processor time. On two busy cores, 1,600 images less 100: function 3.8 ms an image (4.6 before
+Pillow kept its memory), stage 3.5, peer 2.7. Of ours, as a thread's own time at its least: decoding 0.5 ms, the copy
+1.3 (1.0 of it the resize; 0.95 in the peer), perceptual hash 0.55 (the peer has none), the client 0.4. Found on the
+way: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms where http.client takes 0.09; Pillow
+asked the system for 270 pages a picture, 0.5 ms. On quiet cores, before this: 2,000 images, function 1.14 and stage
+0.70 of the peer's rate; 8,000, function 0.81 and stage 0.62. After it, nothing was measured on quiet cores.
 """
 
 from __future__ import annotations
@@ -45,7 +50,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 from PIL import Image as Pixels
 
@@ -55,8 +59,6 @@ from pipelines.documents.takedown import Takedowns
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import ImagePlaces, obtain_image
 from pipelines.images.store import ImageStore, stored_copies
-from pipelines.images.transforms import ObtainImages
-from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
 from schemas.documents import Provenance
 from schemas.failures import Failure
@@ -160,17 +162,22 @@ def fetch_with_function(addresses: list[str], folder: Path, port: int) -> None:
 
 def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
     obtain = partial(obtain_image, places=places, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
-    outcomes = map_concurrently(obtain, addresses, threads=places.http.connections_per_host)
+    outcomes = map_concurrently(obtain, addresses, threads=CONNECTIONS // PROCESSES)
     return sum(isinstance(outcome, Image) for outcome in outcomes)
 
 
 def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:
+    import apache_beam as beam  # here alone: the function's processes need none of it
+
+    from pipelines.images.transforms import ObtainImages
+    from pipelines.launch import Runner, run_pipeline
+
     drafts = [
         Draft(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
         for begin in range(0, len(addresses), ALBUM)
     ]
     places = settings(port, folder)
-    stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None))
+    stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None), PROCESSES)
 
     def assemble(root: beam.Pipeline) -> None:
         outcomes = root | "drafts" >> beam.Create(drafts) | "images" >> stage
@@ -244,11 +251,11 @@ class Figures:
 Contestant = Callable[[list[str], Path], float | None]
 
 
-def take_turn(contestant: Contestant, addresses: list[str], parent: str | None) -> Turn:
-    with tempfile.TemporaryDirectory(dir=parent) as folder:
-        cpu, begin = cpu_seconds(), time.perf_counter()
-        seconds = contestant(addresses, Path(folder))
-        return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
+def take_turn(contestant: Contestant, addresses: list[str], parent: str) -> Turn:
+    folder = tempfile.mkdtemp(dir=parent)
+    cpu, begin = cpu_seconds(), time.perf_counter()
+    seconds = contestant(addresses, Path(folder))
+    return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
 
 
 def cpu_seconds() -> float:
@@ -262,9 +269,10 @@ def compare(
 ) -> dict[str, Figures]:
     some = addresses[: len(addresses) // 4]
     turns: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, contestant in contestants.items():
-            turns[name].append((take_turn(contestant, some, parent), take_turn(contestant, addresses, parent)))
+    with tempfile.TemporaryDirectory(dir=parent) as folder:  # removed at the end: see the docstring
+        for _ in range(rounds):
+            for name, contestant in contestants.items():
+                turns[name].append((take_turn(contestant, some, folder), take_turn(contestant, addresses, folder)))
     return {name: summarise(taken, len(some), len(addresses)) for name, taken in turns.items()}
 
 

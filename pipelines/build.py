@@ -56,6 +56,7 @@ class BuildPlan:
         features: which there are, and what computes them.
         captured: files of the source that were fetched for it.
         result: name of the file in `stages/` that the manifest's draft is written to.
+        neighbours: worker processes that share a machine, and so a host's pace; 1 where they may not.
     """
 
     config: BuildConfig
@@ -65,6 +66,7 @@ class BuildPlan:
     progress: Progress
     captured: tuple[CapturedFile, ...]
     result: str
+    neighbours: int = 1
 
     @property
     def store(self) -> ImageStore:
@@ -161,7 +163,7 @@ def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
     )
     drafts = sources.results | "documents" >> FilterDrafts(config.documents, takedowns)
     outcomes = drafts.results | "images" >> ObtainImages(
-        plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress
+        plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress, plan.neighbours
     )
     resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
     images = outcomes | "unique images" >> UniqueImages()

@@ -71,8 +71,8 @@ class HttpConfig:
         allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
         connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
-        requests_per_second: to one host, in all.
-        connections_per_host: requests to one host under way at once, of all workers that share a machine and a lake.
+        requests_per_second: to one host, of all workers that share a machine and a lake.
+        connections_per_host: requests to one host under way at once, of these workers.
         connections: the same, to all hosts.
         attempts: tries of one request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
@@ -255,7 +255,7 @@ class ImagesConfig:
     """What is an acceptable picture, and how it is kept.
 
     Attributes:
-        max_pixels: of the original, checked before decoding.
+        max_pixels: of the original, checked before decoding; half as many of a WebP, which takes twice the memory.
         min_side_px: shorter side of the original.
         allow_animated: whether the first frame of an animation counts as an image.
         jpeg_quality: of the 256-px copy.

@@ -33,7 +33,8 @@ from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.http.client import process_client
 from pipelines.http.downloads import CapturedFile
 from pipelines.http.errors import FetchFailed
-from pipelines.launch import Assemble, Runner, run_pipeline
+from pipelines.http.schedules import are_shared
+from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.shards.card import write_cards
 from pipelines.shards.leaks import LeakCount, refuse_leaks
@@ -106,7 +107,8 @@ def build_dataset(
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
     if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
         say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured)
+    neighbours = workers if runner in ON_THIS_MACHINE and are_shared(lake.raw) else 1
+    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, neighbours=neighbours)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
@@ -163,6 +165,7 @@ def plan_build(
     lake: Lake,
     credentials: Credentials,
     captured: tuple[CapturedFile, ...] = (),
+    neighbours: int = 1,
 ) -> BuildPlan:
     """Return everything that is decided before a pipeline starts."""
     return BuildPlan(
@@ -173,6 +176,7 @@ def plan_build(
         progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
         captured=captured,
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+        neighbours=neighbours,
     )
 
 

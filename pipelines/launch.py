@@ -47,6 +47,7 @@ class Runner(StrEnum):
     DATAFLOW = "dataflow"
 
 
+ON_THIS_MACHINE = frozenset({Runner.LOCAL, Runner.PORTABLE})
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
 

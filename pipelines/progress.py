@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 POLL_S = 1.0
@@ -26,8 +27,7 @@ class Progress:
         """Add to a stage's count."""
         if self.directory is None or count <= 0:
             return
-        with (Path(self.directory) / f"{stage}.{os.getpid()}").open("ab") as stream:
-            stream.write(b"." * count)
+        _Count.of(f"{self.directory}/{stage}.{os.getpid()}").add(count)
 
     def counts(self) -> dict[str, int]:
         """Return elements done so far, by stage."""
@@ -37,6 +37,28 @@ class Progress:
                 stage = path.name.rsplit(".", 1)[0]
                 totals[stage] = totals.get(stage, 0) + path.stat().st_size
         return totals
+
+
+class _Count:
+    """A file that grows by a byte an element, opened once by each process."""
+
+    _descriptor: int | None = None
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(path: str) -> _Count:
+        return _Count(path)
+
+    def add(self, count: int) -> None:
+        assert self._descriptor is not None
+        os.write(self._descriptor, b"." * count)
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
 
 class Watcher:

@@ -33,7 +33,7 @@ _PASSING = TRANSIENT | {Reason.ADDRESS_REFUSED}
 
 
 class Client:
-    """Thread-safe. Make one per process with `process_client`: its pace is its own."""
+    """Thread-safe. Make one per process with `process_client`: its threads share connections."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Client:
 
 
 def process_client(config: HttpConfig, raw: Folder) -> Client:
-    """Return this process's one client for a configuration and a store, so that all its threads share one pace."""
+    """Return this process's one client for a configuration and a store, so that all its threads share connections."""
     with _MAKING:  # a cache alone would let two threads make one each
         return _client(config, raw)
 

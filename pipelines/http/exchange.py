@@ -6,16 +6,14 @@ a large answer, a slow one nor a small one that unpacks to much can hold a worke
 
 from __future__ import annotations
 
-import http.client
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException, IncompleteRead
 from typing import Protocol
 
-from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
-
 from pipelines.config import HttpConfig
+from pipelines.http.connections import Connections, Reply
 from pipelines.http.deadline import Deadline
 from pipelines.http.errors import FetchFailed
 from pipelines.http.targets import Target
@@ -23,7 +21,6 @@ from schemas.failures import Reason
 
 PARTIAL = 206
 SUCCESSES = frozenset({200, 203})
-_PIECE_BYTES = 65_536
 _GZIP_WINDOW = 31  # zlib: the largest window, with a gzip header
 
 
@@ -53,7 +50,7 @@ class Sink(Protocol):
 
 
 def ask(
-    pools: PoolManager,
+    connections: Connections,
     target: Target,
     *,
     headers: Mapping[str, str],
@@ -68,48 +65,33 @@ def ask(
     """
     limit = Deadline(budget_s)
     try:
-        with limit.running():
-            answer = _ask(pools, target, headers=headers, config=config, sink=sink)
-    except (HTTPError, http.client.HTTPException, OSError) as error:
+        with limit.running(), connections.asking(target, headers) as reply:
+            answer = _take(reply, target, max_bytes=config.max_bytes, sink=sink)
+    except (HTTPException, OSError) as error:
         raise _failed(error, target, limit) from error
     if limit.passed:  # a body without an announced length looks complete when its connection is shut down
         raise _too_late(target)
     return answer
 
 
-def _ask(
-    pools: PoolManager, target: Target, *, headers: Mapping[str, str], config: HttpConfig, sink: Sink | None
-) -> Answer:
-    response = pools.urlopen(
-        "GET",
-        target.url,
-        headers=dict(headers),
-        redirect=False,
-        retries=False,
-        preload_content=False,
-        decode_content=False,
-        timeout=Timeout(connect=config.connect_timeout_s, read=config.read_timeout_s),
-    )
-    try:
-        fields = {name.lower(): value for name, value in response.headers.items()}
-        if sink is not None and sink.accepts(target, response.status, fields):
-            while piece := response.read1(_PIECE_BYTES, decode_content=False):
-                sink.write(piece)
-            return Answer(response.status, fields)
-        if response.status not in SUCCESSES:
-            return Answer(response.status, fields)
-        packed = _read(response, fields, target, max_bytes=config.max_bytes)
-        return Answer(response.status, fields, _unpack(packed, fields, target, max_bytes=config.max_bytes))
-    finally:
-        response.close()  # a connection whose answer was read in full is back in its pool by now
+def _take(reply: Reply, target: Target, *, max_bytes: int, sink: Sink | None) -> Answer:
+    fields = reply.fields
+    if sink is not None and sink.accepts(target, reply.status, fields):
+        for piece in reply.pieces():
+            sink.write(piece)
+        return Answer(reply.status, fields)
+    if reply.status not in SUCCESSES:
+        return Answer(reply.status, fields)
+    packed = _read(reply, target, max_bytes=max_bytes)
+    return Answer(reply.status, fields, _unpack(packed, fields, target, max_bytes=max_bytes))
 
 
-def _read(response: BaseHTTPResponse, fields: Mapping[str, str], target: Target, *, max_bytes: int) -> bytes:
-    announced = fields.get("content-length", "")
+def _read(reply: Reply, target: Target, *, max_bytes: int) -> bytes:
+    announced = reply.fields.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(target, f"{announced} bytes announced", max_bytes)
     body = bytearray()
-    while piece := response.read1(_PIECE_BYTES, decode_content=False):
+    for piece in reply.pieces():
         body += piece
         if len(body) > max_bytes:
             raise _too_large(target, f"more than {max_bytes} bytes", max_bytes)
@@ -141,15 +123,12 @@ def _failed(error: Exception, target: Target, limit: Deadline) -> FetchFailed:
     if limit.passed:
         return _too_late(target)
     name = type(error).__name__
-    is_refused = isinstance(error, NewConnectionError)  # urllib3 counts it among the time-outs
-    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError) and not is_refused:
+    if isinstance(error, TimeoutError):
         return FetchFailed(Reason.TIMED_OUT, f"{target.url}: the host fell silent", exception=name)
-    chain = (error, error.__cause__, error.__context__)
-    if any(isinstance(link, http.client.IncompleteRead) for link in chain):
+    if isinstance(error, IncompleteRead):
         message = f"{target.url}: the body is shorter than announced"
         return FetchFailed(Reason.TRUNCATED, message, exception=name)
-    root = error.__cause__ or error.__context__ or error
-    return FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: {type(root).__name__}: {root}", exception=name)
+    return FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: {name}: {error}", exception=name)
 
 
 def _too_late(target: Target) -> FetchFailed:

@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 from pipelines.config import HttpConfig
 from pipelines.http.addresses import AddressBook
 from pipelines.http.captures import Kind, Request
-from pipelines.http.connections import CheckedPools
+from pipelines.http.connections import Connections
 from pipelines.http.errors import FetchFailed
 from pipelines.http.exchange import PARTIAL, SUCCESSES, Answer, Sink, ask
 from pipelines.http.pace import Pace
 from pipelines.http.redirects import follow
 from pipelines.http.retries import RETRIED_STATUSES, backoff_s, may_help, reason_of_status, retry_after_s
 from pipelines.http.robots import ReadRobots, Robots
+from pipelines.http.schedules import schedules_of
 from pipelines.http.slots import Slots
 from pipelines.http.targets import Target, parse_target
 from schemas.failures import Reason
@@ -66,8 +67,15 @@ class Fetcher:
         self._clock = clock
         self._sleep = sleep
         addresses = AddressBook(allow_hosts=config.allow_hosts, connect_to=config.connect_to)
-        self._pools = CheckedPools(addresses, ca_bundle=config.ca_bundle, maxsize=config.connections_per_host)
+        self._connections = Connections(
+            addresses,
+            ca_bundle=config.ca_bundle,
+            connect_timeout_s=config.connect_timeout_s,
+            read_timeout_s=config.read_timeout_s,
+            max_idle=config.connections,
+        )
         self._pace = Pace(
+            schedules_of(raw, clock=clock),
             requests_per_second=config.requests_per_second,
             connections_per_host=config.connections_per_host,
             longest_interval_s=config.max_backoff_s,
@@ -100,7 +108,7 @@ class Fetcher:
 
     def close(self) -> None:
         """Close every idle connection."""
-        self._pools.clear()
+        self._connections.close()
 
     def _wait_s(self, problem: FetchFailed, attempt: _Attempt, number: int) -> float | None:
         """Return how long to wait before another attempt, or None where there is to be none."""
@@ -138,7 +146,7 @@ class Fetcher:
                 sink = attempt.sink
                 sent = _headers(self._config, kind) | dict(headers) | dict(sink.headers() if sink else {})
                 answer = ask(
-                    self._pools, target, headers=sent, config=self._config, budget_s=attempt.budget_s, sink=sink
+                    self._connections, target, headers=sent, config=self._config, budget_s=attempt.budget_s, sink=sink
                 )
             finally:
                 attempt.budget_s -= time.monotonic() - started

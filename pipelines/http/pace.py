@@ -1,7 +1,8 @@
 """How fast one host is asked: a rate, a number of requests under way, and slower still where the host says so.
 
 Every request starts at a slot of its own, `1 / requests_per_second` after the one before. A host's own wishes lengthen
-that: a `Crawl-delay`, few requests left in an `X-RateLimit-*` window, or a pause after 429.
+that: a `Crawl-delay`, few requests left in an `X-RateLimit-*` window, or a pause after 429. The slots are of all
+processes that share the schedules; the number under way is counted here within a process, and among all in `slots.py`.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from pipelines.http.schedules import Schedules
 
 _NEAR_ZERO = 50  # imgur counts 500 a user and 12,500 a client; from here on what is left is spread over its window
 
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of one host; times are of the pace's clock."""
+    """What each process finds out of one host by itself."""
 
     free: threading.BoundedSemaphore
     interval_s: float
-    next_start: float = 0.0
-    slow_interval_s: float = 0.0
-    slow_until: float = 0.0
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Pace:
-    """The pace of all requests of one process, by host."""
+    """The pace of all requests, by host."""
 
     def __init__(
         self,
+        schedules: Schedules,
         *,
         requests_per_second: float,
         connections_per_host: int,
@@ -39,6 +39,7 @@ class Pace:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._schedules = schedules
         self._interval_s = 1.0 / requests_per_second
         self._connections = connections_per_host
         self._longest_interval_s = longest_interval_s
@@ -52,7 +53,7 @@ class Pace:
         """Wait for the host's next slot and a free connection, and hold the connection for a block."""
         state = self._host(host)
         with state.free:
-            wait_s = self._reserve(state)
+            wait_s = self._reserve(host, state.interval_s)
             if wait_s > 0:
                 self._sleep(wait_s)
             yield
@@ -60,14 +61,13 @@ class Pace:
     def slow_to(self, host: str, interval_s: float) -> None:
         """Leave at least this long between the starts of two requests to a host (`Crawl-delay`)."""
         state = self._host(host)
-        with state.lock:
+        with self._lock:
             state.interval_s = max(state.interval_s, interval_s)
 
     def pause(self, host: str, seconds: float) -> None:
         """Start no request to a host for a while (`Retry-After`)."""
-        state = self._host(host)
-        with state.lock:
-            state.next_start = max(state.next_start, self._clock() + seconds)
+        with self._schedules.changing(host) as schedule:
+            schedule.next_start = max(schedule.next_start, self._clock() + seconds)
 
     def heed(self, host: str, headers: Mapping[str, str]) -> None:
         """Slow down where a response's `X-RateLimit-*` headers say that little is left of a window."""
@@ -83,19 +83,18 @@ class Pace:
                 self._slow_for(host, window_s / max(remaining, 1.0), window_s)
 
     def _slow_for(self, host: str, interval_s: float, window_s: float) -> None:
-        state = self._host(host)
-        with state.lock:
-            state.slow_interval_s = min(interval_s, self._longest_interval_s)
-            state.slow_until = self._clock() + window_s
-            state.next_start = max(state.next_start, self._clock() + state.slow_interval_s)
+        with self._schedules.changing(host) as schedule:
+            schedule.slow_interval_s = min(interval_s, self._longest_interval_s)
+            schedule.slow_until = self._clock() + window_s
+            schedule.next_start = max(schedule.next_start, self._clock() + schedule.slow_interval_s)
 
-    def _reserve(self, state: _Host) -> float:
+    def _reserve(self, host: str, interval_s: float) -> float:
         """Take the host's next slot and return the seconds until it."""
-        with state.lock:
+        with self._schedules.changing(host) as schedule:
             now = self._clock()
-            start = max(now, state.next_start)
-            slow_s = state.slow_interval_s if start < state.slow_until else 0.0
-            state.next_start = start + max(state.interval_s, slow_s)
+            start = max(now, schedule.next_start)
+            slow_s = schedule.slow_interval_s if start < schedule.slow_until else 0.0
+            schedule.next_start = start + max(interval_s, slow_s)
             return start - now
 
     def _host(self, host: str) -> _Host:

@@ -1,8 +1,8 @@
 """How many requests are under way at once: to one host, and in all, over every worker process of a machine.
 
-A worker brings its host's images alone, but redirects of many hosts may lead to one; and a build has several workers.
-So a request holds a slot among all processes that share the store, as locked bytes of one file beside it. Where the
-store is not a local folder (or the system has no such locks), the numbers hold within a process.
+Several workers fetch the images of one host, and redirects of many hosts may lead to one. So a request holds a slot
+among all processes that share the store, as locked bytes of one file beside it. Where the store is not a local folder
+(or the system has no such locks), the numbers hold within a process.
 """
 
 from __future__ import annotations

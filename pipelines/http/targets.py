@@ -40,6 +40,11 @@ class Target:
         suffix = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{suffix}"
 
+    @property
+    def path(self) -> str:
+        """Return what the request line asks for: the path, and the query if there is one."""
+        return self.url[self.url.index("/", len(self.scheme) + len("://")) :]
+
 
 @lru_cache(maxsize=256)  # one request asks several times
 def parse_target(url: str) -> Target:

@@ -1,7 +1,13 @@
-"""The images stage in Beam: every address once, fetched at its host's pace and inspected as it comes."""
+"""The images stage in Beam: every address once, fetched at its host's pace and inspected as it comes.
+
+A host's images are divided among the worker processes of one machine, which keep its pace together
+(`http/schedules.py`, `http/slots.py`); on a cluster, whose machines know nothing of each other, one worker has all.
+"""
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -29,23 +35,34 @@ from schemas.images import Image
 SMALL_PIXELS = 4_000_000  # as many as threads of one host are decoded at once
 _DONE, _AT_HAND = "done", "at-hand"
 Outcome = tuple[str, Image | Failure]
+HostShare = tuple[str, int]
 
 
 @dataclass(eq=False)
 class ObtainImages(beam.PTransform):
-    """Turns the addresses in drafts into images: gives PCollection[(address, Image | Failure)]."""
+    """Turns the addresses in drafts into images: gives PCollection[(address, Image | Failure)].
+
+    Attributes:
+        neighbours: worker processes that share a machine and the store; 1 where workers may be on several machines.
+    """
 
     places: ImagePlaces
     config: ImagesConfig
     fingerprint: FingerprintName
     takedowns: Takedowns
     progress: Progress
+    neighbours: int = 1
+
+    @property
+    def shares(self) -> int:
+        """Return the parts a host's images are divided into: each has a connection at least."""
+        return min(self.neighbours, self.places.http.connections_per_host)
 
     def expand(self, drafts: beam.PCollection) -> beam.PCollection:
         addresses = drafts | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
         fetched = (
             addresses
-            | "key by host" >> beam.FlatMap(_key_by_host)
+            | "key by host" >> beam.FlatMap(_key_by_host, self.shares)
             | "group by host" >> beam.GroupByKey()
             | "fetch" >> beam.ParDo(_Fetch(self)).with_outputs(_AT_HAND, main=_DONE)
         )
@@ -104,7 +121,7 @@ class ObtainImages(beam.PTransform):
 
 
 class _Fetch(beam.DoFn):
-    """Fetches one host's images at its pace, each inspected while its bytes are in memory.
+    """Fetches a share of one host's images at its pace, each inspected while its bytes are in memory.
 
     What was captured before (or is large) it only names, under `_AT_HAND`: any worker can read that.
     """
@@ -112,9 +129,9 @@ class _Fetch(beam.DoFn):
     def __init__(self, stage: ObtainImages) -> None:
         self._stage = stage
 
-    def process(self, group: tuple[str, Iterable[str]]) -> Iterator[Outcome | beam.pvalue.TaggedOutput]:
+    def process(self, group: tuple[HostShare, Iterable[str]]) -> Iterator[Outcome | beam.pvalue.TaggedOutput]:
         _, uris = group
-        threads = self._stage.places.http.connections_per_host
+        threads = math.ceil(self._stage.places.http.connections_per_host / self._stage.shares)
         for uri, found in map_concurrently(self._stage.fetch, uris, threads=threads):
             yield beam.pvalue.TaggedOutput(_AT_HAND, uri) if found is None else (uri, found)
 
@@ -144,10 +161,10 @@ def _has_no_host(uri: str) -> bool:
     return not host_of(uri)
 
 
-def _key_by_host(uri: str) -> Iterator[tuple[str, str]]:
+def _key_by_host(uri: str, shares: int) -> Iterator[tuple[HostShare, str]]:
     host = host_of(uri)
     if host:
-        yield host, uri
+        yield (host, zlib.crc32(uri.encode()) % shares), uri
 
 
 def _valid(outcome: Outcome) -> Iterator[tuple[str, Image]]:

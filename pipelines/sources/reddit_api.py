@@ -20,8 +20,8 @@ import prawcore
 import requests
 
 from pipelines.config import DiySource, HttpConfig
+from pipelines.http.adapter import CheckedAdapter
 from pipelines.http.addresses import AddressBook
-from pipelines.http.connections import CheckedAdapter
 from pipelines.http.errors import FetchFailed
 from pipelines.http.retries import posix_time, utc_text
 from pipelines.sources.credentials import Credentials

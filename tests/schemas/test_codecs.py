@@ -200,6 +200,28 @@ def test_the_shorter_side_of_the_copy_is_256(size: tuple[int, int], stored: tupl
     assert jpeg == encode_jpeg(red(*size))
 
 
+@pytest.mark.parametrize(("kind", "most"), [("PNG", 200), ("WEBP", 100), ("JPEG", 200)])
+def test_a_webp_may_have_half_as_many_pixels(kind: str, most: int) -> None:
+    def decoded(width: int) -> Image.Image:
+        stream = io.BytesIO()
+        red(width, 10).save(stream, kind)
+        return decode_image(stream.getvalue(), max_pixels=2_000, min_side_px=1, allow_animated=False)
+
+    assert decoded(most).size == (most, 10)
+    with pytest.raises(ImageRejected, match=f"{most + 1} x 10 px, at most {most * 10} allowed") as caught:
+        decoded(most + 1)
+    assert caught.value.reason is Reason.TOO_MANY_PIXELS
+
+
+def test_a_copy_has_no_comment_of_its_original() -> None:
+    stream = io.BytesIO()
+    red(300, 400).save(stream, "JPEG", comment=b"taken by nobody")
+    plain = io.BytesIO()
+    red(300, 400).save(plain, "JPEG")
+    jpeg = encode_jpeg(decode(stream.getvalue()))
+    assert b"nobody" in stream.getvalue() and jpeg == encode_jpeg(decode(plain.getvalue()))
+
+
 def test_of_a_strip_the_middle_is_kept() -> None:
     strip = red(20, 400)
     strip.paste((0, 0, 255), (0, 120, 20, 280))

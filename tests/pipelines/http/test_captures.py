@@ -179,7 +179,7 @@ def test_the_layout_is_the_documented_one(web, reply, client_of, tmp_path) -> No
     assert body == b"he\nllo" and hashlib.sha256(body).hexdigest() == digest
     record = json.loads(line)
     assert sorted(record) == ["body_bytes", "body_sha256", "fetched_at", "final_url", "headers", "status", "url"]
-    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [".locks", "s"]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [".locks", ".schedules", "s"]
     assert (tmp_path / "raw" / ".locks").stat().st_size == 0
 
 

@@ -24,8 +24,9 @@ from PIL import Image as Pixels
 import pipelines
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.http.addresses import AddressBook
-from pipelines.http.connections import CheckedPools
+from pipelines.http.connections import Connections
 from pipelines.http.errors import FetchFailed
+from pipelines.http.targets import parse_target
 from pipelines.images.obtain import ImagePlaces, obtain_image
 from pipelines.images.store import ImageStore
 from schemas.failures import Failure, Reason, Stage
@@ -228,11 +229,16 @@ def test_a_redirect_of_an_image_has_its_reason(web, reply, obtain, location: str
     assert web.paths == ["/x.jpg"]
 
 
+def body_of(connections: Connections, url: str) -> bytes:
+    with connections.asking(parse_target(url), {}) as reply:
+        return b"".join(reply.pieces())
+
+
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_a_name_that_leads_inside_is_refused_before_anything_is_sent(web, inside: str) -> None:
-    pools = CheckedPools(AddressBook(lookup=lambda host, port: [inside]))
+    connections = Connections(AddressBook(lookup=lambda host, port: [inside]))
     with pytest.raises(FetchFailed) as caught:
-        pools.urlopen("GET", f"http://friendly.example:{web.port}/x.jpg", retries=False, redirect=False)
+        body_of(connections, f"http://friendly.example:{web.port}/x.jpg")
     assert caught.value.reason is Reason.ADDRESS_REFUSED
     assert web.asked == []
 
@@ -243,10 +249,10 @@ def test_the_address_that_was_checked_is_the_one_connected_to(web, reply) -> Non
     answers: Iterator[list[str]] = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1"]])
     book = AddressBook(allow_hosts=[f"127.0.0.1:{web.port}"], lookup=lambda host, port: next(answers))
     url = f"http://turning.example:{web.port}/x.jpg"
-    pools = CheckedPools(book)
-    assert pools.urlopen("GET", url, retries=False).data == JPEG
+    connections = Connections(book)
+    assert body_of(connections, url) == JPEG
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.2"):
-        pools.urlopen("GET", url, retries=False)
+        body_of(connections, url)
     assert len(web.asked) == 1
     assert next(answers) == ["127.0.0.1"]  # one look-up for each connection
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from pipelines.http.pace import Pace
+from pipelines.http.schedules import OwnSchedules
 
 
 class Clock:
@@ -20,7 +21,7 @@ class Clock:
 
 def pace_of(clock: Clock, **settings: float) -> Pace:
     values = {"requests_per_second": 2.0, "longest_interval_s": 60.0} | settings
-    return Pace(connections_per_host=4, clock=clock.time, sleep=clock.sleep, **values)
+    return Pace(OwnSchedules(), connections_per_host=4, clock=clock.time, sleep=clock.sleep, **values)
 
 
 def starts(pace: Pace, clock: Clock, host: str, count: int) -> list[float]:
@@ -80,7 +81,7 @@ def test_after_the_window_the_pace_is_as_before() -> None:
 
 
 def test_no_more_than_the_allowed_requests_are_under_way() -> None:
-    pace = Pace(requests_per_second=1000.0, connections_per_host=2, longest_interval_s=1.0)
+    pace = Pace(OwnSchedules(), requests_per_second=1000.0, connections_per_host=2, longest_interval_s=1.0)
     gate = threading.Event()
     inside = threading.Semaphore(0)
     under_way = []

@@ -1,28 +1,43 @@
 """Where an image of the web is inspected: as it comes, or later where it is large or was there already."""
 
 import hashlib
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image as Pixels
 
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.documents.draft import Draft
 from pipelines.documents.takedown import parse_takedowns
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import SMALL_PIXELS, ObtainImages
+from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
+from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
 from schemas.images import Image
 from schemas.lake import Lake
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    asked_at: ClassVar[list[float]] = []  # of pictures
+
+    def do_GET(self) -> None:
+        if self.path.endswith(".png"):
+            self.asked_at.append(time.monotonic())
+        super().do_GET()
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -31,17 +46,18 @@ class Quiet(SimpleHTTPRequestHandler):
 def site(tmp_path: Path) -> Iterator[str]:
     """Serve the folder `site` on loopback; gives its host and port."""
     (tmp_path / "site").mkdir()
+    Quiet.asked_at.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "site"))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-def stage_of(tmp_path: Path, host: str, *takedowns: str, **settings: int) -> ObtainImages:
+def stage_of(tmp_path: Path, host: str, *takedowns: str, rate: float = 1000.0, **settings: int) -> ObtainImages:
     counts = tmp_path / "counts"
-    counts.mkdir(exist_ok=True)
+    counts.mkdir(parents=True, exist_ok=True)
     lake = Lake.at(str(tmp_path / "lake"))
-    http = HttpConfig(allow_hosts=(host,), requests_per_second=1000.0)
+    http = HttpConfig(allow_hosts=(host,), requests_per_second=rate)
     places = ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
     config, progress = ImagesConfig(**settings), Progress(str(counts))
     return ObtainImages(
@@ -97,3 +113,30 @@ def test_each_way_fails_with_its_reason(tmp_path: Path, site: str) -> None:
         "none.png": Reason.NOT_FOUND,
         "banned.png": Reason.TAKEN_DOWN,
     }
+
+
+def test_two_workers_share_a_host_and_its_pace(tmp_path: Path, site: str) -> None:
+    uris = [f"http://{site}/{number}.png" for number in range(24)]
+    for number in range(24):
+        write_picture(tmp_path / "site" / f"{number}.png", width=60 + number, height=40)
+    alone = stage_of(tmp_path / "alone", site)
+    expected = [alone.fetch(uri) for uri in uris]
+    Quiet.asked_at.clear()
+
+    stage = replace(stage_of(tmp_path / "shared", site, rate=25.0), neighbours=2)
+    drafts = [Draft("d", "s", (), tuple(uris), None, Provenance(source="s", record_id="d"))]
+
+    def assemble(root: beam.Pipeline) -> None:
+        assert_that(root | beam.Create(drafts) | "images" >> stage, equal_to(expected))
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=2)
+    assert len(Quiet.asked_at) == 24
+    assert max(Quiet.asked_at) - min(Quiet.asked_at) > 23 / 25 - 0.2  # two paces would take half of it
+    assert len(list((tmp_path / "shared" / "counts").glob("captures.*"))) == 2  # a file for each process
+
+
+@pytest.mark.parametrize(("neighbours", "connections", "shares"), [(1, 4, 1), (2, 4, 2), (8, 4, 4), (8, 1, 1)])
+def test_a_share_has_a_connection_at_least(tmp_path: Path, neighbours: int, connections: int, shares: int) -> None:
+    stage = replace(stage_of(tmp_path, "a.example:80"), neighbours=neighbours)
+    http = replace(stage.places.http, connections_per_host=connections)
+    assert replace(stage, places=replace(stage.places, http=http)).shares == shares
