@@ -45,7 +45,11 @@ def scraping(recording: Path) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def serving(recording: Path) -> Iterator[int]:
-    """Serve a recording while the block runs, and give its port."""
+    """Serve a recording while the block runs, and give its port.
+
+    Raises:
+        BuildError: the server ended before the block did: what was scraped has holes, and another attempt fills them.
+    """
     with tempfile.TemporaryDirectory(prefix="multilink-web-") as scratch:
         port_file = Path(scratch) / "port"
         server = REPLAY / "server.py"
@@ -55,6 +59,8 @@ def serving(recording: Path) -> Iterator[int]:
         )
         try:
             yield _port(process, port_file)
+            if process.poll() is not None:
+                raise BuildError(f"the recorded web ended with status {process.returncode} while it was scraped")
         finally:
             process.terminate()
             process.wait()
