@@ -37,12 +37,14 @@ class Service:
         module: Python module that is run as a program.
         arguments: its arguments.
         port: it listens on, or 0.
+        after: name of the service that has to listen before it starts and to outlive it, or nothing.
     """
 
     name: str
     module: str
     arguments: tuple[str, ...]
     port: int = 0
+    after: str = ""
 
     def command(self, parent: int) -> list[str]:
         """Return the command that ends with process `parent`."""
@@ -141,13 +143,13 @@ def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]
             arguments=("api", "grpc", "-m", "orchestration.definitions", "-h", HOST, "-p", str(ports.code)),
             port=ports.code,
         ),
-        Service(name="daemon", module="dagster._daemon", arguments=("run", "-w", workspace)),
         Service(
             name="webserver",
             module="dagster_webserver",
             arguments=("-w", workspace, "-h", HOST, "-p", str(ports.dagster)),
             port=ports.dagster,
         ),
+        Service(name="daemon", module="dagster._daemon", arguments=("run", "-w", workspace), after="code"),
     ]
 
 
