@@ -37,8 +37,14 @@ def instance(home: Path) -> Iterator[dg.DagsterInstance]:
 
 def failed(instance: dg.DagsterInstance, reason: RunFailureReason, *, parent: dg.DagsterRun | None = None) -> str:
     """Return a run that failed, and that the daemon has tried in vain to start again."""
-    group = {} if parent is None else {ROOT_RUN_ID_TAG: parent.run_id, PARENT_RUN_ID_TAG: parent.run_id}
-    run = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=group)
+    root = None if parent is None else parent.run_id
+    run = instance.create_run_for_job(
+        nothing,
+        status=dg.DagsterRunStatus.STARTED,
+        root_run_id=root,
+        parent_run_id=root,
+        tags={} if root is None else {ROOT_RUN_ID_TAG: root, PARENT_RUN_ID_TAG: root},
+    )
     instance.report_run_failed(run, "it failed", JobFailureData(error=None, failure_reason=reason))
     instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "false"})
     return run.run_id
