@@ -153,7 +153,10 @@ def test_compose_hangs_together() -> None:
     assert str(location["grpc_server"]["port"]) in services["code"]["command"]
     databases = (INFRA / "compose" / "databases.sql").read_text(encoding="utf-8")
     dagster = yaml.safe_load((INFRA / "compose" / "dagster.yaml").read_text(encoding="utf-8"))
-    assert f"CREATE DATABASE {dagster['storage']['postgres']['postgres_db']['db_name']};" in databases
+    store = dagster["storage"]["postgres"]["postgres_db"]
+    assert f"CREATE DATABASE {store['db_name']};" in databases
+    assert store["hostname"] in services
+    assert store["scheme"] == "postgresql+psycopg2"  # dagster-postgres fails with SQLAlchemy's own choice
 
 
 def test_environment_variables_of_ours_are_read_by_the_code() -> None:
