@@ -35,7 +35,7 @@ is_running: true          # schedules and sensors start by themselves
 sensor_interval_s: 15
 datasets:
   - name: diy
-    recorded_web: web     # served while a build runs; add posts to it as web/RS_added*.zst
+    recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
     objectives: [nostruct, cross-document]
     train_recipe: tiny

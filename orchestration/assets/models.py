@@ -43,7 +43,10 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
 
 def _trained_model(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
-        **_common(settings, objective, TRAINED),
+        key=model_key(objective, TRAINED),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
         deps=list(STAGES),
         description=f"The model trained with {objective}, registered as challenger.",
         retry_policy=retry_policy(settings.retries),
@@ -67,7 +70,10 @@ def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
     has_rival = objective != NOSTRUCT and NOSTRUCT in settings.objectives
 
     @dg.asset(
-        **_common(settings, objective, EVALUATION),
+        key=model_key(objective, EVALUATION),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
         deps=[model_key(each, TRAINED) for each in ([objective, NOSTRUCT] if has_rival else [objective])],
         description="Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
         kinds={"python", "mlflow"},
@@ -88,7 +94,10 @@ def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
 
 def _promotion(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
-        **_common(settings, objective, PROMOTION),
+        key=model_key(objective, PROMOTION),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
         deps=[model_key(objective, EVALUATION)],
         description="The gate's decision with its reasons; where it says yes, the champion is this model.",
         kinds={"python", "mlflow"},
@@ -106,7 +115,10 @@ def _promotion(settings: Settings, objective: str) -> dg.AssetsDefinition:
 
 def _links(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
-        **_common(settings, objective, LINKS),
+        key=model_key(objective, LINKS),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
         deps=[model_key(objective, PROMOTION)],
         description="The champion's links of every document of the newest version.",
         kinds={"python", "parquet"},
@@ -120,16 +132,6 @@ def _links(settings: Settings, objective: str) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(metadata=summary | {VERSION: reference.partition("@")[2]})
 
     return links
-
-
-def _common(settings: Settings, objective: str, kind: str) -> dict[str, Any]:
-    """Return what the assets of an objective share; nothing comes of a data set not configured for it."""
-    return {
-        "key": model_key(objective, kind),
-        "partitions_def": dataset_partitions(settings),
-        "group_name": group_of(objective),
-        "output_required": False,
-    }
 
 
 def reference_of(context: dg.AssetExecutionContext) -> str:
