@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: setup demo up test check golden bench clean recording
+.PHONY: setup demo up posts live test check golden bench clean recording
 
 setup: $(READY)
 
@@ -22,6 +22,12 @@ demo: $(READY)
 
 up: $(READY)
 	@$(BIN)/multilink up --workspace workspace
+
+posts: $(READY)
+	@$(BIN)/python tests/replay/add_posts.py --web workspace/web
+
+live: $(READY)
+	@$(BIN)/python tests/orchestration/live.py
 
 test: $(READY)
 	$(PYTEST)

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, CheckSettings, Settings
+from orchestration.history import newest_version, sound_before
 from orchestration.names import EVALUATION, PARTITION_TAG, dataset_partitions, model_key
 from orchestration.resources import Pipelines
 from orchestration.verdicts import (
@@ -153,8 +154,6 @@ def newest_metadata(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) ->
 
 
 def _subject(context: dg.AssetCheckExecutionContext, pipelines: Pipelines, bounds: CheckSettings) -> VersionOnDisk:
-    from orchestration.history import newest_version, sound_before
-
     dataset = _partition(context)
     version = newest_version(context.instance, dataset)
     if version is None:

@@ -80,7 +80,7 @@ class DemoRun:
 
     def build(self) -> dict[str, Any]:
         """Scrape the recorded web and build the data set; gives the build's summary."""
-        from orchestration.recorded_web import build_settings, recording_at, serving
+        from orchestration.recorded_web import recording_at, scraping
         from pipelines.datasets import build_dataset
         from pipelines.recipes import recipe
         from pipelines.sources.credentials import Credentials
@@ -88,8 +88,8 @@ class DemoRun:
 
         recording = recording_at()
         self.console.say("1/6 build: scraping the recorded web and building the data set diy")
-        with serving(recording) as port:
-            config = override(recipe(DATASET), build_settings(recording, port))
+        with scraping(recording) as settings:
+            config = override(recipe(DATASET), settings)
             summary = build_dataset(
                 config, lake=self.lake, credentials=Credentials(), workers=self.workers, say=self.console.say
             )

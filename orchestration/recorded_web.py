@@ -33,8 +33,23 @@ def recording_at(recording: Path = REPLAY / "recording") -> Path:
 
 
 @contextlib.contextmanager
+def scraping(recording: Path) -> Iterator[list[str]]:
+    """Serve a recording while the block runs, and give the settings of a `diy` build that scrapes it.
+
+    The dumps are listed before the server reads its albums: a post that is added meanwhile is the next build's.
+    """
+    dump = dump_setting(recording)
+    with serving(recording) as port:
+        yield [dump, *web_settings(port)]
+
+
+@contextlib.contextmanager
 def serving(recording: Path) -> Iterator[int]:
-    """Serve a recording while the block runs, and give its port."""
+    """Serve a recording while the block runs, and give its port.
+
+    Raises:
+        BuildError: the server ended before the block did: what was scraped has holes, and another attempt fills them.
+    """
     with tempfile.TemporaryDirectory(prefix="multilink-web-") as scratch:
         port_file = Path(scratch) / "port"
         server = REPLAY / "server.py"
@@ -44,19 +59,30 @@ def serving(recording: Path) -> Iterator[int]:
         )
         try:
             yield _port(process, port_file)
+            if process.poll() is not None:
+                raise BuildError(f"the recorded web ended with status {process.returncode} while it was scraped")
         finally:
             process.terminate()
             process.wait()
 
 
 def build_settings(recording: Path, port: int) -> list[str]:
-    """Return the settings of a `diy` build that scrapes the recorded web instead of the real one.
+    """Return the settings of a `diy` build that scrapes a recorded web, served on a port, instead of the real one."""
+    return [dump_setting(recording), *web_settings(port)]
+
+
+def dump_setting(recording: Path) -> str:
+    """Return the setting that names the dumps of a recording."""
+    return f"source.dump={','.join(map(str, dumps_of(recording)))}"
+
+
+def web_settings(port: int) -> list[str]:
+    """Return the settings that lead a build to a recorded web.
 
     Only addresses, pace and patience differ: a loopback server needs no mercy, and its one endless answer no minute.
     """
     address = f"127.0.0.1:{port}"
     return [
-        f"source.dump={','.join(map(str, dumps_of(recording)))}",
         "http.contact=nobody@localhost",
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",

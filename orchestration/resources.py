@@ -189,8 +189,7 @@ def _web(dataset: DatasetSettings) -> Iterator[tuple[str, ...]]:
     if not dataset.recorded_web:
         yield ()
         return
-    from orchestration.recorded_web import build_settings, recording_at, serving
+    from orchestration.recorded_web import recording_at, scraping
 
-    recording = recording_at(Path(dataset.recorded_web))
-    with serving(recording) as port:
-        yield tuple(build_settings(recording, port))
+    with scraping(recording_at(Path(dataset.recorded_web))) as settings:
+        yield tuple(settings)

@@ -37,12 +37,14 @@ class Service:
         module: Python module that is run as a program.
         arguments: its arguments.
         port: it listens on, or 0.
+        after: name of the service that has to listen before it starts and to outlive it, or nothing.
     """
 
     name: str
     module: str
     arguments: tuple[str, ...]
     port: int = 0
+    after: str = ""
 
     def command(self, parent: int) -> list[str]:
         """Return the command that ends with process `parent`."""
@@ -105,43 +107,58 @@ def write_dagster_home(workspace: Path, ports: Ports) -> Path:
     return home
 
 
-def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]:
-    """Return the processes in the order they start."""
-    workspace = str(home / "workspace.yaml")
-    store = settings.tracking_uri
-    artifacts = str(home.parent / "mlartifacts")
-    return [
-        Service(
-            name="mlflow",
-            module="mlflow",
-            arguments=(
-                *("server", "--backend-store-uri", store, "--artifacts-destination", artifacts),
-                *("--host", HOST, "--port", str(ports.mlflow), "--workers", "1"),
-            ),
-            port=ports.mlflow,
+def mlflow_page(settings: Settings, ports: Ports) -> str:
+    """Return where MLflow's page is: where the settings say, on the server they name, or on the one started here."""
+    own = settings.tracking_uri if has_server(settings) else f"http://{HOST}:{ports.mlflow}"
+    return settings.mlflow_page or own
+
+
+def has_server(settings: Settings) -> bool:
+    """Return whether MLflow's store is a server that somebody else keeps running."""
+    return settings.tracking_uri.startswith(("http://", "https://"))
+
+
+def mlflow_service(store: str, *, artifacts: Path, port: int) -> Service:
+    """Return an MLflow server on a store, which keeps artefacts in a folder."""
+    return Service(
+        name="mlflow",
+        module="mlflow",
+        arguments=(
+            *("server", "--backend-store-uri", store, "--artifacts-destination", str(artifacts)),
+            *("--host", HOST, "--port", str(port), "--workers", "1"),
         ),
+        port=port,
+    )
+
+
+def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]:
+    """Return the processes in the order they start; MLflow's is among them unless the settings name a server."""
+    workspace = str(home / "workspace.yaml")
+    own = mlflow_service(settings.tracking_uri, artifacts=home.parent / "mlartifacts", port=ports.mlflow)
+    return [
+        *([] if has_server(settings) else [own]),
         Service(
             name="code",
             module="dagster",
             arguments=("api", "grpc", "-m", "orchestration.definitions", "-h", HOST, "-p", str(ports.code)),
             port=ports.code,
         ),
-        Service(name="daemon", module="dagster._daemon", arguments=("run", "-w", workspace)),
         Service(
             name="webserver",
             module="dagster_webserver",
             arguments=("-w", workspace, "-h", HOST, "-p", str(ports.dagster)),
             port=ports.dagster,
         ),
+        Service(name="daemon", module="dagster._daemon", arguments=("run", "-w", workspace), after="code"),
     ]
 
 
-def environment(home: Path, settings_file: Path, ports: Ports, *, mark: str) -> dict[str, str]:
-    """Return what the processes find in their environment beside what this one has."""
+def environment(home: Path, settings_file: Path, page: str, *, mark: str) -> dict[str, str]:
+    """Return what the processes find in their environment beside what this one has; `page` is MLflow's."""
     return {
         "DAGSTER_HOME": str(home),
         SETTINGS_VARIABLE: str(settings_file),
-        PAGE_VARIABLE: f"http://{HOST}:{ports.mlflow}",
+        PAGE_VARIABLE: page,
         MARK_VARIABLE: mark,
         "PYTHONUNBUFFERED": "1",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # else eight processes of 240 MB that nothing here uses

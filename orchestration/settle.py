@@ -1,8 +1,10 @@
 """Runs whose process is gone are told to have failed, so that Dagster's daemon starts them again.
 
-Which those are is asked while nothing of a workspace runs: before its processes start, and after the code server ended
-and its runs with it. They are told once the code server listens, because the daemon tries a retry once. Steps give what
-they had: a build goes on from its captures, a training from its checkpoint.
+There are two kinds. Those that say they are running: which these are is asked while nothing of a workspace runs, before
+its processes start, and after the code server ended and its runs with it. And those that could still say that they were
+interrupted: the daemon tries once to start a failed run again, and gives it up for good where the code server is gone.
+Both are told once the code server listens. Steps give what they had: a build goes on from its captures, a training from
+its checkpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.events import RunFailureReason
+from dagster._core.execution.retries import auto_reexecution_should_retry_run
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
 
 DAEMON_SEES_CODE_S = 5.0
 _HELD = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -23,12 +28,33 @@ def held_runs(home: Path) -> list[str]:
         return [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_HELD))]
 
 
-def settle(home: Path, run_ids: Sequence[str]) -> None:
-    """Mark those of some runs that still say they are running as failed, once the daemon can start them again."""
-    if not run_ids:
-        return
-    time.sleep(DAEMON_SEES_CODE_S)
+def settle(home: Path, held: Sequence[str]) -> None:
+    """Have the runs started again that were held by processes that are gone, and those that were given up.
+
+    Args:
+        home: Dagster's home, whose code server listens.
+        held: runs that said they were running when nothing ran; those that have ended since are left alone.
+    """
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        for run in instance.get_runs(dg.RunsFilter(run_ids=list(run_ids), statuses=_HELD)):
+        if not held and not given_up(instance):
+            return
+        time.sleep(DAEMON_SEES_CODE_S)
+        still_held = instance.get_runs(dg.RunsFilter(run_ids=list(held), statuses=_HELD)) if held else []
+        for run in [*still_held, *given_up(instance)]:
             instance.report_run_failed(run, "its process ended before it did")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def given_up(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """Return the failed runs that have attempts left and will have none: the one try to start them again failed."""
+    failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], tags={WILL_RETRY_TAG: "false"})
+    return [
+        run
+        for run in instance.get_runs(failed)
+        if AUTO_RETRY_RUN_ID_TAG not in run.tags and auto_reexecution_should_retry_run(instance, run, _reason(run))
+    ]
+
+
+def _reason(run: dg.DagsterRun) -> RunFailureReason | None:
+    reason = run.tags.get(RUN_FAILURE_REASON_TAG)
+    return RunFailureReason(reason) if reason else None

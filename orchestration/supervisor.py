@@ -32,7 +32,7 @@ class Supervisor:
     """Some services, being kept.
 
     Attributes:
-        services: in the order they start; they end in the reverse one.
+        services: in the order they start; they end in the reverse one, those that come after another first.
         environment: added to this process's own for each of them.
         logs: folder of their logs.
         say: takes a line when something happens.
@@ -53,10 +53,7 @@ class Supervisor:
         """Run the services while the block lasts; nothing is left of them after it, or after this process."""
         guard = self._guard()
         try:
-            for service in self.services:
-                self._start(service)
-            for service in self.services:
-                self._await(service)
+            self._start_all()
             yield
         finally:
             self._stop()
@@ -89,6 +86,15 @@ class Supervisor:
         """Return the process of a service."""
         return self._running[name].pid
 
+    def _start_all(self) -> None:
+        by_name = {service.name: service for service in self.services}
+        for service in self.services:
+            if service.after:
+                self._await(by_name[service.after])
+            self._start(service)
+        for service in self.services:
+            self._await(service)
+
     def _start(self, service: Service) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / f"{service.name}.log").open("ab") as log:
@@ -113,15 +119,17 @@ class Supervisor:
             time.sleep(_POLL_S)
 
     def _stop(self) -> None:
-        names = [service for service in reversed(self.services) if service.name in self._running]
-        for service in names:
-            self._end_group(service, signal.SIGTERM)
+        started = [service for service in reversed(self.services) if service.name in self._running]
+        followers = [service for service in started if service.after]
         deadline = time.monotonic() + GRACE_S
-        for service in names:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._running[service.name].wait(max(0.0, deadline - time.monotonic()))
-            self._end_group(service, signal.SIGKILL)
-            self._running[service.name].wait()
+        for together in (followers, [service for service in started if not service.after]):
+            for service in together:
+                self._end_group(service, signal.SIGTERM)
+            for service in together:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._running[service.name].wait(max(0.0, deadline - time.monotonic()))
+                self._end_group(service, signal.SIGKILL)
+                self._running[service.name].wait()
         end_marked(self.environment[MARK_VARIABLE], grace_s=GRACE_S / 2)
 
     def _end_group(self, service: Service, number: signal.Signals) -> None:

@@ -35,7 +35,7 @@ is_running: true          # schedules and sensors start by themselves
 sensor_interval_s: 15
 datasets:
   - name: diy
-    recorded_web: web     # served while a build runs; add posts to it as web/RS_added*.zst
+    recorded_web: web     # served while a build runs; `make posts` adds posts to it
     cron: "*/15 * * * *"  # the real web: weekly
     objectives: [nostruct, cross-document]
     train_recipe: tiny
@@ -49,7 +49,14 @@ def up(
 ) -> None:
     """Start Dagster and MLflow here, with schedules and sensors, and keep them running until Ctrl-C."""
     from orchestration.config import SETTINGS_VARIABLE, load_settings
-    from orchestration.services import HOST, choose_ports, environment, make_services, write_dagster_home
+    from orchestration.services import (
+        HOST,
+        choose_ports,
+        environment,
+        make_services,
+        mlflow_page,
+        write_dagster_home,
+    )
     from orchestration.settle import held_runs, settle
     from orchestration.supervisor import Supervisor
 
@@ -59,12 +66,13 @@ def up(
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         ports = choose_ports(port, mlflow_port)
+        page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         left = held_runs(dagster_home)
         mark = f"{os.getpid()}-{os.urandom(8).hex()}"
         supervisor = Supervisor(
             make_services(dagster_home, settings, ports),
-            environment(dagster_home, file, ports, mark=mark),
+            environment(dagster_home, file, page, mark=mark),
             home / "logs",
             console.say,
             on_restart=partial(_settle_with_code, dagster_home),
@@ -74,7 +82,7 @@ def up(
             console.summarise(
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
-                    f"MLflow   http://{HOST}:{ports.mlflow}",
+                    f"MLflow   {page}",
                     f"settings, lake and logs in {home}; Ctrl-C ends everything",
                     "from sources to a promotion: on Dagster's page, Materialize all, then Launch 1 run",
                 ],

@@ -237,7 +237,12 @@ def _digest(place: str) -> str:
 
 
 def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
-    """Note which version a request gave: for good, or until its transient failures may be tried again."""
+    """Note which version a request gave: for good, or until its transient failures may be tried again.
+
+    Where no host answered nothing is noted, as nothing is captured: the next build asks again.
+    """
+    if Reason.CONNECTION_FAILED in manifest.failures:
+        return
     is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
     holds_until = time.time() + retry_after_s if is_transient else None
     note = {"version": manifest.version, "holds_until": holds_until}

@@ -32,6 +32,7 @@ from schemas.errors import BuildError, MultilinkError, UsageError
 
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
+CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
 _STEP_TIME = "metric:ptransform_execution_time:total_msecs:v1"
 _STEP = " [while running "
 Assemble = Callable[[beam.Pipeline], None]
@@ -69,7 +70,7 @@ def run_pipeline(
         raise UsageError(f"--workers {workers}: expected at least 1")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
     with _where(runner, workers) as (target, settings):
-        options = [*settings, f"--default_sdk_harness_log_level={WORKER_LOG_LEVEL}", *beam_options]
+        options = [*settings, *beam_options]
         pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
         assemble(pipeline)
         try:
@@ -106,7 +107,8 @@ def _own_error(text: str) -> MultilinkError | None:
 def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
     if runner is Runner.LOCAL:
         mode = "in_memory" if workers == 1 else "multi_processing"
-        yield _local_runner(), [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
+        settings = [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
+        yield _local_runner(), [*settings, _log_level(WORKER_LOG_LEVEL)]
     elif runner is Runner.PORTABLE:
         with _portable_services() as (job_port, pool_port):
             yield (
@@ -117,10 +119,15 @@ def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
                     f"--environment_config=localhost:{pool_port}",
                     f"--sdk_worker_parallelism={workers}",
                     f"--direct_num_workers={workers}",
+                    _log_level(WORKER_LOG_LEVEL),
                 ],
             )
     else:
-        yield _CLUSTER_RUNNERS[runner], []
+        yield _CLUSTER_RUNNERS[runner], [_log_level(CLUSTER_LOG_LEVEL)]
+
+
+def _log_level(level: str) -> str:
+    return f"--default_sdk_harness_log_level={level}"
 
 
 def _local_runner() -> SpillingRunner:

@@ -40,19 +40,20 @@ LEADING = "leading_score"
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
     """Return the assets of an objective."""
-    partitions, group = dataset_partitions(settings), group_of(objective)
-    rivals = [] if objective == NOSTRUCT or NOSTRUCT not in settings.objectives else [model_key(NOSTRUCT, TRAINED)]
+    return [make(settings, objective) for make in (_trained_model, _evaluation, _promotion, _links)]
 
+
+def _trained_model(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=model_key(objective, TRAINED),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
         deps=list(STAGES),
         description=f"The model trained with {objective}, registered as challenger.",
         retry_policy=retry_policy(settings.retries),
         pool=GPU_POOL,
         kinds={"python", "ray", "mlflow"},
-        partitions_def=partitions,
-        group_name=group,
-        output_required=False,  # a data set may not be configured for this objective
     )
     def trained_model(context: dg.AssetExecutionContext, training: Training) -> Results:
         dataset = _configured(settings, context, objective)
@@ -64,35 +65,44 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         tag_run(context, training, summary["dataset_version"], summary["model_uri"], summary["run_id"])
         yield dg.MaterializeResult(metadata=training_metadata(summary, training, dataset, objective))
 
+    return trained_model
+
+
+def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
+    has_rival = objective != NOSTRUCT and NOSTRUCT in settings.objectives
+
     @dg.asset(
         key=model_key(objective, EVALUATION),
-        deps=[trained_model, *rivals],
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
+        deps=[model_key(each, TRAINED) for each in ([objective, NOSTRUCT] if has_rival else [objective])],
         description="Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
         kinds={"python", "mlflow"},
-        partitions_def=partitions,
-        group_name=group,
-        output_required=False,
     )
     def evaluation(context: dg.AssetExecutionContext, training: Training) -> Results:
         model = _model(settings, context, training, objective)
         if model is None:
             return
         reference = reference_of(context)
-        scores = training.evaluate(
-            model.uri, reference, report=report_folder(training, reference, model), say=context.log.info
-        )
+        folder = report_folder(training, reference, model)
+        scores = training.evaluate(model.uri, reference, report=folder, say=context.log.info)
         nostruct = _nostruct_scores(settings, context, training, objective)
         tag_run(context, training, reference.partition("@")[2], model.uri, model.run_id)
         yield dg.MaterializeResult(metadata=evaluation_metadata(scores, nostruct, model, reference))
 
+    return evaluation
+
+
+def _promotion(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=model_key(objective, PROMOTION),
-        deps=[evaluation],
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
+        deps=[model_key(objective, EVALUATION)],
         description="The gate's decision with its reasons; where it says yes, the champion is this model.",
         kinds={"python", "mlflow"},
-        partitions_def=partitions,
-        group_name=group,
-        output_required=False,
     )
     def promotion(context: dg.AssetExecutionContext, training: Training) -> Results:
         model = _model(settings, context, training, objective)
@@ -102,14 +112,18 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         tag_run(context, training, decision["dataset"].partition("@")[2], model.uri, model.run_id)
         yield dg.MaterializeResult(metadata=promotion_metadata(decision))
 
+    return promotion
+
+
+def _links(settings: Settings, objective: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=model_key(objective, LINKS),
-        deps=[promotion],
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
+        deps=[model_key(objective, PROMOTION)],
         description="The champion's links of every document of the newest version.",
         kinds={"python", "parquet"},
-        partitions_def=partitions,
-        group_name=group,
-        output_required=False,
     )
     def links(context: dg.AssetExecutionContext, training: Training) -> Results:
         if _configured(settings, context, objective) is None:
@@ -119,7 +133,7 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]
         if summary:
             yield dg.MaterializeResult(metadata=summary | {VERSION: reference.partition("@")[2]})
 
-    return [trained_model, evaluation, promotion, links]
+    return links
 
 
 def reference_of(context: dg.AssetExecutionContext) -> str:

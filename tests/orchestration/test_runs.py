@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import numpy as np
 import pytest
 
+from orchestration.checks import STAGE_CHECKS
 from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.definitions import make_definitions
 from orchestration.history import busy_datasets, made, sound_before
 from orchestration.models import find_trained, resumable, trained_on
+from orchestration.names import STAGES
 from orchestration.resources import mistakes_are_final
 from orchestration.schedules import make_schedules
 from orchestration.steps import Say, Summary, TrainStep
 from schemas.configs import override
 from schemas.errors import BuildError, ConfigError, MultilinkError
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from schemas.manifest import commit
 from training.recipes import recipe
 
@@ -64,6 +68,42 @@ class Asked:
         raise dg.Failure("no training here", allow_retries=False)
 
 
+@dataclass
+class Scored:
+    """In the place of `Training`: registers a model where one is trained, scores it as told, and notes what follows."""
+
+    lake: str
+    tracking_uri: str
+    scores: dict[str, float]
+    page: str = ""
+    promoted: list[str] = field(default_factory=list)
+    linked: list[str] = field(default_factory=list)
+
+    def train(self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool, say: Say) -> Summary:
+        from training.tracking import connect
+
+        client, name = connect(self.tracking_uri), f"multilink-{dataset.name}-{objective}"
+        client.create_registered_model(name)
+        client.create_model_version(name, source=self.lake, tags={"dataset_version": version})
+        about = {"dataset_version": version, "model_uri": f"models:/{name}/1", "run_id": "none"}
+        return about | {"epochs": 1, "best_epoch": 1}
+
+    def evaluate(self, model: str, reference: str, *, report: str = "", say: Say) -> Summary:
+        score = self.scores[model.split("/")[1]]
+        interval = {"mean": score, "low": score - 1, "high": score + 1}
+        scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), interval)
+        return scores | {"documents": 2, "report": report, "random": {"auc": {"mean": 50.0}}}
+
+    def promote(self, model: str, version: str, *, say: Say) -> Summary:
+        self.promoted.append(model)
+        decision = {"dataset": "documents@v1", "model": model, "version": version, "is_promoted": True}
+        return decision | {"reasons": ["it was told to"], "champion_before": None}
+
+    def link(self, model: str, reference: str, *, say: Say) -> Summary:
+        self.linked.append(model)
+        return {"links": 1}
+
+
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as opened:
@@ -83,7 +123,11 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
 
 
 def run(
-    settings: Settings, instance: dg.DagsterInstance, job: str, pipelines: Given, training: Asked | None = None
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    job: str,
+    pipelines: Given,
+    training: Asked | Scored | None = None,
 ) -> dg.ExecuteInProcessResult:
     made_of_settings = make_definitions(settings)
     definitions = dg.Definitions(
@@ -106,22 +150,86 @@ def steps(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[s
     return {event.step_key or "" for event in result.all_events if event.event_type is kind}
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a version, and the one check that finds it."""
+
+    step: str
+    faults: dict[str, Any]
+    is_damaged: bool = False
+
+
+FAULTS = (
+    Fault("documents_failure_budget", {"stages": {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}}),
+    Fault("documents_counts_in_bounds", {"documents": {"train": 10}}),
+    Fault("images_failure_budget", {"stages": {"images": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}}),
+    Fault("duplicates_duplicate_free", {"codes": DUPLICATED}),
+    Fault("features_norms_are_sane", {"vectors": np.diag([1, 1, 1, np.inf])}),
+    Fault("shards_manifest_verifies", {}, is_damaged=True),
+    Fault(
+        "shards_leak_free",
+        {"leaks": [{"kind": "exact-image", "split": "test", "other_split": "train", "keys": 1, "documents": 2}]},
+    ),
+)
+
+
+def test_each_check_is_tried() -> None:
+    assert {fault.step for fault in FAULTS} == {f"{check.asset}_{check.name}" for check in STAGE_CHECKS}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.step for fault in FAULTS])
 def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
-    instance: dg.DagsterInstance, tmp_path: Path
+    instance: dg.DagsterInstance, tmp_path: Path, fault: Fault
 ) -> None:
     settings = settings_in(tmp_path)
-    version = commit_version(settings, "v1", codes=DUPLICATED)
+    before = commit_version(settings, "v1", documents={"train": 100})
+    assert run(settings, instance, "rebuild", given(settings, before)).success
+    version = commit_version(settings, "v2", **({"documents": {"train": 100}} | fault.faults))
+    if fault.is_damaged:
+        flip_a_bit(Lake.at(settings.lake).dataset("documents", version), "documents/train/part-0.parquet")
     training = Asked([])
     result = run(settings, instance, "everything", given(settings, version), training)
     assert not result.success
     assert training.objectives == []  # nothing is trained on it
-    assert steps(result, dg.DagsterEventType.STEP_FAILURE) == {"duplicates_duplicate_free"}
-    verdicts = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
-    assert verdicts.pop("duplicate_free") is False
-    assert set(verdicts.values()) == {True}  # the others had their say
-    assert len(verdicts) == 5  # failure_budget twice
+    assert steps(result, dg.DagsterEventType.STEP_FAILURE) == {fault.step}
+    evaluations = result.get_asset_check_evaluations()
+    said = {f"{each.asset_key.to_user_string()}_{each.check_name}": each.passed for each in evaluations}
+    assert said == {each.step: each is not fault for each in FAULTS}  # the others had their say
+    assert {stage for stage in STAGES if materialised(result, stage)} == set(STAGES)
     assert next(made(instance, "documents")).is_sound is False
     assert list(made(instance, "diy")) == []
+
+
+def materialised(result: dg.ExecuteInProcessResult, asset: str) -> bool:
+    return any(each.asset_key == dg.AssetKey(asset) for each in result.get_asset_materialization_events())
+
+
+def flip_a_bit(folder: Folder, path: str) -> None:
+    data = bytearray(folder.read(path))
+    data[data.rindex(b"parquet-cpp-arrow")] ^= 1  # who wrote it: no reader minds, only the manifest's hash does
+    folder.write(path, bytes(data))
+
+
+@pytest.mark.parametrize(("own", "passes"), [(90.0, True), (70.0, False)])
+def test_a_model_no_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_is(
+    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool
+) -> None:
+    settings = settings_in(tmp_path)
+    training = Scored(
+        lake=settings.lake,
+        tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}",
+        scores={"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own},
+    )
+    result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
+    failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
+    expected = ["multilink-documents-cross-document"] if passes else []
+    assert sorted(training.promoted) == [*expected, "multilink-documents-nostruct"]
+    assert sorted(training.linked) == [*expected, "multilink-documents-nostruct"]
+    assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
+    done = steps(result, dg.DagsterEventType.STEP_SUCCESS)
+    assert {"cross_document__promotion", "cross_document__links"} - done == (
+        set() if passes else {"cross_document__promotion", "cross_document__links"}
+    )
 
 
 def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(

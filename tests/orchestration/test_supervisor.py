@@ -26,6 +26,26 @@ import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 time.sleep(600)
 """
+# A service that notes when it starts and ends; one with a port listens late.
+TOLD = """
+import signal, socket, sys, time
+from pathlib import Path
+name, port = sys.argv[1], int(sys.argv[2])
+told = Path(__file__).with_name("told")
+def tell(what):
+    with told.open("a") as file:
+        file.write(f"{name} {what}\\n")
+def end(*_):
+    time.sleep(0.3)
+    tell("ends")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+if port:
+    time.sleep(1)
+    server = socket.create_server(("127.0.0.1", port))
+tell("listens" if port else "starts")
+time.sleep(600)
+"""
 KEEPER = """
 import sys, time
 from pathlib import Path
@@ -69,6 +89,20 @@ def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> 
         assert "one ended with signal 9" in told[0]
         wait_for(lambda: len(marked(mark)) == 3)  # the new pair, and the orphan of the first
     assert marked(mark) == []
+
+
+def test_one_that_comes_after_another_starts_last_and_ends_first(folder: Path) -> None:
+    (folder / "told.py").write_text(TOLD, encoding="utf-8")
+    port = choose_ports(0, 0).code
+    services = [
+        Service(name="first", module="told", arguments=("first", str(port)), port=port),
+        Service(name="second", module="told", arguments=("second", "0"), after="first"),
+    ]
+    environment = {MARK_VARIABLE: f"{MARK}-d", "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    with Supervisor(services, environment, folder / "logs", print).running():
+        wait_for(lambda: "second starts" in (folder / "told").read_text())
+    lines = (folder / "told").read_text().splitlines()
+    assert lines == ["first listens", "second starts", "second ends", "first ends"]
 
 
 def test_one_that_cannot_start_is_given_up_with_its_last_words(folder: Path) -> None:

@@ -5,6 +5,7 @@
 
 import random
 import string
+from collections.abc import Iterable
 
 ALBUM_LENGTH = 5
 IMAGE_LENGTH = 7
@@ -19,6 +20,10 @@ class Identifiers:
         self._rng = random.Random(seed)
         self._given: set[str] = set()
         self._post_number = FIRST_POST_NUMBER
+
+    def reserve(self, identifiers: Iterable[str]) -> None:
+        """Never give these: they are taken already."""
+        self._given.update(identifier.lower() for identifier in identifiers)
 
     def album(self) -> str:
         """A new album identifier."""

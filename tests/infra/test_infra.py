@@ -1,0 +1,235 @@
+"""What `infra/` says is held against what is there: commands by their own parsers, images and manifests by their parts.
+
+Nothing is started. Containers and clusters are not to be had here; a word that no program knows is found all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._cli import create_dagster_cli
+from dagster._daemon.cli import create_dagster_daemon_cli
+from dagster_webserver.cli import create_dagster_webserver_cli
+from mlflow.cli import cli as mlflow_cli
+from typer.main import get_command
+
+from orchestration.cli import app
+from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
+from orchestration.places import ray_job_command
+from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, Step, TrainStep
+
+ROOT = Path(__file__).resolve().parents[2]
+INFRA = ROOT / "infra"
+COMPOSE = yaml.safe_load((INFRA / "compose" / "docker-compose.yaml").read_text(encoding="utf-8"))
+FLINK = {
+    (each["kind"], each["metadata"]["name"]): each
+    for each in yaml.safe_load_all((INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8"))
+}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+# Programs of images that are not ours.
+FOREIGN = {"store", "buckets", "postgres"}
+
+
+def ray_cli() -> Any:
+    from ray.scripts.scripts import cli
+
+    return cli
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "multilink": lambda: get_command(app),
+    "dagster": create_dagster_cli,
+    "dagster-daemon": create_dagster_daemon_cli,
+    "dagster-webserver": create_dagster_webserver_cli,
+    "mlflow": lambda: mlflow_cli,
+    "ray": ray_cli,
+}
+
+
+def parse(command: list[str]) -> list[str]:
+    """Parse a command line with the program's own parser and return what is left: the arguments of its last command.
+
+    Raises:
+        Exception: of the parser's kind, for a word it does not know.
+    """
+    program, *arguments = command
+    parser, context = PROGRAMS[program](), None
+    name = program
+    while True:
+        context = parser.make_context(name, list(arguments), parent=context)
+        if not hasattr(parser, "resolve_command"):
+            return list(context.args)
+        rest = [*getattr(context, "_protected_args", []), *context.args]
+        name, parser, arguments = parser.resolve_command(context, rest)
+
+
+def written_commands(text: str) -> Iterator[list[str]]:
+    """Yield the commands in a text: lines, in a comment or not, that begin with a program, or variables and one."""
+    lines = re.sub(r"\\\n#?\s*", "", text).splitlines()
+    for line in lines:
+        words = line.lstrip("# ").split("   #")[0]
+        if re.match(r"(?:[A-Z_]+=\S+ )*(?:multilink|ray|mlflow|dagster) [a-z]", words) and "..." not in words:
+            yield [word for word in shlex.split(words) if not re.match(r"[A-Z_]+=", word)]
+
+
+def in_files() -> list[list[str]]:
+    found = [
+        list(each) for path in sorted(INFRA.rglob("*")) if path.is_file() for each in written_commands(path.read_text())
+    ]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    indented = "\n".join(line for line in readme.splitlines() if line.startswith("    ")).replace(" ...", "")
+    job = yaml.safe_load((INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8"))
+    return [*found, *written_commands(indented), shlex.split(job["spec"]["entrypoint"])]
+
+
+STEPS: list[Step] = [
+    BuildStep(dataset="diy", lake="s3://l/lake", recipe="diy", settings=("dedupe.radius=2",), beam_options=("--x=1",)),
+    TrainStep(dataset="diy@v1", lake="lake", tracking="http://m:5000", recipe="tiny", settings=("training.epochs=2",)),
+    TrainStep(dataset="diy@v1", lake="lake", tracking="http://m:5000", recipe="tiny", resume="run"),
+    EvaluateStep(model="models:/m/1", dataset="diy@v1", lake="lake", tracking="http://m:5000", report="report"),
+    PromoteStep(model="m", version="1", lake="lake", tracking="http://m:5000"),
+    LinkStep(model="models:/m@champion", dataset="diy@v1", lake="lake", tracking="http://m:5000", output="links"),
+]
+
+
+def test_a_word_that_is_unknown_is_found() -> None:
+    for wrong in ("multilink train --datset diy", "multilink trian", "dagster api grpcc", "mlflow server --prot 1"):
+        with pytest.raises(Exception, match=r"(?i)no such"):
+            parse(shlex.split(wrong))
+
+
+def test_the_commands_that_are_written_down_parse() -> None:
+    commands = in_files()
+    assert len(commands) >= 8
+    for command in commands:
+        assert parse(command) is not None, command
+
+
+@pytest.mark.parametrize("step", STEPS, ids=[type(step).__name__ for step in STEPS])
+def test_a_step_is_a_command_of_multilink_and_a_job_of_ray(step: Step) -> None:
+    assert parse(["multilink", *step.arguments()]) is not None
+    submitted = ray_job_command(step, address="http://head:8265")
+    context = ray_cli().commands["job"].commands["submit"].make_context("submit", submitted[3:])
+    assert list(context.params["entrypoint"]) == ["multilink", *step.arguments()]
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSE["services"].keys() - FOREIGN))
+def test_a_service_of_compose_runs_a_command_of_ours_with_files_that_are_there(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["image"] == "multilink:latest"
+    mounted = {target: source for source, target, *_ in (volume.split(":") for volume in service["volumes"])}
+    files = {target: INFRA / "compose" / source for target, source in mounted.items() if source.startswith("./")}
+    assert all(file.is_file() for file in files.values())
+    assert {source for source in mounted.values() if not source.startswith("./")} <= COMPOSE["volumes"].keys()
+    assert parse([str(files.get(word, word)) for word in service["command"]]) is not None
+
+
+def test_compose_hangs_together() -> None:
+    services = COMPOSE["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[other]
+    environment = services["code"]["environment"]
+    targets = [volume.split(":")[1] for volume in services["code"]["volumes"]]
+    assert environment[SETTINGS_VARIABLE] in targets
+    assert f"{environment['DAGSTER_HOME']}/dagster.yaml" in targets
+    settings = yaml.safe_load((INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8"))
+    assert settings["tracking_uri"] == environment["MLFLOW_TRACKING_URI"]
+    port = next(word for word in services["mlflow"]["command"] if word.startswith("--port=")).partition("=")[2]
+    assert environment[PAGE_VARIABLE] == f"http://localhost:{port}"
+    location = yaml.safe_load((INFRA / "compose" / "workspace.yaml").read_text(encoding="utf-8"))["load_from"][0]
+    assert location["grpc_server"]["host"] in services
+    assert str(location["grpc_server"]["port"]) in services["code"]["command"]
+    databases = (INFRA / "compose" / "databases.sql").read_text(encoding="utf-8")
+    dagster = yaml.safe_load((INFRA / "compose" / "dagster.yaml").read_text(encoding="utf-8"))
+    store = dagster["storage"]["postgres"]["postgres_db"]
+    assert f"CREATE DATABASE {store['db_name']};" in databases
+    assert store["hostname"] in services
+    assert store["scheme"] == "postgresql+psycopg2"  # dagster-postgres fails with SQLAlchemy's own choice
+
+
+def test_environment_variables_of_ours_are_read_by_the_code() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("orchestration", "pipelines", "schemas", "training")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    files = [path for path in sorted(INFRA.rglob("*")) if path.is_file()]
+    names = {name for path in files for name in re.findall(r"\bMULTILINK_[A-Z_]+", path.read_text())}
+    assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE}
+    assert all(f'"{name}"' in code for name in names)
+
+
+def test_the_image_is_built_of_what_is_there() -> None:
+    lines = re.sub(r"\\\n\s*", "", (INFRA / "Dockerfile").read_text(encoding="utf-8")).splitlines()
+    copied = [
+        words for line in lines if line.startswith("COPY ") for words in [line.split()[1:]] if "--from" not in line
+    ]
+    sources = {source.removeprefix("./") for words in copied for source in words[:-1]}
+    assert all((ROOT / source).exists() for source in sources)
+    assert {package.partition(".")[0] for package in PROJECT["tool"]["setuptools"]["packages"]} <= sources
+    (install,) = [line for line in lines if "pip install" in line]
+    extras = re.findall(r"\.\[([a-z,]+)\]", install)
+    assert extras
+    assert set(extras[0].split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+    python = next(line for line in lines if line.startswith("ARG PYTHON=")).partition("=")[2]
+    assert f"python{python}" == f"python{sys.version_info.major}.{sys.version_info.minor}"
+    beam = re.search(r"^apache[-_]beam==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert beam is not None
+    assert any(line.endswith(f"_sdk:{beam[1]} AS beam") for line in lines)
+
+
+@cache
+def flink_configuration() -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(FLINK["ConfigMap", "flink-config"]["data"]["config.yaml"])
+    return values
+
+
+def test_flink_is_told_what_it_does_not_start_without() -> None:
+    """The file replaces the image's own, which holds memory sizes; a service passes on no port that chance chose."""
+    configuration = flink_configuration()
+    service = FLINK["Service", "flink-jobmanager"]["spec"]
+    assert configuration["jobmanager.rpc.address"] == "flink-jobmanager"
+    ports = {port["name"]: port["port"] for port in service["ports"]}
+    assert ports == {
+        "rpc": configuration["jobmanager.rpc.port"],
+        "blob": configuration["blob.server.port"],
+        "rest": configuration["rest.port"],
+    }
+    for role in ("jobmanager", "taskmanager"):
+        pod = FLINK["Deployment", f"flink-{role}"]["spec"]["template"]["spec"]
+        (flink,) = [each for each in pod["containers"] if each["name"] == role]
+        assert flink["args"] == [role]
+        limit = int(flink["resources"]["limits"]["memory"].removesuffix("Mi"))
+        assert int(configuration[f"{role}.memory.process.size"].removesuffix("m")) <= limit
+
+
+def test_flinks_version_and_pool_are_those_that_beam_is_told() -> None:
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions
+
+    (command,) = written_commands((INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8"))
+    options = dict(word.removeprefix("--").split("=", 1) for word in command[command.index("--") + 1 :])
+    containers = FLINK["Deployment", "flink-taskmanager"]["spec"]["template"]["spec"]["containers"]
+    flink, workers = containers
+    assert flink["image"] == f"flink:{options['flink_version']}"
+    assert options["flink_version"] in FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
+    python, flag, module, port = workers["command"]
+    assert (python, flag) == ("python", "-m")
+    assert options["environment_config"] == f"localhost:{port.removeprefix('--service_port=')}"
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    known = subprocess.run(
+        [sys.executable, "-m", module, "--help"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "--service_port" in known.stdout

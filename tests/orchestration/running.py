@@ -1,0 +1,228 @@
+"""A running `multilink up` as tests see it: its processes, Dagster's record, the registry, the lake, and a browser.
+
+What is asked of it, and in which order processes are killed, is in the tests (`test_up.py`, `live.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import dagster._daemon
+import mlflow
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._scheduler.scheduler import launch_scheduled_runs
+
+from orchestration.history import Made, busy_datasets, made
+from orchestration.leftovers import MARK_VARIABLE, marked
+from schemas.lake import MANIFEST
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WAIT_S = 600.0
+KINDS = ("trained_model", "evaluation", "promotion", "links")
+
+
+def wait_for(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> Any:
+    """Return what a condition gives once it gives something."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.3)
+    return found
+
+
+@dataclass
+class Up:
+    """A `multilink up` of one data set and objective, and what its workspace says."""
+
+    workspace: Path
+    dataset: str
+    objective: str
+    process: subprocess.Popen[str]
+    dagster: str
+    mlflow: str
+    instance: dg.DagsterInstance
+    clock: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    tracking: str = ""
+
+    @property
+    def model(self) -> str:
+        """Return the registered model's name."""
+        return f"multilink-{self.dataset}-{self.objective}"
+
+    @property
+    def mark(self) -> str:
+        environment = Path(f"/proc/{self.pid_of('dagster._daemon')}/environ").read_bytes().split(b"\0")
+        return next(each.decode() for each in environment if each.startswith(MARK_VARIABLE.encode())).partition("=")[2]
+
+    def pid_of(self, words: str) -> int:
+        """Return the process kept by `multilink up` whose command holds some words."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return next(int(pid) for pid in children if words in command_of(int(pid)))
+
+    def kill(self, words: str) -> None:
+        """Kill a process, and wait until another is there in its place."""
+        pid = self.pid_of(words)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: self._other_than(pid, words))
+
+    def kill_itself(self) -> None:
+        """Kill `multilink up`, wait until nothing of it is left, and start it again."""
+        mark = self.mark
+        self.process.kill()
+        self.process.wait(60)
+        wait_for(lambda: not marked(mark))
+        close(self.process)
+        self.process, self.dagster, self.mlflow = start(self.workspace)
+
+    def ray_worker(self) -> int | None:
+        """Return a process that trains, or None while there is none."""
+        return self.started("ray::RayTrainWorker")
+
+    def started(self, words: str) -> int | None:
+        """Return a process of this `up`, however far down, whose command holds some words."""
+        return next((pid for pid in marked(self.mark) if words in command_of(pid)), None)
+
+    def _other_than(self, pid: int, words: str) -> bool:
+        try:
+            return self.pid_of(words) != pid
+        except (StopIteration, FileNotFoundError):
+            return False
+
+    def a_week_later(self) -> None:
+        """Let the daemon's scheduler do what is due a week later."""
+        self.clock += datetime.timedelta(days=7)
+        with WorkspaceProcessContext(
+            self.instance, WorkspaceFileTarget([str(self.workspace / "dagster" / "workspace.yaml")])
+        ) as context:
+            errors = launch_scheduled_runs(context, logging.getLogger("test"), self.clock, iteration_times={})
+            assert [error for error in errors if error is not None] == []
+
+    def newest(self) -> Made | None:
+        return next(made(self.instance, self.dataset, limit=1), None)
+
+    def runs(self, job: str, status: dg.DagsterRunStatus | None = None) -> list[dg.DagsterRun]:
+        """Return the runs of a job, those of a status where one is given."""
+        return list(self.instance.get_runs(dg.RunsFilter(job_name=job, statuses=None if status is None else [status])))
+
+    def running(self, job: str) -> list[dg.DagsterRun]:
+        """Return the runs of a job that are being done."""
+        return self.runs(job, dg.DagsterRunStatus.STARTED)
+
+    def versions_of(self, kind: str) -> list[str]:
+        """Return the data set versions an asset of the model was made of, newest first."""
+        return [str(told["version"].value) for told in self.told(kind)]
+
+    def told(self, kind: str) -> list[dict[str, Any]]:
+        """Return what an asset of the model told each time that it was made, newest first."""
+        key = dg.AssetKey([self.objective.replace("-", "_"), kind])
+        wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[self.dataset])
+        records = self.instance.fetch_materializations(wanted, limit=50).records
+        return [dict(each.asset_materialization.metadata) for each in records if each.asset_materialization]
+
+    def is_done(self, version: str) -> bool:
+        """Return whether all is made of a version, and linked by whoever is the champion now."""
+        if any(version not in self.versions_of(kind) for kind in KINDS) or busy_datasets(self.instance):
+            return False
+        champion = self.client().get_model_version_by_alias(self.model, "champion")
+        return (self.links(version, champion.version) / MANIFEST).is_file()
+
+    def links(self, version: str, champion: str) -> Path:
+        return self.workspace / "lake" / "links" / self.dataset / version / f"{self.model}-{champion}"
+
+    def client_page(self) -> str:
+        """Return the address of the list of runs on MLflow's page."""
+        experiment = self.client().get_experiment_by_name(f"multilink-{self.dataset}")
+        return f"{self.mlflow}/#/experiments/{experiment.experiment_id}/runs"
+
+    def client(self) -> mlflow.MlflowClient:
+        uri = self.tracking or f"sqlite:///{self.workspace / 'mlflow.db'}"
+        # another test of this process may have named another registry
+        return mlflow.MlflowClient(uri, registry_uri=uri)
+
+
+def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str]:
+    """Start `multilink up` in a workspace; gives it with the addresses it prints, of Dagster and of MLflow."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DAGSTER_"))}
+    command = [sys.executable, "-m", "orchestration", "up", "--workspace", str(workspace)]
+    with (workspace / "up.err").open("a") as errors:
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--mlflow-port", "0"],
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert process.stdout is not None
+    pages = [process.stdout.readline().split() for _ in range(2)]
+    assert all(pages), (workspace / "up.err").read_text()
+    return process, pages[0][-1], pages[1][-1]
+
+
+@contextlib.contextmanager
+def started_up(workspace: Path, dataset: str, objective: str, *, tracking: str = "") -> Iterator[Up]:
+    """Run `multilink up` in a workspace while the block lasts."""
+    process, *addresses = start(workspace)
+    with dg.DagsterInstance.from_config(str(workspace / "dagster")) as instance:
+        running = Up(workspace, dataset, objective, process, *addresses, instance, tracking=tracking)
+        try:
+            yield running
+        finally:
+            running.process.send_signal(signal.SIGINT)
+            running.process.wait(60)
+            close(running.process)
+
+
+def close(process: subprocess.Popen[str]) -> None:
+    """Close what an ended process printed to."""
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def opened_page() -> Iterator[Page]:
+    """Open a page of a headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1600, "height": 800})
+        page.set_default_timeout(WAIT_S * 1000)
+        yield page
+        browser.close()
+
+
+def two_clicks(page: Page, address: str, picture: Path) -> None:
+    """Open the address that `multilink up` printed and click twice; `picture` is taken before the second click."""
+    page.goto(address)
+    page.get_by_role("button", name="Materialize all").click()
+    launch = page.get_by_role("button", name="Launch 1 run")
+    launch.wait_for()
+    page.screenshot(path=picture)
+    launch.click()
+    page.get_by_text("Launch runs to materialize").wait_for(state="hidden")  # it closes once the run is there

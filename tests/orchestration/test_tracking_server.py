@@ -1,0 +1,119 @@
+"""Training and promotion through an MLflow server that is killed while they talk to it, and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from orchestration.config import Settings
+from orchestration.leftovers import MARK_VARIABLE
+from orchestration.places import in_process, in_subprocess
+from orchestration.services import HOST, Ports, choose_ports, make_services, mlflow_page, mlflow_service
+from orchestration.steps import BuildStep, PromoteStep, Step, Summary, TrainStep
+from orchestration.supervisor import Supervisor
+
+sys.path.insert(0, str(Path(__file__).parent))
+from released import write_released
+from running import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+DATASET, MODEL = "multi-retrieval", "multilink-multi-retrieval-cross-document"
+EPOCHS = 30
+SMALL = (f"training.epochs={EPOCHS}", "encoder.dimensions=32", "encoder.word_dimensions=32", "encoder.dropout=0")
+PORTS = Ports(code=1, dagster=2, mlflow=3)
+
+
+@dataclass
+class Server:
+    """An MLflow server that is kept running, and how to kill it."""
+
+    keeper: Supervisor
+    address: str
+    log: Path
+
+    def client(self) -> mlflow.MlflowClient:
+        return mlflow.MlflowClient(self.address, registry_uri=self.address)
+
+    def is_asked(self) -> Callable[[], bool]:
+        """Return what says whether anything was asked of the server since now."""
+        before = self.log.stat().st_size
+        return lambda: self.log.stat().st_size > before
+
+    def epochs(self) -> int:
+        """Return how many epochs of the newest run are logged."""
+        experiment = self.client().get_experiment_by_name(f"multilink-{DATASET}")
+        runs = self.client().search_runs([experiment.experiment_id]) if experiment else []
+        return len(self.client().get_metric_history(runs[0].info.run_id, "validation_loss")) if runs else 0
+
+    def kill(self) -> None:
+        """Kill the server, and start it again as `multilink up` does."""
+        first = self.keeper.pid("mlflow")
+        os.killpg(first, signal.SIGKILL)
+        wait_for(lambda: self.keeper.watch() or self.keeper.pid("mlflow") != first)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    port = choose_ports(0, 0).mlflow
+    service = mlflow_service(f"sqlite:///{tmp_path / 'mlflow.db'}", artifacts=tmp_path / "artifacts", port=port)
+    environment = {MARK_VARIABLE: f"test-server-{os.getpid()}", "PYTHONPATH": str(ROOT)}
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
+    keeper = Supervisor([service], environment | quiet, tmp_path / "logs", print)
+    with keeper.running():
+        yield Server(keeper, f"http://{HOST}:{port}", tmp_path / "logs" / "mlflow.log")
+
+
+def killed_during(server: Server, step: Step, is_time: Callable[[], bool]) -> Summary:
+    """Do a step in a process of its own, and kill the server once it is time; the step must not have ended by then."""
+    with ThreadPoolExecutor(1) as pool:
+        doing = pool.submit(in_subprocess, step, print)
+        wait_for(lambda: doing.done() or is_time())
+        assert not doing.done(), doing.result()
+        server.kill()
+        return doing.result()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="what is left is found in /proc")
+def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    files = write_released(tmp_path / "own", train=40)
+    built = in_process(BuildStep(dataset=DATASET, lake=lake, settings=(*files, "features.sentences=[]")), print)
+    train = TrainStep(
+        dataset=f"{DATASET}@{built['version']}",
+        lake=lake,
+        tracking=server.address,
+        recipe="hessel-2019",
+        settings=(*SMALL, "training.learning_rate=3e-3"),
+    )
+    trained = killed_during(server, train, lambda: server.epochs() >= 2)
+    assert trained["epochs"] == EPOCHS
+    steps = [each.step for each in server.client().get_metric_history(trained["run_id"], "validation_loss")]
+    assert steps == list(range(1, EPOCHS + 1))  # none lost, none twice
+    challenger = server.client().get_model_version_by_alias(MODEL, "challenger")
+    assert (challenger.version, challenger.run_id) == (trained["version"], trained["run_id"])
+
+    promote = PromoteStep(model=MODEL, version=trained["version"], lake=lake, tracking=server.address)
+    decision = killed_during(server, promote, server.is_asked())
+    assert decision["is_promoted"], decision
+    champion = server.client().get_model_version_by_alias(MODEL, "champion")
+    assert champion.version == trained["version"]
+    assert len(server.client().search_model_versions(f"name = '{MODEL}'")) == 1
+
+
+def test_a_server_that_the_settings_name_is_used_and_no_other_is_started(tmp_path: Path) -> None:
+    own, given = Settings().beside(tmp_path), Settings(tracking_uri="http://mlflow:5000").beside(tmp_path)
+    assert [each.name for each in make_services(tmp_path, own, PORTS)] == ["mlflow", "code", "webserver", "daemon"]
+    assert [each.name for each in make_services(tmp_path, given, PORTS)] == ["code", "webserver", "daemon"]
+    assert mlflow_page(own, PORTS) == "http://127.0.0.1:3"
+    assert mlflow_page(given, PORTS) == "http://mlflow:5000"
