@@ -8,7 +8,9 @@ The others are made of the posts' pictures: `learning_scenes.py`, `learning_pair
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from training.data.reading import read_split
 from training.evaluation.evaluate import read_documents
 from training.model import LinkModel
 
+ROOT = Path(__file__).resolve().parent.parent
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
 COLUMNS = f"features.images={VECTORS},{REGIONS},{CLASSES}"
 POSTS_SETTINGS = ("splits.val=0.1", "splits.test=0.2")  # the demo's test split, doubled: intervals are over documents
@@ -66,6 +69,14 @@ def build_posts(lake: Lake) -> LakeData:
     with serving(recording) as port:
         config = override(recipe("diy"), [*build_settings(recording, port), *POSTS_SETTINGS, COLUMNS])
         return built(config, lake)
+
+
+def digest_of_code(*patterns: str) -> str:
+    """Return the SHA-256 (hex) of source files, named by patterns relative to the repository."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def built(config: BuildConfig, lake: Lake) -> LakeData:

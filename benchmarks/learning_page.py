@@ -152,10 +152,11 @@ def _by_data(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
 
 
 def _in_words(verdicts: Sequence[Verdict]) -> str:
-    counts = [(result, sum(each.result == result for each in verdicts)) for result in (SHOWN, HOLDS, NOT_SHOWN)]
-    contradicted = sum(each.result == CONTRADICTED for each in verdicts)
-    said = ", ".join(f"{count} {result}" for result, count in counts if count)
-    return f"of {len(verdicts)} expectations, {said}, {contradicted or 'none'} contradicted"
+    """Return how many expectations met with what, for the end of a sentence."""
+    words = {SHOWN: "shown", HOLDS: "holding", NOT_SHOWN: "not shown", CONTRADICTED: "contradicted"}
+    counts = [(word, sum(each.result == result for each in verdicts)) for result, word in words.items()]
+    found = ", ".join(f"{count} {word}" for word, count in counts if count)
+    return f"of {len(verdicts)} expected orders, {found}"
 
 
 def _in_numbers(sizes: Mapping[Split, int]) -> str:
@@ -256,4 +257,8 @@ def _judged_mean(line: Line) -> float:
 
 
 def _signed(found: Interval) -> str:
-    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+    """Return a difference with its interval, signs written out."""
+    mean, low, high = (
+        f"{number:+.1f}".replace("-", "\N{MINUS SIGN}") for number in (found.mean, found.low, found.high)
+    )
+    return f"{mean} ({low} to {high})"

@@ -6,7 +6,6 @@ library. A benchmark that was stopped goes on after its last finished run, and o
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.learning_data import LakeData
+from benchmarks.learning_data import LakeData, digest_of_code
 from benchmarks.learning_models import DOCUMENT_DATA, POSTS, Model
 from benchmarks.learning_pairs import PairsData
 from benchmarks.learning_scenes import ComposedScenes
@@ -42,7 +41,6 @@ from training.text.word_vectors import PACKAGED
 Data = LakeData | ComposedScenes | PairsData
 Scores = np.ndarray  # S seeds x D documents x 3 columns, percent; without S: of one run
 LINK_COLUMNS, RETRIEVAL_COLUMNS = ("AUC", "p@1", "p@5"), ("R@1", "R@5", "R@10")
-ROOT = Path(__file__).resolve().parent.parent
 CODE = (
     "schemas/**/*.py",
     "training/**/*.py",
@@ -94,10 +92,7 @@ class Kept:
     @classmethod
     def at(cls, folder: Path) -> Kept:
         folder.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(torch.__version__.encode())
-        for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
-            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-        return cls(folder, digest.hexdigest())
+        return cls(folder, f"{torch.__version__} {digest_of_code(*CODE)}")
 
     def scores(self, run: Mapping[str, Json], make: Callable[[], Scores]) -> tuple[Scores, float]:
         """Return the scores of a run and the processor time it took, made now unless they are there."""
