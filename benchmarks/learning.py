@@ -75,14 +75,14 @@ def make_data(workspace: Path, only: Collection[str]) -> dict[str, Data]:
     return data
 
 
-def measure(bench: Bench, only: Collection[str]) -> Iterator[Line]:
+def measure(bench: Bench, only: Collection[str], models: Collection[str]) -> Iterator[Line]:
     """Yield the baselines of the sets of documents, then each model as it is trained."""
     for data in (POSTS, SCENES):
         if data in only:
             yield bench.random(data)
             yield from bench.object_detection(data)
     for model in MODELS:
-        if model.data.partition(",")[0] not in only:
+        if model.data.partition(",")[0] not in only or model.title not in models:
             continue
         yield bench.trained(model)
         if (model.data, model.title) == (FOUR_TIMES, "AP") and POSTS in only:
@@ -95,6 +95,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--only", nargs="+", choices=(POSTS, SCENES, PAIRS), help="data sets; all unless given")
+    titles = list(dict.fromkeys(model.title for model in MODELS))
+    parser.add_argument("--models", nargs="+", choices=titles, metavar="TITLE", help="models; all unless given")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder that the tables are written to")
     parser.add_argument("--json", action="store_true", help="print the figures as the last line")
@@ -103,11 +105,14 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         workspace = options.workspace or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="learning-")))
         only = set(options.only or (POSTS, SCENES, PAIRS))
+        models = set(options.models or titles)
         seeds = 1 if options.quick else options.seeds
-        run(workspace, seeds=seeds, only=only, out=options.out, is_json=options.json)
+        run(workspace, seeds=seeds, only=only, models=models, out=options.out, is_json=options.json)
 
 
-def run(workspace: Path, *, seeds: int, only: Collection[str], out: Path | None, is_json: bool) -> None:
+def run(
+    workspace: Path, *, seeds: int, only: Collection[str], models: Collection[str], out: Path | None, is_json: bool
+) -> None:
     began = time.perf_counter()
     data = make_data(workspace, only)
     sizes = {name: {split: each.size(split) for split in Split} for name, each in data.items()}
@@ -115,7 +120,7 @@ def run(workspace: Path, *, seeds: int, only: Collection[str], out: Path | None,
         print(f"{name}: " + ", ".join(f"{split} {count}" for split, count in counts.items()))
     print(f"built in {time.perf_counter() - began:.0f} s")
     lines: dict[tuple[str, str], Line] = {}
-    for line in measure(Bench(data, seeds, Kept.at(workspace / "scores")), only):
+    for line in measure(Bench(data, seeds, Kept.at(workspace / "scores")), only, models):
         lines[line.data, line.title] = line
         cells = "  ".join(map(shown, line.intervals))
         print(f"{line.data:<26}{line.title:<42}{cells}  {line.seconds:.0f} s", flush=True)

@@ -127,8 +127,8 @@ def page(lines: Sequence[Line], verdicts: Sequence[Verdict], sizes: Mapping[str,
     here = FileSystemLoader(Path(__file__).parent)
     loader = here if looks.loader is None else ChoiceLoader([here, looks.loader])
     template = looks.overlay(loader=loader).get_template("learning_page.html.j2")
-    made_of = groupby(sorted(lines, key=_place), key=_section_title)
-    sections = [_section(title, list(rows), sizes) for title, rows in made_of]
+    ordered = [line for _, own in _by_data(lines) for line in own]
+    sections = [_section(title, list(own), sizes) for title, own in groupby(ordered, key=_section_title)]
     return template.render(
         found=_in_words(verdicts),
         verdicts=_verdict_table(verdicts),
@@ -146,9 +146,9 @@ def _grid(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _by_data(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Return the lines of each data set, in the order the sets first appear."""
-    sets = dict.fromkeys(line.data for line in lines)
-    return [(data, [line for line in lines if line.data == data]) for data in sets]
+    """Return the lines of each data set."""
+    found = [(data, [line for line in lines if line.data == data]) for data in ABOUT]
+    return [(data, own) for data, own in found if own]
 
 
 def _in_words(verdicts: Sequence[Verdict]) -> str:
@@ -238,10 +238,6 @@ def _row(line: Line, axes: Sequence[Axis], is_best: bool) -> Row:
             for name, found, axis in zip(line.columns, line.intervals, axes, strict=True)
         ),
     )
-
-
-def _place(line: Line) -> int:
-    return list(ABOUT).index(line.data)
 
 
 def _section_title(line: Line) -> str:
