@@ -2,13 +2,14 @@
 
     scenes           what the `mscoco` recipe builds of them: three captioned pictures, three whose captions are
                      withheld, three distractors (five of each would leave too few test documents)
-    scenes, times n  the same validation and test documents; the training pictures composed n times, each time by the
-                     same rules with another seed: other company, other halves, other distractors
+    composed twice,  the same validation and test documents; the training pictures composed again, by the same rules
+    or 4 times       with another seed: other company, other halves, other distractors
 
-MSCOCO has 82,783 training images with five captions each, so 4,968 training groups in five versions. Here are 1,026
-training pictures, most with one caption: 171 groups, 146 of them in one version. Composing them again is how as many
-documents come of few pictures. A caption of a picture of two things is two sentences; each of them, and both
-together, are captions of it.
+There are 1,703 pictures with 1,705 different captions, made of 838 different sentences: a picture of two things is
+captioned by a sentence on each, and in `scenes` each of them, and both together, are captions of it. MSCOCO's 82,783
+images of five captions each make 4,968 training groups in five versions. These, half of which have one caption, make
+171 training groups of 1,026 pictures, 146 of them in one version. Composing the training pictures again is how as many
+documents come of few pictures; what that changes is in `learning.py`.
 """
 
 from __future__ import annotations
