@@ -3,12 +3,13 @@
     python -m benchmarks.learning [--workspace DIR] [--seeds 3] [--quick] [--threads 1] [--out DIR] [--json]
 
 The data sets are `posts` (the demo's, `learning_data.py`), `scenes` (in the MSCOCO manner, `learning_scenes.py`) and
-`pairs` (with relations, `learning_pairs.py`). Each model of `learning_models.py` is trained by the training core in this
-process, from each seed, with its recipe's settings and what its line there changes; the last epoch is kept, so that
-nothing is chosen by what is measured. A score is the mean over test documents of the mean over seeds; its 95% interval
-is over documents (bootstrap), `seeds` the lowest and the highest seed's mean. An expectation compares two models on the
-same documents by paired bootstrap: `shown` where the interval of the difference lies above 0, `contradicted` where it
-lies below, else `not shown` (or `holds`, if at least as good is all that is expected and it is not negative).
+`pairs` (with relations, `learning_pairs.py`). Each model of `learning_models.py` is trained by the training core in
+this process, from each seed, with its recipe's settings and what its line there changes; the last epoch is kept, so
+that nothing is chosen by what is measured. A score is the mean over test documents of the mean over seeds; its 95%
+interval is over documents (bootstrap), `seeds` the lowest and the highest seed's mean. An expectation compares two
+models on the same documents by paired bootstrap: `shown` where the interval of the difference lies above 0,
+`contradicted` where it lies below, else `not shown` (or `holds`, if at least as good is all that is expected and it is
+not negative).
 
 `--out` takes the tables as `learning.md` and `learning.html`. `--workspace` keeps the data sets and the scores of every
 run (a model from a seed): a benchmark that was stopped goes on from there, and `--only`, `--models` do it in parts.
@@ -44,11 +45,11 @@ and nothing of it on the test split:
 DC and TK are one on scenes: documents have six sentences and six pictures, so k = 6 takes every maximum.
 
 On pairs, the paper's weight of the relations' loss, 0.1, is below agnostic: nine relations that exclude one another are
-rare, their reciprocal rates sum to about 100, and they cost some 7 at the start, the triplets at most 0.6. The line uses
-0.01, chosen on validation. And pairs are the second design, made after the first had shown nothing on its test split:
-with all 1,475 pairs, 43% of them of known relations, coherence adds nothing (one seed: 81.8 to agnostic's 82.6; 78.4 with
-the paper's weight; 83.4 with relations shuffled): what an album is about is learnt without being told. Read it as:
-relations help where few pairs are labelled, not where there are many.
+rare, their reciprocal rates sum to about 100, and they cost some 7 at the start, the triplets at most 0.6. The line
+uses 0.01, chosen on validation. And pairs are the second design, made after the first had shown nothing on its test
+split: with all 1,475 pairs, 43% of them of known relations, coherence adds nothing (one seed: 81.8 to agnostic's 82.6;
+78.4 with the paper's weight; 83.4 with relations shuffled): what an album is about is learnt without being told. Read
+it as: relations help where few pairs are labelled, not where there are many.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def _in_words(verdicts: Sequence[Verdict]) -> str:
     """Return how many expectations met with what, for the end of a sentence."""
     words = {SHOWN: "shown", HOLDS: "holding", NOT_SHOWN: "not shown", CONTRADICTED: "contradicted"}
     counts = [(word, sum(each.result == result for each in verdicts)) for result, word in words.items()]
-    found = ", ".join(f"{count} {word}" for word, count in counts if count)
-    return f"of {len(verdicts)} expected orders, {found}"
+    found = [f"{count} {word}" for word, count in counts if count]
+    return ", ".join([f"of {len(verdicts)} expected orders", *found])
 
 
 def _in_numbers(sizes: Mapping[Split, int]) -> str:
@@ -175,13 +175,7 @@ def _verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
                 difference=_signed(each.difference),
                 result=each.result,
                 is_clear=each.is_clear,
-                plot=interval_plot(
-                    f"{each.text}: {_signed(each.difference)}",
-                    each.difference.mean,
-                    axis,
-                    low=each.difference.low,
-                    high=each.difference.high,
-                ),
+                plot=_plot(f"{each.text}: {_signed(each.difference)}", each.difference, axis),
             )
             for each in members
         ]
@@ -224,20 +218,16 @@ def _section(title: str, lines: Sequence[Line], sizes: Mapping[str, Mapping[Spli
 
 
 def _row(line: Line, axes: Sequence[Axis], is_best: bool) -> Row:
-    return Row(
-        line.title,
-        line.seeds,
-        is_best,
-        tuple(
-            Cell(
-                Score(found.mean, found.low, found.high),
-                interval_plot(
-                    f"{line.title}, {name}: {shown(found)}", found.mean, axis, low=found.low, high=found.high
-                ),
-            )
-            for name, found, axis in zip(line.columns, line.intervals, axes, strict=True)
-        ),
+    columns = zip(line.columns, line.intervals, axes, strict=True)
+    cells = (
+        Cell(Score(found.mean, found.low, found.high), _plot(f"{line.title}, {name}: {shown(found)}", found, axis))
+        for name, found, axis in columns
     )
+    return Row(line.title, line.seeds, is_best, tuple(cells))
+
+
+def _plot(title: str, found: Interval, axis: Axis) -> Markup:
+    return interval_plot(title, found.mean, axis, low=found.low, high=found.high)
 
 
 def _section_title(line: Line) -> str:
