@@ -18,12 +18,12 @@ What was found (AUC; R@10 for pairs; three seeds):
 
     posts            random 51.5, object detection 56.8, NoStruct 65.7, DC 74.2, TK 74.8, AP 75.1, C+I+D 76.7; Hessel's
                      GRU 73.9; a transformer 64.4 without concepts, 68.6 with them (4.2 more, 2.6 to 5.9);
-                     frozen joint vectors of AP on scenes composed 4 times 81.2
+                     frozen joint vectors of AP on scenes composed 4 times 81.2 (one seed)
     scenes           random 51.3, object detection 58.0, NoStruct 62.1, DC and TK 64.5, AP 60.6, C+I+D 65.9
     composed twice   NoStruct 63.4, DC 77.4, AP 75.1
     composed 4 times NoStruct 66.3, DC and TK 88.3, AP 88.8, C+I+D 90.4
-    pairs            agnostic 49.5, coherence-aware 50.3 (0.9 more, -0.7 to 2.4), with relations shuffled 47.3 (3.0 less,
-                     1.4 to 4.6), with the paper's weight 47.6
+    pairs            agnostic 49.5, coherence-aware 50.3 (0.9 more, -0.7 to 2.4), with relations shuffled 47.3 (3.0
+                     less, 1.4 to 4.6), with the paper's weight 47.6
 
 Every expected order appears, on posts, on scenes composed 4 times (DC, TK and AP 22 points above NoStruct, 19 to 25)
 and on pairs, where coherence-aware is expected to be at least as good as agnostic. On scenes as they are built NoStruct
