@@ -43,7 +43,7 @@ golden: $(READY)
 	$(BIN)/python -m pytest tests/golden --refresh-golden
 
 bench: $(READY)
-	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) --json; done
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) --json; done
 
 clean:
 	rm -rf demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build *.egg-info

@@ -1,0 +1,100 @@
+"""Which models `benchmarks/learning.py` trains on which data, and which order the papers let one expect of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.configs import override
+from training.config import TrainConfig
+from training.recipes import recipe
+
+POSTS, SCENES, PAIRS = "posts", "scenes", "pairs"
+TWICE, FOUR_TIMES, SHUFFLED = f"{SCENES}, composed twice", f"{SCENES}, composed 4 times", f"{PAIRS}, relations shuffled"
+COMPOSED = {TWICE: 2, FOUR_TIMES: 4}
+CURVE = ("NoStruct", "DC", "AP")  # the models that are measured by number of training documents
+DOCUMENT_DATA = (POSTS, SCENES, TWICE, FOUR_TIMES)
+ABOUT = {
+    POSTS: "Posts with picture albums, as the demo scrapes them from its recorded web: a caption belongs to the "
+    "picture it was written under.",
+    SCENES: "Documents in the manner of Hessel’s MSCOCO: three captioned pictures, three whose captions are withheld, "
+    "and three captions of other pictures.",
+    TWICE: "The same pictures and the same test documents; the training pictures are put into documents twice.",
+    FOUR_TIMES: "The same again, the training pictures put into documents four times, in other company each time.",
+    PAIRS: "One picture and its caption each; for training some are known to come from an album about animals, food, "
+    "and so on (relations).",
+    SHUFFLED: "The same pairs, each with the relations of another: what the second loss gives without what it knows.",
+}
+TRIPLETS = (
+    "objective.name=triplet-hardest",
+    "objective.margin=0.3",
+    "training.negative_documents=31",
+    "training.epochs=20",
+)
+COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A line of the table: how it is trained, and on what."""
+
+    title: str
+    data: str
+    recipe: str
+    settings: tuple[str, ...] = ()
+
+    def config(self, seed: int) -> TrainConfig:
+        return override(recipe(self.recipe), [*self.settings, f"training.seed={seed}", "training.device=cpu"])
+
+
+def _of(data: str, kept_share: float) -> tuple[Model, ...]:
+    both = (f"objective.kept_share={kept_share}", "objective.name=cross+intra+dropout", "objective.similarity=tk")
+    return (
+        Model("NoStruct", data, "tiny", ("objective.name=nostruct",)),
+        Model("DC", data, "tiny", ("objective.similarity=dc",)),
+        Model("TK", data, "tiny", ("objective.similarity=tk",)),
+        Model("AP", data, "tiny", ("objective.similarity=ap",)),
+        Model("C+I+D (TK)", data, "tiny", both),
+    )
+
+
+MODELS = (
+    *_of(POSTS, 0.6),
+    Model("GRU, AP", POSTS, "tiny-hessel-2019"),
+    Model("transformer, no concepts", POSTS, "tiny-li-2022", ("encoder.concepts=false",)),
+    Model("transformer, concepts", POSTS, "tiny-li-2022"),
+    *_of(SCENES, 0.8),
+    *_of(FOUR_TIMES, 0.8),
+    *(model for model in _of(TWICE, 0.8) if model.title in CURVE),
+    Model("agnostic", PAIRS, "tiny", TRIPLETS),
+    Model("coherence-aware", PAIRS, "tiny", (*TRIPLETS, *COHERENCE)),
+    Model("coherence-aware, weight 0.1", PAIRS, "tiny", (*TRIPLETS, *COHERENCE[:1])),
+    Model("coherence-aware", SHUFFLED, "tiny", (*TRIPLETS, *COHERENCE)),
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`better` is expected above `worse`, or, where `is_strict` is not set, at least as good."""
+
+    better: tuple[str, str]
+    worse: tuple[str, str]
+    is_strict: bool = True
+
+
+def _order(data: str, random: str) -> Iterator[Expected]:
+    yield Expected((data, "NoStruct"), (random, "random"))
+    for title in ("DC", "TK", "AP"):
+        yield Expected((data, title), (data, "NoStruct"))
+    yield Expected((data, "C+I+D (TK)"), (data, "TK"), is_strict=False)
+
+
+EXPECTED = (
+    *_order(POSTS, POSTS),
+    Expected((POSTS, "GRU, AP"), (POSTS, "random")),
+    Expected((POSTS, "transformer, concepts"), (POSTS, "transformer, no concepts")),
+    *_order(SCENES, SCENES),
+    *_order(FOUR_TIMES, SCENES),
+    Expected((PAIRS, "coherence-aware"), (PAIRS, "agnostic"), is_strict=False),
+    Expected((PAIRS, "coherence-aware"), (SHUFFLED, "coherence-aware"), is_strict=False),
+)

@@ -1,0 +1,190 @@
+"""Documents in the MSCOCO manner, made of the pictures and captions of the posts that are not in the test split.
+
+    scenes           what the `mscoco` recipe builds of them: three captioned pictures, three whose captions are
+                     withheld, three distractors (five of each would leave too few test documents)
+    composed twice,  the same validation and test documents; the training pictures composed again, by the same rules
+    or 4 times       with another seed: other company, other halves, other distractors
+
+There are 1,703 pictures with 1,705 different captions, made of 838 different sentences: a picture of two things is
+captioned by a sentence on each, and in `scenes` each of them, and both together, are captions of it. MSCOCO's 82,783
+images of five captions each make 4,968 training groups in five versions. These, half of which have one caption, make
+171 training groups of 1,026 pictures, 146 of them in one version. Composing the training pictures again is how as many
+documents come of few pictures; what that changes is in `learning.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code, held
+from pipelines.documents.draft import Draft
+from pipelines.features.extractors import sentence_extractor
+from pipelines.recipes import recipe
+from pipelines.sources.crowd_settings import MscocoSource
+from pipelines.sources.mscoco import read_mscoco
+from schemas.configs import override
+from schemas.documents import Split
+from schemas.manifest import read_manifest
+from training.config import TrainConfig
+from training.data.documents import DocumentSet, image_set_key, offsets_of
+from training.data.loading import TrainingData
+from training.data.reading import read_split
+from training.model import LinkModel
+
+CAPTIONS, TRAINING = "captions.json", "training-captions.json"
+SCENES_SETTINGS = ("true_images=3", "fake_images=3", "distractors=3")
+BUILT_BY = ("schemas/**/*.py", "pipelines/**/*.py", "benchmarks/learning_data.py", "benchmarks/learning_scenes.py")
+SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+
+
+def build_scenes(posts: LakeData, folder: Path) -> LakeData:
+    """Return the `mscoco` documents of the posts' pictures, built unless the folder names what the same code built."""
+    note = folder / "built.json"
+    of = {"posts": posts.reference, "code": digest_of_code(*BUILT_BY)}
+    known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+    if known.get("of") == of:
+        return LakeData(posts.lake, known["reference"])
+    captions = write_captions(posts, folder)
+    settings = [
+        f"source.captions={captions}",
+        f"source.images={folder / 'pictures'}",
+        *(f"source.{each}" for each in SCENES_SETTINGS),
+        COLUMNS,
+    ]
+    found = built(override(recipe("mscoco"), settings), posts.lake)
+    note.write_text(json.dumps({"of": of, "reference": found.reference}), encoding="utf-8")
+    return found
+
+
+@dataclass(frozen=True)
+class ComposedScenes:
+    """`scenes` with more training documents, of the same training pictures.
+
+    Attributes:
+        scenes: what is built; its training documents are the first composition.
+        times: compositions in all.
+        more: the documents of the others.
+    """
+
+    scenes: LakeData
+    times: int
+    more: tuple[Draft, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.scenes.key} composed {self.times} times"
+
+    def training(self, config: TrainConfig) -> TrainingData:
+        return replace(self.scenes.training(config), training=held(self.training_documents))
+
+    def documents(self, model: LinkModel, split: Split) -> DocumentSet:
+        return self.scenes.documents(model, split)
+
+    def size(self, split: Split) -> int:
+        return self.scenes.size(split) + (len(self.more) if split is Split.TRAIN else 0)
+
+    @cached_property
+    def training_documents(self) -> DocumentSet:
+        """Return the documents of all compositions, without links."""
+        manifest, folder = read_manifest(self.scenes.lake, self.scenes.reference)
+        first = read_split(manifest, folder, Split.TRAIN, image_features=VECTORS, sentence_features=SENTENCES)
+        rows = {hash_: row for row, hash_ in enumerate(first.image_hashes)}
+        return _joined(first, self.more, {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)})
+
+
+def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:
+    """Return `scenes` with its training pictures composed `times` times; `folder` is what `build_scenes` wrote to."""
+    names = {name for name, _ in training_pictures(scenes)}
+    written = json.loads((folder / CAPTIONS).read_text(encoding="utf-8"))
+    images = [image for image in written["images"] if image["file_name"] in names]
+    numbers = {image["id"] for image in images}
+    annotations = [each for each in written["annotations"] if each["image_id"] in numbers]
+    source = override(MscocoSource(), [*SCENES_SETTINGS, f"captions={_write(images, annotations, folder / TRAINING)}"])
+    drafts = (draft for seed in range(1, times) for draft in read_mscoco(replace(source, val=0.0, test=0.0, seed=seed)))
+    return ComposedScenes(scenes, times, tuple(draft for draft in drafts if isinstance(draft, Draft)))
+
+
+def training_pictures(scenes: LakeData) -> Iterator[tuple[str, str]]:
+    """Yield file name and content hash of the pictures of the training documents."""
+    manifest, folder = read_manifest(scenes.lake, scenes.reference)
+    for part in manifest.parts("documents", Split.TRAIN):
+        for row in pq.read_table(io.BytesIO(folder.read(part.path)), columns=["images"]).to_pylist():
+            yield from ((image["source"], image["hash"]) for image in row["images"])
+
+
+def write_captions(posts: LakeData, folder: Path) -> Path:
+    """Write the captions (COCO's form) and `pictures/` of the posts outside the test split; returns the file."""
+    pictures = folder / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for texts, jpeg in _captioned(posts):
+        number = len(images) + 1
+        name = f"{number:06d}.jpg"
+        (pictures / name).write_bytes(jpeg)
+        images.append({"id": number, "file_name": name})
+        annotations += [{"id": len(annotations) + i, "image_id": number, "caption": t} for i, t in enumerate(texts)]
+    return _write(images, annotations, folder / CAPTIONS)
+
+
+def captions_of(text: str) -> list[str]:
+    """Return a caption, and where it is of several sentences, each of them: all describe the same picture."""
+    parts = SENTENCE_END.split(text)
+    return [text, *parts] if len(parts) > 1 else [text]
+
+
+def _write(images: Sequence[Mapping[str, Any]], annotations: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    path.write_text(json.dumps({"images": images, "annotations": annotations}), encoding="utf-8")
+    return path
+
+
+def _joined(documents: DocumentSet, drafts: Sequence[Draft], rows: Mapping[str, int]) -> DocumentSet:
+    """Return documents and, after them, drafts of the same pictures; `rows` has a picture's place by its name."""
+    texts = [sentence.text for draft in drafts for sentence in draft.sentences]
+    different = list(dict.fromkeys(texts))
+    vectors = dict(zip(different, sentence_extractor(SENTENCES).extract(different).astype(np.float16), strict=True))
+    places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
+    hashes = [[documents.image_hashes[row] for row in own] for own in places]
+    known = documents.sentence_vectors
+    return replace(
+        documents,
+        ids=(*documents.ids, *(draft.id for draft in drafts)),
+        texts=(*documents.texts, *texts),
+        sentence_offsets=offsets_of([*documents.sentence_counts, *(len(draft.sentences) for draft in drafts)]),
+        sentence_vectors=None if known is None else np.stack([*known, *(vectors[text] for text in texts)]),
+        image_rows=np.concatenate([documents.image_rows, np.array(list(chain.from_iterable(places)), np.int64)]),
+        image_offsets=offsets_of([*documents.image_counts, *map(len, places)]),
+        image_sets=(*documents.image_sets, *map(image_set_key, hashes)),
+        languages=(*documents.languages, *(draft.language for draft in drafts)),
+    )
+
+
+def _captioned(posts: LakeData) -> Iterator[tuple[list[str], bytes]]:
+    """Yield the captions and the picture of every linked image outside the test split, once."""
+    manifest, folder = read_manifest(posts.lake, posts.reference)
+    seen: set[str] = set()
+    for split in (Split.TRAIN, Split.VAL):
+        for part in manifest.parts("documents", split):
+            rows = pq.read_table(
+                io.BytesIO(folder.read(part.path)), columns=["sentences", "images", "links"]
+            ).to_pylist()
+            where = part.path.replace("documents/", "images/", 1)
+            table = pq.read_table(io.BytesIO(folder.read(where)), columns=["hash", "jpeg"])
+            jpegs = dict(zip(*table.to_pydict().values(), strict=True))
+            for row in rows:
+                for link in row["links"]:
+                    key = row["images"][link["image"]]["hash"]
+                    if key not in seen and jpegs[key] is not None:
+                        seen.add(key)
+                        yield captions_of(row["sentences"][link["sentence"]]["text"]), jpegs[key]
