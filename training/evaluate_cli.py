@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from training.evaluation.pair_scores import PairMeans
     from training.evaluation.retrieval import Statistic
 
+FEW_DOCUMENTS = 10
 TITLE_WIDTH, CELL_WIDTH = 18, 22
 TrackingOption = Annotated[
     str | None,
@@ -136,10 +137,17 @@ def _print(summary: EvaluateSummary, console: Console, *, lake: str, report: Pat
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:
     """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
+    from training.evaluation.evaluate import FULLY_LINKED
+
     evaluation = summary.evaluation
     lines = score_lines(summary)
-    left_out = ", ".join(f"{count} {reason}" for reason, count in evaluation.left_out.items()) or "none"
-    lines.append(f"{len(evaluation.scored)} documents; left out: {left_out}")
+    pairs = evaluation.pairs if evaluation.link_means is None else None
+    count = len(evaluation.scored if pairs is None else pairs.documents)
+    reasons = {reason: lost for reason, lost in evaluation.left_out.items() if pairs is None or reason != FULLY_LINKED}
+    left_out = ", ".join(f"{lost} {reason}" for reason, lost in reasons.items()) or "none"
+    lines.append(f"{count} documents; left out: {left_out}")
+    if count < FEW_DOCUMENTS:
+        lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
     return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
 
 

@@ -105,6 +105,7 @@ def test_pairs_are_compared_by_retrieval(
     assert evaluated.to_json()["reciprocal_rank"]["mean"] == trained_one.means.reciprocal_rank.mean
     lines = summary_lines(evaluated)
     assert lines[0].split()[:3] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
+    assert "60 documents; left out: none" in lines
     assert "R@10" in comparison_lines(summary.comparison)[0]
     assert summary.page is not None
     page = summary.page.read_text(encoding="utf-8")
