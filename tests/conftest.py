@@ -5,6 +5,7 @@ Several processes may share the tests (`make test` takes two). Files whose tests
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,12 @@ SEED = 7
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="write golden files instead of comparing")
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C also where the caller does not (a job in the background): what tests start inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
