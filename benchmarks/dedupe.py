@@ -16,14 +16,14 @@ correlated, where each bit is the sign of a mixture of 24 hidden factors and noi
 where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
 their own, whose peak memory is that of the search and of what makes the codes.
 
-Found, in processor time on two busy cores (faiss: its processor time over two; 4,000 queries), times as fast as faiss:
+Found on two quiet cores, times as fast as faiss (the first two columns: in processor time, on busy cores):
 
     bits   uniform  real-like  correlated  crowded
-      64       413        345         365      218
-     256       159        155         145       88
+      64       413        345         483      241
+     256       159        155         280      130
 
-Ten times the 64-bit codes took 15, 16-19, 18-21 and 14-15 times the time (3 million: 0.9, 1.0, 1.3 and 1.7 s, under 330
-MB): the correlated set is at its target, not safely below it. What it spends beyond the uniform one is pairs with equal
+Ten times the 64-bit codes took 16.0, 15.1, 21.7-23.9 and 10.1 times the time (3 million: 0.7, 0.8, 1.2 and 1.4 s, under
+330 MB): the correlated set misses its target. What it spends beyond the uniform one is pairs with equal
 keys: 3.9 times as many as independent bits have with bits in a fixed order, 2.2 times with those that vary together in
 different bands. Searching a crowded bucket by further keys gained nothing: on 200,000 codes in one ball the estimate
 already picks 66 keys in place of 11.
