@@ -21,12 +21,13 @@ the cores can do where others disturb the clock, and its ratio is that of the ra
 written is removed when all have had their turns: ext4 goes by the places of files removed minutes ago one by one, which
 took a seventh of a later turn.
 
-The target is not met. On two quiet cores, 8,000 images, the faster of two turns: function 562 images/s (0.91 of the peer,
-3.2 ms of the processor an image), stage 486 (0.79, 3.3 ms), peer 618 (2.5 ms). Of ours, as a thread's own time at its least: decoding 0.5 ms, the copy
-1.3 (1.0 of it the resize; 0.95 in the peer), perceptual hash 0.55 (the peer has none), the client 0.4. Found on the
-way: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms where http.client takes 0.09; Pillow
-asked the system for 270 pages a picture, 0.5 ms. Before this, function 0.81 and stage 0.62 of the peer's rate. PyTorch
-resizes in 0.27 ms, but as its rounding depends on the processor, copies would not have the same bytes everywhere.
+The target is not met. On two quiet cores, 8,000 images, the faster of two turns: function 562 images/s (0.91 of the
+peer, 3.2 ms of the processor an image), stage 486 (0.79, 3.3 ms), peer 618 (2.5 ms). Of ours, as a thread's own time at
+its least: decoding 0.5 ms, the copy 1.3 (1.0 of it the resize; 0.95 in the peer), perceptual hash 0.55 (the peer has
+none), the client 0.4. Found on the way: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms
+where http.client takes 0.09; Pillow asked the system for 270 pages a picture, 0.5 ms. Before this, function 0.81 and
+stage 0.62 of the peer's rate. PyTorch resizes in 0.27 ms, but as its rounding depends on the processor, copies would
+not have the same bytes everywhere.
 """
 
 from __future__ import annotations
