@@ -7,8 +7,10 @@ than any entry, so every place is taken and exactly `edges` rows take an entry:
                  width     height - edges places
     height rows  gains     bonus
 
-`assign` is for the host: lapjv or scipy, whichever was measured faster for a shape, on as many threads as PyTorch has
-(both release the lock). On a GPU, `training.assignment_gpu` solves the same problems where the matrix lies.
+`assign` is for the host: lapjv or scipy, whichever was measured faster for a shape. Both release the lock, and problems
+of 40 x 40 and more are solved by as many threads as PyTorch has (two: 1.4 to 1.6 times as fast); of smaller ones, as
+most documents give, more time goes into the lock than two threads save, and one thread solves them. On a GPU,
+`training.assignment_gpu` solves the same problems where the matrix lies.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ Bools = npt.NDArray[np.bool_]
 SMALLEST_FOR_LAPJV = 10
 SLACK_FOR_LAPJV = 6
 CHUNKS_PER_THREAD = 4
-SMALLEST_CHUNK = 40_000  # entries of the matrix and what a call costs beside them: about a millisecond
+# In entries of the matrix, and what a call costs beside them.
+LARGE_PROBLEM = 1_000  # from here on a solution takes longer than handing Python's lock to another thread
+SMALLEST_CHUNK = 500_000  # about five milliseconds, after which Python lets another thread run
 CALL = 100
 
 
@@ -119,7 +123,8 @@ def _chunks(problems: Problems, threads: int) -> list[Int64]:
     order = np.lexsort((problems.edges, problems.heights, problems.widths, problems.is_turned))
     work = np.cumsum((problems.heights * problems.widths + CALL)[order])
     total = int(work[-1]) if len(work) else 0
-    count = min(total // SMALLEST_CHUNK, threads * CHUNKS_PER_THREAD) if threads > 1 else 1
+    does_pay = threads > 1 and total >= LARGE_PROBLEM * len(problems)
+    count = min(total // SMALLEST_CHUNK, threads * CHUNKS_PER_THREAD) if does_pay else 1
     cuts = np.searchsorted(work, np.arange(1, count) * (total / max(count, 1)))
     return [part for part in np.split(order, cuts) if len(part)] or [order]
 

@@ -96,7 +96,7 @@ def test_sizes_at_which_either_solver_is_used() -> None:
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_threads_change_nothing(share: float) -> None:
     rng = np.random.default_rng(3)
-    sentences, images = rng.integers(8, 23, 24).tolist(), rng.integers(8, 25, 24).tolist()
+    sentences, images = rng.integers(30, 50, 30).tolist(), rng.integers(30, 60, 30).tolist()
     problems = problems_of(sentences, images, share)
     gains = rng.uniform(-1, 1, (sum(sentences), sum(images)))
     alone = assign(gains, problems)
@@ -110,11 +110,12 @@ def test_threads_change_nothing(share: float) -> None:
 
 
 def test_chunks_hold_every_problem_once_and_are_even() -> None:
-    chunks = _chunks(problems_of([9] * 60, [10] * 60), 2)
+    chunks = _chunks(problems_of([40] * 60, [50] * 60), 2)
     assert sorted(np.concatenate(chunks).tolist()) == list(range(3600))
     assert len(chunks) == 2 * CHUNKS_PER_THREAD
     assert max(map(len, chunks)) - min(map(len, chunks)) <= 2
-    assert len(_chunks(problems_of([9] * 3, [10] * 3), 2)) == 1
+    assert len(_chunks(problems_of([40] * 3, [50] * 3), 2)) == 1
+    assert len(_chunks(problems_of([9] * 200, [10] * 200), 2)) == 1  # many, but each is small
 
 
 def test_no_problem_has_no_answer() -> None:
