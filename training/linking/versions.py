@@ -110,7 +110,7 @@ def link_version(
     left = _without(shards, done)
     if done:
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
-    if left:
+    if left and not _stays_true(earlier, left):
         linking.output.delete(MANIFEST)
     began = time.monotonic()
     fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
@@ -184,6 +184,11 @@ def _earlier(linking: Linking) -> LinksManifest | None:
             f"{found.model} on {found.dataset}; take another folder"
         )
     return found if found.made_by == linking.made_by else None
+
+
+def _stays_true(earlier: LinksManifest | None, left: Iterable[Shard]) -> bool:
+    """Return whether a manifest says nothing of the shards that are to be linked."""
+    return earlier is not None and all(shard.split not in earlier.splits for shard in left)
 
 
 def _check_nothing_else(linking: Linking) -> None:

@@ -178,6 +178,19 @@ def test_done_is_done_and_splits_add_up(lake: Lake, model: LinkModel, tmp_path: 
     assert (again.reused, again.documents, again.documents_per_second) == (9, 0, 0)
 
 
+def test_a_split_that_fails_leaves_the_manifest_of_those_that_are_done(
+    lake: Lake, model: LinkModel, tmp_path: Path
+) -> None:
+    done = link(model, lake, tmp_path, splits=["test"]).manifest
+    with pytest.raises(AssertionError, match="nothing is left"):
+        link(model, lake, tmp_path, splits=["val"], link_shards=never)
+    assert LinksManifest.from_json((tmp_path / MANIFEST).read_text(encoding="utf-8"), where=MANIFEST) == done
+    (tmp_path / "links" / "test" / sorted(each.name for each in (tmp_path / "links" / "test").iterdir())[0]).unlink()
+    with pytest.raises(AssertionError, match="nothing is left"):
+        link(model, lake, tmp_path, splits=["test"], link_shards=never)
+    assert not (tmp_path / MANIFEST).exists()
+
+
 def never(model: LinkModel, linking: Linking, shards: Sequence[Shard]) -> Iterator[LinkedShard]:
     raise AssertionError("nothing is left to be linked")
 
