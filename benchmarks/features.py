@@ -32,7 +32,7 @@ from pipelines.features.cnn import CnnVectors
 from pipelines.features.sentences import UseMultilingual
 from pipelines.features.values import Compute, Device
 from pipelines.features.weights import WeightFile
-from schemas.codecs import encode_jpeg
+from pipelines.images.copies import encode_jpeg
 from schemas.vectors import pack_vectors, vectors_to_arrow
 
 WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw", "table")

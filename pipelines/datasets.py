@@ -38,7 +38,7 @@ from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.shards.card import write_cards
 from pipelines.shards.leaks import LeakCount, refuse_leaks
-from pipelines.shards.manifests import SCHEMA_VERSIONS, content_config
+from pipelines.shards.manifests import build_identity
 from pipelines.show import describe
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
@@ -48,7 +48,7 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, commit
-from schemas.versions import code_version, digest_stream, fingerprint
+from schemas.versions import digest_stream, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +221,8 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
         return None
     return fingerprint(
         {
-            "config": content_config(config),
-            "extractors": dict(features.fingerprints),
+            **build_identity(config, dict(features.fingerprints)),
             "inputs": [_digest(place) for place in named_inputs(source)],
-            "schemas": SCHEMA_VERSIONS,
-            "code": code_version(),
         }
     )
 

@@ -1,9 +1,9 @@
 """What a picture's bytes mean, for both halves.
 
 `decode_image` is the one way an untrusted file becomes pixels: limits are checked on its header, before anything is
-decoded, and every way it can fail is an `ImageRejected` with a reason of the closed list. `encode_jpeg` makes the copy
-a data set keeps. Fetching, hashing and fingerprints are elsewhere (`pipelines`), vectors are in `vectors.py`, which a
-machine without Pillow can import.
+decoded, and every way it can fail is an `ImageRejected` with a reason of the closed list. Fetching, hashing,
+fingerprints and the copies that are kept are elsewhere (`pipelines`), vectors are in `vectors.py`, which a machine
+without Pillow can import.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from PIL import (
 )
 
 from schemas.failures import Reason
-from schemas.images import SHORTER_SIDE_PX
 
 STRIP_PIXELS = 1_000_000  # converted at once
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
-MAX_ASPECT = 8  # of a stored copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small
 
 # What Pillow's decoders raise for bytes that are not what they say: header and chunk parsing, then pixels.
 _BROKEN = (
@@ -148,27 +146,6 @@ def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animat
     upright = pixels if turn is None else pixels.transpose(turn)
     upright.format = kind.name
     return upright
-
-
-def encode_jpeg(image: Image.Image, *, shorter_side_px: int = SHORTER_SIDE_PX, quality: int = 90) -> bytes:
-    """Return an RGB picture as JPEG, its shorter side exactly `shorter_side_px`; equal pixels give equal bytes.
-
-    A smaller picture is enlarged, so that a centre crop of any smaller size always exists. Of one more than MAX_ASPECT
-    times as long as wide, the middle is kept (a centre crop shows the same pixels either way). The filter is
-    the antialiased bilinear one of the transform that ImageNet's CNNs are evaluated under, `Resize(256)`. Lanczos takes
-    more than twice as long; optimised Huffman tables, twice as long as the rest of the encoding to save 5% of it.
-    """
-    width, height = image.size
-    shorter = min(width, height)
-    kept_width, kept_height = min(width, MAX_ASPECT * shorter), min(height, MAX_ASPECT * shorter)
-    left, top = (width - kept_width) // 2, (height - kept_height) // 2
-    scale = shorter_side_px / shorter
-    size = (round(kept_width * scale), round(kept_height * scale))
-    box = (left, top, left + kept_width, top + kept_height)
-    small = image.resize(size, Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
-    stream = io.BytesIO()
-    small.save(stream, "JPEG", quality=quality, subsampling="4:2:0", comment=b"")  # not the original's
-    return stream.getvalue()
 
 
 @cache

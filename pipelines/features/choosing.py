@@ -24,7 +24,7 @@ from pipelines.features.extractors import (
 )
 from pipelines.features.plan import make_image_extractor, make_sentence_extractor
 from pipelines.features.values import Rejected
-from schemas.codecs import encode_jpeg
+from pipelines.images.copies import encode_jpeg
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn
 

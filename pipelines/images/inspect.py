@@ -13,7 +13,8 @@ from PIL import Image as Pixels
 
 from pipelines.config import FingerprintName, ImagesConfig
 from pipelines.dedupe.fingerprints import fingerprint_image
-from schemas.codecs import decode_image, encode_jpeg
+from pipelines.images.copies import encode_jpeg
+from schemas.codecs import decode_image
 from schemas.images import Image
 
 FLAT_LEVELS = 2  # a channel may vary by this many of 256 levels: what JPEG leaves of one colour

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipelines.images.copies import METHOD
 from schemas.lake import Folder, Lake
 
 
@@ -44,4 +45,4 @@ def _place(image_hash: str) -> str:
 
 def stored_copies(lake: Lake, jpeg_quality: int) -> Folder:
     """Return the folder of the lake that copies of that quality are kept in."""
-    return lake.stages.child("images", f"jpeg-256-bilinear-q{jpeg_quality}")
+    return lake.stages.child("images", f"jpeg-256-{METHOD}-q{jpeg_quality}")

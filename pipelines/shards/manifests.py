@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipelines.config import BuildConfig
 from pipelines.documents.takedown import Takedowns
 from pipelines.features.plan import FeaturePlan
+from pipelines.images.copies import METHOD
 from pipelines.shards.leaks import LeakCount
 from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.sources.readers import path_settings
@@ -82,17 +83,20 @@ def content_config(config: BuildConfig) -> dict[str, Json]:
     return values
 
 
+def build_identity(config: BuildConfig, extractors: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that decides what a build makes of its inputs: settings, extractors, copies, schemas and code."""
+    return {
+        "config": content_config(config),
+        "extractors": dict(extractors),
+        "copies": METHOD,
+        "schemas": SCHEMA_VERSIONS,
+        "code": code_version(),
+    }
+
+
 def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int) -> str:
-    """Return the version of a build: a fingerprint of its settings, extractors, schemas, code and inputs."""
-    return version_of(
-        {
-            "config": content_config(config),
-            "extractors": dict(extractors),
-            "schemas": SCHEMA_VERSIONS,
-            "code": code_version(),
-            "inputs": f"{digest:064x}",
-        }
-    )
+    """Return the version of a build: a fingerprint of what decides it and of its inputs."""
+    return version_of({**build_identity(config, extractors), "inputs": f"{digest:064x}"})
 
 
 def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:

@@ -24,7 +24,7 @@ from pipelines.features.extractors import (
 )
 from pipelines.features.missing import problem_of
 from pipelines.features.values import Compute, Rejected
-from schemas.codecs import encode_jpeg
+from pipelines.images.copies import encode_jpeg
 from schemas.errors import ConfigError
 from schemas.features import FeatureColumn
 

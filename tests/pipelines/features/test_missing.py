@@ -15,8 +15,8 @@ from pipelines import recipes
 from pipelines.features.missing import ImageWork, SentenceWork, fill_images, fill_sentences
 from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.features.values import Compute, FeatureKind, Regions, Rejected
+from pipelines.images.copies import encode_jpeg
 from pipelines.images.store import ImageStore
-from schemas.codecs import encode_jpeg
 from schemas.configs import override
 from schemas.documents import Document, Provenance, Sentence
 from schemas.errors import BuildError, ConfigError, IntegrityError

@@ -8,7 +8,7 @@ from PIL import Image
 
 from pipelines.features.pixels import Fit, Preprocessing
 from pipelines.features.values import Rejected
-from schemas.codecs import encode_jpeg
+from pipelines.images.copies import encode_jpeg
 
 NO_SCALE = {"mean": (0.0, 0.0, 0.0), "deviation": (1.0, 1.0, 1.0)}
 
