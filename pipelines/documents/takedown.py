@@ -100,6 +100,8 @@ class Takedowns:
 
     def matches_address(self, uri: str) -> str | None:
         """Return the entry that takes out the image at an address: nothing need be fetched to know."""
+        if not self.entries:
+            return None
         key = _url_key(uri)
         return key if key in self._exact else None
 
@@ -108,6 +110,8 @@ class Takedowns:
 
         A flat image (one colour) is never matched by its fingerprint, which all flat images share.
         """
+        if not self.entries:
+            return None
         keys = [f"{TakedownKind.SHA256}:{image.hash}"]
         if image.source is not None:
             keys.append(_url_key(image.source))

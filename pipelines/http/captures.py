@@ -85,15 +85,19 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for, as the store knows it."""
+    """What is asked for, as the store knows it.
+
+    Attributes:
+        key: names it in the store.
+    """
 
     source: str
     kind: Kind
     url: str
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        return hashlib.sha256(f"{self.kind}\n{self.url}".encode()).hexdigest()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", hashlib.sha256(f"{self.kind}\n{self.url}".encode()).hexdigest())
 
 
 class CaptureStore:

@@ -53,6 +53,9 @@ class ObtainImages(beam.PTransform):
     progress: Progress
     neighbours: int = 1
 
+    def __post_init__(self) -> None:
+        self._small = replace(self.config, max_pixels=min(self.config.max_pixels, SMALL_PIXELS))
+
     @property
     def shares(self) -> int:
         """Return the parts a host's images are divided into: each has a connection at least."""
@@ -99,9 +102,8 @@ class ObtainImages(beam.PTransform):
         Raises:
             ImageRejected: the bytes are no acceptable picture.
         """
-        config = replace(self.config, max_pixels=min(self.config.max_pixels, SMALL_PIXELS))
         try:
-            return keep_image(uri, data, places=self.places, config=config, fingerprint=self.fingerprint)
+            return keep_image(uri, data, places=self.places, config=self._small, fingerprint=self.fingerprint)
         except ImageRejected as problem:
             if problem.reason is Reason.TOO_MANY_PIXELS:
                 return None
