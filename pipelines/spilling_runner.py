@@ -6,7 +6,8 @@ with
 
 - outputs in a `Spool`, and groups in a `Sorter`, in place of `ListBuffer` and `GroupingBuffer`;
 - a stage's input cut into bundles of a bounded size, handed to whichever worker is free;
-- what an in-process worker puts out taken from it at once, instead of when its bundle has ended.
+- what an in-process worker puts out taken from it at once, instead of when its bundle has ended;
+- worker processes told to end all at once, where Beam waits half a second for one after the other.
 
 One element, and one group of a GroupByKey, still have to fit into memory. Side inputs are in memory as in Beam: of
 bounded size, please. Groups come sorted by encoded key rather than in order of arrival.
@@ -15,7 +16,8 @@ What it relies on in `apache_beam.runners.portability.fn_api_runner` (2.77), whi
 `tests/pipelines/test_spilling_runner.py` checks: `FnApiRunner._get_bundle_manager`, whose result has `process_bundle`;
 `BundleManager`, which runs one bundle on `bundle_context_manager.worker_handlers`; `BundleContextManager.get_buffer`,
 which looks a buffer up in `execution_context.pcoll_buffers` before it makes one; the four methods called on a buffer
-(append, extend, copy, iteration); and the attributes of `GroupingBuffer` that hold its coders.
+(append, extend, copy, iteration); the attributes of `GroupingBuffer` that hold its coders; and
+`WorkerHandlerManager.close_all`, which ends workers by a marker in the queue of their `control_conn`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ from apache_beam.metrics.monitoring_infos import consolidate
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
-from apache_beam.runners.portability.fn_api_runner.worker_handlers import EmbeddedWorkerHandler
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
+    BeamFnControlServicer,
+    EmbeddedWorkerHandler,
+    GrpcWorkerHandler,
+    WorkerHandlerManager,
+)
 from apache_beam.runners.worker.data_plane import SizeBasedBufferingClosableOutputStream
 from apache_beam.transforms.trigger import create_trigger_driver
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
@@ -73,6 +80,8 @@ class SpillingRunner(FnApiRunner):
         self._limits = limits or Limits()
 
     def _get_bundle_manager(self, bundle_context_manager: Any) -> _BoundedBundles:
+        manager = bundle_context_manager.execution_context.worker_handler_manager
+        manager.close_all = partial(_close_all, manager, bundle_context_manager.worker_handlers)
         return _BoundedBundles(bundle_context_manager, self._limits)
 
 
@@ -275,6 +284,14 @@ def _taken_at_once(worker: Any, outputs: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         del channel.output_stream
+
+
+def _close_all(manager: WorkerHandlerManager, workers: Iterable[Any]) -> None:
+    """Close a run's workers, all of them told to end before the first is waited for."""
+    for worker in workers:
+        if isinstance(worker, GrpcWorkerHandler):
+            worker.control_conn.push(BeamFnControlServicer._DONE_MARKER)
+    WorkerHandlerManager.close_all(manager)
 
 
 def _merge(results: Sequence[Any]) -> Any:

@@ -168,3 +168,5 @@ def test_beam_still_has_what_the_runner_leans_on() -> None:
         assert methods == {"append", "extend", "copy", "partition", "clear", "reset"}
     assert parameters(data_plane.InMemoryDataChannel.output_stream) == ["self", "instruction_id", "transform_id"]
     assert "data_conn" in inspect.getsource(worker_handlers.EmbeddedWorkerHandler.__init__)
+    assert "_DONE_MARKER" in inspect.getsource(worker_handlers.ControlConnection.close)
+    assert "worker_handler.close()" in inspect.getsource(worker_handlers.WorkerHandlerManager.close_all)
