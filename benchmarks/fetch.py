@@ -11,7 +11,7 @@ The peer has its fastest settings: no EXIF, area interpolation, and of the threa
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of
 its own on the same cores. Contestants take turns, and the fastest turn of each counts:
 
-    function     `obtain_image` over the addresses, in two processes of two threads each
+    function     `obtain_images` over the addresses, in two processes of two threads each
     stage        the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
     img2dataset  two processes
 
@@ -57,8 +57,7 @@ from PIL import Image as Pixels
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.takedown import Takedowns
-from pipelines.http.fan_out import map_concurrently
-from pipelines.images.obtain import ImagePlaces, obtain_image
+from pipelines.images.obtain import ImagePlaces, obtain_images
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.progress import Progress
 from schemas.documents import Provenance
@@ -162,9 +161,14 @@ def fetch_with_function(addresses: list[str], folder: Path, port: int) -> None:
 
 
 def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
-    obtain = partial(obtain_image, places=places, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
-    outcomes = map_concurrently(obtain, addresses, threads=CONNECTIONS // PROCESSES)
-    return sum(isinstance(outcome, Image) for outcome in outcomes)
+    outcomes = obtain_images(
+        addresses,
+        places=places,
+        config=ImagesConfig(),
+        fingerprint=FingerprintName.PHASH,
+        threads=CONNECTIONS // PROCESSES,
+    )
+    return sum(isinstance(outcome, Image) for _, outcome in outcomes)
 
 
 def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -23,8 +22,7 @@ from pipelines.features.columns import region_arrays
 from pipelines.features.extractors import ImageExtractor, SentenceExtractor
 from pipelines.features.missing import feature_failure, problem_of
 from pipelines.features.values import ImageValue, Regions, Rejected, Vector
-from pipelines.http.fan_out import map_concurrently
-from pipelines.images.obtain import ImagePlaces, obtain_image
+from pipelines.images.obtain import ImagePlaces, obtain_images
 from pipelines.images.store import ImageStore
 from pipelines.recipes import recipe
 from pipelines.sources.jsonl import read_documents
@@ -33,7 +31,6 @@ from schemas.documents import Document
 from schemas.failures import Failure
 from schemas.feature_arrays import RegionArrays
 from schemas.features import FeatureColumn
-from schemas.images import Image
 from schemas.lake import Folder
 
 DOCUMENTS_AT_ONCE = 64
@@ -112,17 +109,19 @@ def documents_of(
 
 def _resolved(drafts: Sequence[Draft], config: BuildConfig, places: ImagePlaces) -> Iterator[Document | Failure]:
     addresses = sorted({uri for draft in drafts for uri in draft.image_uris})
-    obtain = partial(_obtain, config=config, places=places)
-    outcomes = dict(map_concurrently(obtain, addresses, threads=config.http.connections_per_host))
+    obtained = obtain_images(
+        addresses,
+        places=places,
+        config=config.images,
+        fingerprint=config.dedupe.fingerprint,
+        threads=config.http.connections_per_host,
+    )
+    outcomes = dict(obtained)
     for draft in drafts:
         resolved = resolve(draft, outcomes)
         yield from resolved.failures
         missing = len(resolved.failures)
         yield reject_document(resolved.document, config.documents, missing=missing) or resolved.document
-
-
-def _obtain(uri: str, *, config: BuildConfig, places: ImagePlaces) -> tuple[str, Image | Failure]:
-    return uri, obtain_image(uri, places=places, config=config.images, fingerprint=config.dedupe.fingerprint)
 
 
 def add_vectors(

@@ -8,8 +8,9 @@ row:<n>                  a row of a released feature array: an image without pix
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
@@ -17,6 +18,7 @@ from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.http.captures import Capture, Kind
 from pipelines.http.client import process_client
 from pipelines.http.errors import FetchFailed
+from pipelines.http.fan_out import map_concurrently
 from pipelines.images.files import image_files
 from pipelines.images.inspect import inspect_image
 from pipelines.images.store import ImageStore
@@ -26,6 +28,7 @@ from schemas.images import Image
 from schemas.lake import Folder
 
 WEB = "web"
+HELD_BYTES = 1 << 20  # of a body that waits to be inspected: a larger one is read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,22 @@ def host_of(uri: str) -> str:
     return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
 
 
+def obtain_images(
+    uris: Iterable[str], *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName, threads: int
+) -> Iterator[tuple[str, Image | Failure]]:
+    """Yield every address with what is known of its image, as `obtain_image` does, about in the order they come.
+
+    Several threads fetch and the calling one inspects: threads that inspect side by side take a sixth more of the
+    processor for each picture, and hold as many of them.
+    """
+    keep = partial(keep_image, places=places, config=config, fingerprint=fingerprint)
+    for uri, found in map_concurrently(partial(_brought, places=places), uris, threads=threads):
+        if found is None:
+            yield uri, obtain_image(uri, places=places, config=config, fingerprint=fingerprint)
+        else:
+            yield uri, keep(uri, found) if isinstance(found, bytes) else found
+
+
 def obtain_image(
     uri: str, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
 ) -> Image | Failure:
@@ -60,32 +79,30 @@ def obtain_image(
     try:
         if uri.startswith(ROW):
             return _row_image(uri, places.features)
-        data = fetch_image(uri, places)[1] if host_of(uri) else _read_file(uri, places)
-        return keep_image(uri, data, places=places, config=config, fingerprint=fingerprint)
+        data = _fetch(uri, places)[1] if host_of(uri) else _read_file(uri, places)
     except (FetchFailed, ImageRejected, VectorRejected) as problem:
         return failure_of(uri, problem)
+    return keep_image(uri, data, places=places, config=config, fingerprint=fingerprint)
 
 
-def fetch_image(uri: str, places: ImagePlaces) -> tuple[Capture, bytes]:
-    """Return the captured answer of a web address, and its body.
+def fetch_image(uri: str, places: ImagePlaces) -> bytes | None:
+    """Return the body a web address has given now; None where it was stored before, or is large: it is not held then.
 
     Raises:
         FetchFailed: there is none.
     """
-    client = process_client(places.http, places.raw)
-    capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
-    return capture, client.body(capture)
+    capture, data = _fetch(uri, places)
+    return None if capture.from_store or len(data) > HELD_BYTES else data
 
 
 def keep_image(
     uri: str, data: bytes, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
-) -> Image:
-    """Return what is known of the picture in an address's bytes, its 256-px copy stored.
-
-    Raises:
-        ImageRejected: the bytes are no acceptable picture.
-    """
-    inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
+) -> Image | Failure:
+    """Return what is known of the picture in an address's bytes, its 256-px copy stored; or why it is refused."""
+    try:
+        inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
+    except ImageRejected as problem:
+        return failure_of(uri, problem)
     places.store.write(inspected.image.hash, inspected.jpeg)
     return inspected.image
 
@@ -95,6 +112,20 @@ def failure_of(uri: str, problem: FetchFailed | ImageRejected | VectorRejected) 
     if isinstance(problem, FetchFailed):
         return problem.failure(uri, stage=Stage.IMAGES)
     return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
+
+
+def _brought(uri: str, *, places: ImagePlaces) -> tuple[str, bytes | Failure | None]:
+    """Return what fetching a web address brings; None for all that is read where it is inspected."""
+    try:
+        return uri, fetch_image(uri, places) if host_of(uri) else None
+    except FetchFailed as problem:
+        return uri, failure_of(uri, problem)
+
+
+def _fetch(uri: str, places: ImagePlaces) -> tuple[Capture, bytes]:
+    client = process_client(places.http, places.raw)
+    capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
+    return capture, client.body(capture)
 
 
 def _read_file(path: str, places: ImagePlaces) -> bytes:

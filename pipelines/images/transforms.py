@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import apache_beam as beam
 
@@ -28,11 +28,9 @@ from pipelines.images.obtain import (
     unique_images,
 )
 from pipelines.progress import Progress
-from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
-SMALL_PIXELS = 4_000_000  # as many as threads of one host are decoded at once
 _DONE, _AT_HAND = "done", "at-hand"
 Outcome = tuple[str, Image | Failure]
 HostShare = tuple[str, int]
@@ -53,9 +51,6 @@ class ObtainImages(beam.PTransform):
     progress: Progress
     neighbours: int = 1
 
-    def __post_init__(self) -> None:
-        self._small = replace(self.config, max_pixels=min(self.config.max_pixels, SMALL_PIXELS))
-
     @property
     def shares(self) -> int:
         """Return the parts a host's images are divided into: each has a connection at least."""
@@ -74,19 +69,24 @@ class ObtainImages(beam.PTransform):
         inspected = at_hand | "spread" >> beam.Reshuffle() | "inspect" >> beam.Map(self.inspect)
         return (fetched[_DONE], inspected) | "outcomes" >> beam.Flatten()
 
-    def fetch(self, uri: str) -> tuple[str, Image | Failure | None]:
-        """Return what came of a web address; None where it is captured, but not to be inspected here."""
+    def fetch(self, uri: str) -> tuple[str, bytes | Failure | None]:
+        """Return what a web address brings: bytes or a failure; None where it is captured, to be read elsewhere."""
         taken_down = self._by_address(uri)
         if taken_down is not None:
-            return uri, self._counted(taken_down)
+            return uri, taken_down
         try:
-            capture, data = fetch_image(uri, self.places)
-            image = None if capture.from_store else self._small_image(uri, data)
-        except (FetchFailed, ImageRejected) as problem:
-            return uri, self._counted(failure_of(uri, problem))
+            return uri, fetch_image(uri, self.places)
+        except FetchFailed as problem:
+            return uri, failure_of(uri, problem)
         finally:
             self.progress.advance("captures")
-        return uri, None if image is None else self._counted(self._unless_taken_down(uri, image))
+
+    def keep(self, uri: str, fetched: bytes | Failure) -> Outcome:
+        """Return what is in the bytes of an address."""
+        if isinstance(fetched, Failure):
+            return uri, self._counted(fetched)
+        found = keep_image(uri, fetched, places=self.places, config=self.config, fingerprint=self.fingerprint)
+        return uri, self._counted(self._unless_taken_down(uri, found))
 
     def inspect(self, uri: str) -> Outcome:
         """Return what is at an address: a file, a row, or something captured."""
@@ -95,19 +95,6 @@ class ObtainImages(beam.PTransform):
             return uri, self._counted(taken_down)
         found = obtain_image(uri, places=self.places, config=self.config, fingerprint=self.fingerprint)
         return uri, self._counted(self._unless_taken_down(uri, found))
-
-    def _small_image(self, uri: str, data: bytes) -> Image | None:
-        """Return the image, or None where it is large: those are decoded one at a time, lest several fill the memory.
-
-        Raises:
-            ImageRejected: the bytes are no acceptable picture.
-        """
-        try:
-            return keep_image(uri, data, places=self.places, config=self._small, fingerprint=self.fingerprint)
-        except ImageRejected as problem:
-            if problem.reason is Reason.TOO_MANY_PIXELS:
-                return None
-            raise
 
     def _by_address(self, uri: str) -> Failure | None:
         entry = self.takedowns.matches_address(uri)
@@ -123,7 +110,7 @@ class ObtainImages(beam.PTransform):
 
 
 class _Fetch(beam.DoFn):
-    """Fetches a share of one host's images at its pace, each inspected while its bytes are in memory.
+    """Fetches a share of one host's images at its pace, in several threads, and inspects each as it comes, in this one.
 
     What was captured before (or is large) it only names, under `_AT_HAND`: any worker can read that.
     """
@@ -134,8 +121,8 @@ class _Fetch(beam.DoFn):
     def process(self, group: tuple[HostShare, Iterable[str]]) -> Iterator[Outcome | beam.pvalue.TaggedOutput]:
         _, uris = group
         threads = math.ceil(self._stage.places.http.connections_per_host / self._stage.shares)
-        for uri, found in map_concurrently(self._stage.fetch, uris, threads=threads):
-            yield beam.pvalue.TaggedOutput(_AT_HAND, uri) if found is None else (uri, found)
+        for uri, fetched in map_concurrently(self._stage.fetch, uris, threads=threads):
+            yield beam.pvalue.TaggedOutput(_AT_HAND, uri) if fetched is None else self._stage.keep(uri, fetched)
 
 
 @dataclass(eq=False)

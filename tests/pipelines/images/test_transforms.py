@@ -1,4 +1,4 @@
-"""Where an image of the web is inspected: as it comes, or later where it is large or was there already."""
+"""Where an image is inspected: as it comes, or later where its file is large or was there already."""
 
 import hashlib
 import time
@@ -19,9 +19,9 @@ from PIL import Image as Pixels
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.documents.draft import Draft
 from pipelines.documents.takedown import parse_takedowns
-from pipelines.images.obtain import ImagePlaces
+from pipelines.images.obtain import HELD_BYTES, ImagePlaces, obtain_image, obtain_images
 from pipelines.images.store import ImageStore, stored_copies
-from pipelines.images.transforms import SMALL_PIXELS, ObtainImages
+from pipelines.images.transforms import ObtainImages, Outcome
 from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
 from schemas.documents import Provenance
@@ -72,10 +72,16 @@ def write_picture(path: Path, *, width: int, height: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def come(stage: ObtainImages, uri: str) -> Outcome:
+    _, fetched = stage.fetch(uri)
+    assert fetched is not None
+    return stage.keep(uri, fetched)
+
+
 def test_what_comes_is_inspected_at_once_and_what_was_there_later(tmp_path: Path, site: str) -> None:
     digest = write_picture(tmp_path / "site" / "a.png", width=60, height=40)
     stage, uri = stage_of(tmp_path, site), f"http://{site}/a.png"
-    _, fresh = stage.fetch(uri)
+    _, fresh = come(stage, uri)
     assert isinstance(fresh, Image) and (fresh.hash, fresh.width, fresh.source) == (digest, 60, uri)
     assert stage.places.store.exists(digest)
     assert stage.fetch(uri) == (uri, None)
@@ -83,15 +89,30 @@ def test_what_comes_is_inspected_at_once_and_what_was_there_later(tmp_path: Path
     assert stage.progress.counts() == {"captures": 2, "images": 2}
 
 
-def test_a_large_picture_is_left_for_later_unless_it_is_too_large(tmp_path: Path, site: str) -> None:
-    digest = write_picture(tmp_path / "site" / "large.png", width=2001, height=2000)
+def test_a_large_file_is_left_for_later(tmp_path: Path, site: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (600, 700, 3), np.uint8)
+    path = tmp_path / "site" / "large.png"
+    Pixels.fromarray(noise).save(path)
+    assert path.stat().st_size > HELD_BYTES
     stage, uri = stage_of(tmp_path, site), f"http://{site}/large.png"
     assert stage.fetch(uri) == (uri, None)
-    assert not stage.places.store.exists(digest)
     _, image = stage.inspect(uri)
-    assert isinstance(image, Image) and (image.width, image.height) == (2001, 2000)
-    _, refused = stage_of(tmp_path, site, max_pixels=SMALL_PIXELS).inspect(uri)
-    assert isinstance(refused, Failure) and refused.reason is Reason.TOO_MANY_PIXELS
+    assert isinstance(image, Image) and (image.width, image.height) == (700, 600)
+    assert len(Quiet.asked_at) == 1
+
+
+def test_images_come_as_one_by_one_wherever_they_are(tmp_path: Path, site: str) -> None:
+    """Those of the web, of a folder, stored before, and none at all."""
+    for number in range(30):
+        write_picture(tmp_path / "site" / f"{number}.png", width=60 + number, height=40)
+    places = replace(stage_of(tmp_path, site).places, files=str(tmp_path / "site"))
+    uris = [f"http://{site}/{number}.png" for number in range(32)] + [f"{number}.png" for number in range(32)]
+    settings = {"config": ImagesConfig(), "fingerprint": FingerprintName.PHASH}
+    for uri in uris[::5]:
+        obtain_image(uri, places=places, **settings)
+    together = dict(obtain_images(uris, places=places, **settings, threads=3))
+    assert together == {uri: obtain_image(uri, places=places, **settings) for uri in uris}
+    assert sum(isinstance(found, Image) for found in together.values()) == 60
 
 
 def test_each_way_fails_with_its_reason(tmp_path: Path, site: str) -> None:
@@ -102,7 +123,7 @@ def test_each_way_fails_with_its_reason(tmp_path: Path, site: str) -> None:
     reasons = {}
     for name in ("a.png", "broken.png", "none.png", "banned.png"):
         uri = f"http://{site}/{name}"
-        _, failure = stage.fetch(uri)
+        _, failure = come(stage, uri)
         assert isinstance(failure, Failure) and failure.record_id == uri
         reasons[name] = failure.reason
         _, again = stage.inspect(uri)
@@ -120,7 +141,7 @@ def test_two_workers_share_a_host_and_its_pace(tmp_path: Path, site: str) -> Non
     for number in range(24):
         write_picture(tmp_path / "site" / f"{number}.png", width=60 + number, height=40)
     alone = stage_of(tmp_path / "alone", site)
-    expected = [alone.fetch(uri) for uri in uris]
+    expected = [come(alone, uri) for uri in uris]
     Quiet.asked_at.clear()
 
     stage = replace(stage_of(tmp_path / "shared", site, rate=25.0), neighbours=2)
