@@ -57,7 +57,7 @@ def test_of_a_strip_the_middle_is_kept() -> None:
     assert copy[60:-60, :, 2].min() > 240  # at the very ends the filter sees a little beyond
 
 
-SIZES = [(400, 300), (300, 401), (16, 24), (1535, 900), (2311, 1543), (21, 800), (900, 4001)]
+SIZES = [(400, 300), (300, 401), (16, 24), (1535, 900), (2311, 1543), (3200, 1500), (21, 800), (900, 4001)]
 
 
 @pytest.mark.parametrize("size", SIZES)
