@@ -17,17 +17,19 @@ its own on the same cores. Contestants take turns, and the fastest turn of each 
 
 Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. CPU time is
 user and system of driver and workers, per image after the first quarter, so without what starting takes: it says what
-the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain. What was
-written is removed when all have had their turns: ext4 goes by the places of files removed minutes ago one by one, which
-took a seventh of a later turn.
+the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain.
 
-The target is not met. On two quiet cores, 8,000 images, the faster of two turns: function 562 images/s (0.91 of the
-peer, 3.2 ms of the processor an image), stage 486 (0.79, 3.3 ms), peer 618 (2.5 ms). Of ours, as a thread's own time at
-its least: decoding 0.5 ms, the copy 1.3 (1.0 of it the resize; 0.95 in the peer), perceptual hash 0.55 (the peer has
-none), the client 0.4. Found on the way: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms
-where http.client takes 0.09; Pillow asked the system for 270 pages a picture, 0.5 ms. Before this, function 0.81 and
-stage 0.62 of the peer's rate. PyTorch resizes in 0.27 ms, but as its rounding depends on the processor, copies would
-not have the same bytes everywhere.
+Files are written to memory (/dev/shm) where there is such a folder, and removed when all have had their turns. On ext4,
+making a file goes by the places of files removed in the last five minutes one by one: a run soon after another, or
+after the tests, spends a quarter of the processor on that. `--folder` measures on a disk; let it rest before.
+
+Found on two cores, 8,000 images, in six runs in memory and on a rested disk: function 1.07 to 1.24 of the peer's rate,
+stage 0.98 to 1.09 (on the disk: 636, 623 and the peer's 571 images/s; 2.9, 2.4 and 2.7 ms of the processor an image).
+Both start within 2.3 s. Of ours, as a thread's own time at its least: decoding 0.43 ms, the copy 0.42 (0.19 of it the
+resize; 0.95 in the peer), perceptual hash 0.54 (the peer has none), the client 0.45. What brought it there from 0.56 of
+the peer: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms where http.client takes 0.09;
+Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads that inspected side by side cost a
+sixth; workers ended one after the other.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ CONNECTIONS = 4  # of ours, to the one host: as a build's default is
 ALBUM = 10  # images of one draft
 PROVENANCE = Provenance(source="benchmark", record_id="")
 PEER_NAME = "img2dataset"
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 # The server: a process of its own.
@@ -312,7 +315,7 @@ def main() -> None:
         "--peer", help="python of an environment that has img2dataset; without it ours alone is measured"
     )
     parser.add_argument("--peer-threads", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--folder", help="where to write; default: the temporary files'")
+    parser.add_argument("--folder", default=MEMORY, help="where to write; default: memory, else the temporary files'")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
