@@ -23,13 +23,13 @@ Files are written to memory (/dev/shm) where there is such a folder, and removed
 making a file goes by the places of files removed in the last five minutes one by one: a run soon after another, or
 after the tests, spends a quarter of the processor on that. `--folder` measures on a disk; let it rest before.
 
-Found on two cores, 8,000 images, in six runs in memory and on a rested disk: function 1.07 to 1.24 of the peer's rate,
-stage 0.98 to 1.09 (on the disk: 636, 623 and the peer's 571 images/s; 2.9, 2.4 and 2.7 ms of the processor an image).
-Both start within 2.3 s. Of ours, as a thread's own time at its least: decoding 0.43 ms, the copy 0.42 (0.19 of it the
-resize; 0.95 in the peer), perceptual hash 0.54 (the peer has none), the client 0.45. What brought it there from 0.56 of
-the peer: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms where http.client takes 0.09;
-Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads that inspected side by side cost a
-sixth; workers ended one after the other.
+Found on two cores, 8,000 images, five runs in memory and on a rested disk: function 1.01 to 1.15 of the peer's rate
+(median 1.11), stage 0.98 to 1.09 (median 1.07); on the disk 636 and 623 images/s, the peer 571, and 2.9, 2.4 and 2.7 ms
+of the processor an image. Both start within 2.3 s. Of ours, as a thread's own time at its least: decoding 0.43 ms, the
+copy 0.42 (0.19 of it the resize; 0.95 in the peer), perceptual hash 0.54 (the peer has none), the client 0.45. What
+brought it there from 0.56 of the peer: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms
+where http.client takes 0.09; Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads that
+inspected side by side cost a sixth; workers ended one after the other.
 """
 
 from __future__ import annotations
