@@ -28,8 +28,8 @@ Found on two cores, 8,000 images, five runs in memory and on a rested disk: func
 of the processor an image. Both start within 2.3 s. Of ours, as a thread's own time at its least: decoding 0.43 ms, the
 copy 0.42 (0.19 of it the resize; 0.95 in the peer), perceptual hash 0.54 (the peer has none), the client 0.45. What
 brought it there from 0.56 of the peer: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms
-where http.client takes 0.09; Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads that
-inspected side by side cost a sixth; workers ended one after the other.
+where http.client takes 0.09; Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads
+that inspected side by side cost a sixth; workers ended one after the other.
 """
 
 from __future__ import annotations
