@@ -50,7 +50,7 @@ def map_concurrently(function: Callable[[T], R], items: Iterable[T], *, threads:
 class _Line(Generic[T, R]):
     """Items that wait and results that are finished, between the thread that draws and those that work.
 
-    Results go over several at once: to wake the other thread for each takes a tenth of the time that an image takes.
+    Results go over several at once, as every waking of the other thread interrupts this one.
     """
 
     function: Callable[[T], R]

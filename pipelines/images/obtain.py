@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.http.captures import Capture, Kind
-from pipelines.http.client import process_client
+from pipelines.http.client import Client, process_client
 from pipelines.http.errors import FetchFailed
 from pipelines.http.fan_out import map_concurrently
 from pipelines.images.files import image_files
@@ -79,7 +79,7 @@ def obtain_image(
     try:
         if uri.startswith(ROW):
             return _row_image(uri, places.features)
-        data = _fetch(uri, places)[1] if host_of(uri) else _read_file(uri, places)
+        data = _captured(uri, places) if host_of(uri) else _read_file(uri, places)
     except (FetchFailed, ImageRejected, VectorRejected) as problem:
         return failure_of(uri, problem)
     return keep_image(uri, data, places=places, config=config, fingerprint=fingerprint)
@@ -91,8 +91,8 @@ def fetch_image(uri: str, places: ImagePlaces) -> bytes | None:
     Raises:
         FetchFailed: there is none.
     """
-    capture, data = _fetch(uri, places)
-    return None if capture.from_store or len(data) > HELD_BYTES else data
+    client, capture = _ask(uri, places)
+    return None if capture.from_store or capture.body_bytes > HELD_BYTES else client.body(capture)
 
 
 def keep_image(
@@ -122,10 +122,14 @@ def _brought(uri: str, *, places: ImagePlaces) -> tuple[str, bytes | Failure | N
         return uri, failure_of(uri, problem)
 
 
-def _fetch(uri: str, places: ImagePlaces) -> tuple[Capture, bytes]:
+def _captured(uri: str, places: ImagePlaces) -> bytes:
+    client, capture = _ask(uri, places)
+    return client.body(capture)
+
+
+def _ask(uri: str, places: ImagePlaces) -> tuple[Client, Capture]:
     client = process_client(places.http, places.raw)
-    capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
-    return capture, client.body(capture)
+    return client, client.get(uri, source=WEB, kind=Kind.IMAGE)
 
 
 def _read_file(path: str, places: ImagePlaces) -> bytes:
