@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.http.fan_out import AHEAD, map_concurrently
+from pipelines.http.fan_out import AHEAD, HANDED_OVER_AFTER_S, map_concurrently
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
@@ -34,16 +34,25 @@ def test_items_are_drawn_by_the_caller_and_no_faster_than_results_are_taken() ->
     assert set(drawn) == {threading.current_thread().name}
 
 
-def test_slow_items_are_worked_on_side_by_side_and_told_as_they_finish() -> None:
-    together = threading.Barrier(3, timeout=10)
+def test_items_are_worked_on_side_by_side() -> None:
+    together = threading.Barrier(3, timeout=10)  # passes only where three are under way
+    assert len(list(map_concurrently(lambda _: together.wait(), range(9), threads=3))) == 9
 
-    def meet(_: int) -> float:
-        together.wait()  # passes only where three are under way
-        time.sleep(0.12)
-        return time.monotonic()
 
-    ages = [time.monotonic() - finished for finished in map_concurrently(meet, range(9), threads=3)]
-    assert ages[0] < 0.12  # told before the next three could finish
+def test_results_of_slow_items_do_not_wait_for_the_next() -> None:
+    are_taken = threading.Event()
+
+    def work(number: int) -> int:
+        if number < 3:
+            time.sleep(1.5 * HANDED_OVER_AFTER_S)
+        elif not are_taken.wait(timeout=10):
+            raise TimeoutError("the first results were not handed over")
+        return number
+
+    results = map_concurrently(work, range(9), threads=3)
+    first = {next(results) for _ in range(3)}
+    are_taken.set()
+    assert first == {0, 1, 2} and sorted(results) == [3, 4, 5, 6, 7, 8]
 
 
 def test_an_exception_is_raised_and_ends_the_threads() -> None:
