@@ -71,14 +71,16 @@ def evaluate(
     if settings and (scores is not None or not with_baselines):
         raise UsageError("--set: of the baselines, and none is scored here")
     if baseline is not None:
-        _check("--baseline", asked, needed=("--dataset", "--lake"), refused=("--model", "--scores", "--report"))
+        _check(
+            "evaluate --baseline", asked, needed=("--dataset", "--lake"), refused=("--model", "--scores", "--report")
+        )
         _evaluate_baseline(baseline, dataset or "", lake, split, settings or [], console=console)
         return
     if scores is not None:
-        _check("--scores", asked, needed=(), refused=("--model", "--dataset", "--report"))
+        _check("evaluate --scores", asked, needed=(), refused=("--model", "--dataset", "--report"))
         _evaluate_scores(scores, console)
         return
-    _check("without --scores or --baseline", asked, needed=("--model", "--dataset", "--lake"), refused=())
+    _check("evaluate", asked, needed=("--model", "--dataset", "--lake"), refused=())
     from schemas.configs import override
     from training.commands import STANDARD_BASELINES, run_evaluate
 
@@ -95,16 +97,13 @@ def evaluate(
     _print(summary, console, lake=lake, report=report, tracking=tracking)
 
 
-def _check(option: str, asked: Mapping[str, object], *, needed: Sequence[str], refused: Sequence[str]) -> None:
+def _check(command: str, asked: Mapping[str, object], *, needed: Sequence[str], refused: Sequence[str]) -> None:
     """Raise a UsageError where options do not go together."""
-    wrong = [name for name in refused if asked[name]] + [name for name in needed if not asked[name]]
-    if wrong:
-        takes = " and ".join(filter(None, [_listed("takes", needed), _listed("no", refused)]))
-        raise UsageError(f"{option}: evaluate {takes}; look at {', '.join(wrong)}")
-
-
-def _listed(verb: str, names: Sequence[str]) -> str:
-    return f"{verb} {', '.join(names)}" if names else ""
+    missing, unwanted = [name for name in needed if not asked[name]], [name for name in refused if asked[name]]
+    if missing:
+        raise UsageError(f"{command}: expected {', '.join(missing)} as well")
+    if unwanted:
+        raise UsageError(f"{command}: expected no {', '.join(unwanted)}")
 
 
 def _evaluate_baseline(

@@ -56,7 +56,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
         (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similarity=xx"], "expected one of dc, tk"),
-        (["evaluate"], "evaluate takes --model, --dataset, --lake"),
+        (["evaluate"], "evaluate: expected --model, --dataset, --lake as well"),
         (["evaluate", "--scores", "none.jsonl"], "none.jsonl"),
         (["promote", "--model", "nobody", "--version", "1"], "nobody"),
         (["link", "--model", "models:/x/1", "--input", "none.jsonl", "--output", "o.parquet"], "no such file"),
