@@ -8,8 +8,11 @@ Plain functions on arrays, for one machine; `transforms` does the same on a clus
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from pipelines.dedupe.fitted_bands import cheapest_bands
 from pipelines.dedupe.radix import runs, sort_keys
 
 LEADING_BITS = 32  # that codes are sorted by first: few different codes tie
+THREADS = 4  # at most, each with a key of its own: numpy lets the others run while it sorts and compares
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ def near_pairs(codes: Codes, radius: int, *, agreeing: int | None = None) -> Nea
     if agreeing is not None:
         bands = replace(bands, agreeing=agreeing)
     permuted = bands.permute(distinct)
-    found = [_pairs_of_choice(permuted, bands, choice) for choice in range(len(bands.choices))]
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        found = list(pool.map(partial(_pairs_of_choice, permuted, bands), range(len(bands.choices))))
     pairs = np.concatenate([np.sort(near.pairs, axis=1) for near in found])
     distances = np.concatenate([near.distances for near in found])
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
