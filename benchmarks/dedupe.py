@@ -9,24 +9,25 @@ ten times the codes in at most 20 times the time and under 3 GB.
 The peer is `faiss.IndexBinaryFlat.range_search` on all cores: it compares every query with every code, so it sees each
 pair from both sides. All 300,000 against all can take it minutes: it answers a random sample of `--queries` codes, and
 its time for all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of
-the sampled codes must be the same, each with its distance. Ours is one thread, all codes, the fastest of three runs.
+the sampled codes must be the same, each with its distance. Ours takes all codes, with up to four
+threads, the fastest of three runs.
 
 Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
 correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,
 where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
 their own, whose peak memory is that of the search and of what makes the codes.
 
-Found on two quiet cores, times as fast as faiss (the first two columns: in processor time, on busy cores):
+Found on two quiet cores, times as fast as faiss:
 
     bits   uniform  real-like  correlated  crowded
-      64       413        345         483      241
-     256       159        155         280      130
+      64       477        476         476      194
+     256       313        319         315      156
 
-Ten times the 64-bit codes took 16.0, 15.1, 21.7-23.9 and 10.1 times the time (3 million: 0.7, 0.8, 1.2 and 1.4 s, under
-330 MB): the correlated set misses its target. What it spends beyond the uniform one is pairs with equal
-keys: 3.9 times as many as independent bits have with bits in a fixed order, 2.2 times with those that vary together in
-different bands. Searching a crowded bucket by further keys gained nothing: on 200,000 codes in one ball the estimate
-already picks 66 keys in place of 11.
+Ten times the 64-bit codes took 11.6-13.2, 12.4-13.1, 17.7-21.2 and 11.0-11.3 times the time (3 million: 0.7, 0.7, 0.9
+and 1.1 s, under 500 MB): the correlated set is at its target, give or take what the 0.05 s of its 300,000 vary. What it
+spends beyond the uniform one is pairs with equal keys: 3.9 times as many as independent bits have with bits in a fixed
+order, 2.2 times with those that vary together in different bands. Searching a crowded bucket by further keys gained
+nothing: on 200,000 codes in one ball the estimate already picks 66 keys in place of 11.
 """
 
 from __future__ import annotations
