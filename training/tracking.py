@@ -11,15 +11,17 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, ErrorCode
 from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import Json, resolve, restore
@@ -31,6 +33,7 @@ ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
 SQLITE = "sqlite:///"
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
+ATTEMPTS = 3  # at bringing files
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
@@ -104,7 +107,7 @@ class TrackedRun:
         """
         if CONFIG_FILE not in {item.path for item in self.client.list_artifacts(self.id)}:
             raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
-        return restore(TrainConfig, _read_json(self.client, self.id, CONFIG_FILE))
+        return restore(TrainConfig, json.loads(_read_text(self.client, self.id, CONFIG_FILE)))
 
 
 def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
@@ -235,15 +238,31 @@ def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | 
     folder = name.rpartition("/")[0] or None
     if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
         return None
-    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        return Path(client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8")
+    return _read_text(client, run_id, name)
+
+
+def fetch_files(download: Callable[[], str]) -> Path:
+    """Return where MLflow's `download` puts files, tried again where the server dies in the middle of one.
+
+    For a server that cannot be reached MLflow waits of itself.
+
+    Raises:
+        MlflowException: there is no such run or version, or no attempt brought every file.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return Path(download())
+        except MlflowException as problem:
+            if problem.error_code != ErrorCode.Name(INTERNAL_ERROR):  # such as RESOURCE_DOES_NOT_EXIST
+                raise
+    return Path(download())
 
 
 def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[str, float], ...]:
     """Return the metrics of each epoch of a run that has ended well; none of one that has not."""
     if CURVE_FILE not in {item.path for item in client.list_artifacts(run_id)}:
         return ()
-    return tuple(_read_json(client, run_id, CURVE_FILE))
+    return tuple(json.loads(_read_text(client, run_id, CURVE_FILE)))
 
 
 def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
@@ -270,9 +289,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
     return flat
 
 
-def _read_json(client: mlflow.MlflowClient, run_id: str, name: str) -> Any:
+def _read_text(client: mlflow.MlflowClient, run_id: str, name: str) -> str:
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        return json.loads(Path(client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8"))
+        return fetch_files(partial(client.download_artifacts, run_id, name, scratch)).read_text(encoding="utf-8")
 
 
 def _dataset_input(description: RunDescription) -> DatasetInput:

@@ -11,6 +11,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from training.registry.store import (
     find_version,
     make_name,
 )
-from training.tracking import DATASET_TAG, TrackedRun, connect, experiment_id, finishing
+from training.tracking import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
 
 COPIED_TAG, DIGEST_TAG, RUN_TAG = "copied_from", "digest", "run_id"
 METRICS_AT_ONCE = 1000
@@ -211,5 +212,5 @@ def _download(uri: str, folder: Path) -> Path:
     """Return a fresh folder with all files below an artefact URI; there may be none."""
     folder.mkdir(parents=True)
     if mlflow.artifacts.list_artifacts(artifact_uri=uri):
-        return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
+        return fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=str(folder)))
     return folder

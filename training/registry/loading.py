@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import mlflow
@@ -13,6 +14,7 @@ from mlflow.models import Model
 from schemas.errors import NotFoundError, UsageError
 from training.model import LinkModel
 from training.registry.store import CHAMPION, ModelVersion, find_version, model_names
+from training.tracking import fetch_files
 
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
@@ -75,9 +77,14 @@ def download(uri: str, *, option: str = "--model") -> Path:
         NotFoundError: there is none; the message begins with `option`, which named it.
     """
     try:
-        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
+        folder = fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri))
         flavour = Model.load(str(folder)).flavors["python_function"]
     except (MlflowException, OSError, KeyError) as problem:
-        reason = str(problem).splitlines()[0]
-        raise NotFoundError(f"{option} {uri}: no model of multilink there: {reason}") from problem
+        raise NotFoundError(f"{option} {uri}: no model of multilink there: {_reason(problem)}") from problem
     return folder / str(flavour["data"])
+
+
+def _reason(problem: Exception) -> str:
+    """Return one line: of several files that MLflow could not bring, what became of the first."""
+    first, *others = str(problem).splitlines() or [type(problem).__name__]
+    return next((line for line in others if line and not line.startswith("#####")), first)
