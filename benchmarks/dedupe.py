@@ -9,8 +9,8 @@ ten times the codes in at most 20 times the time and under 3 GB.
 The peer is `faiss.IndexBinaryFlat.range_search` on all cores: it compares every query with every code, so it sees each
 pair from both sides. All 300,000 against all can take it minutes: it answers a random sample of `--queries` codes, and
 its time for all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of
-the sampled codes must be the same, each with its distance. Ours takes all codes, with up to four
-threads, the fastest of three runs.
+the sampled codes must be the same, each with its distance. Ours takes all codes, beyond a million
+with up to four threads, the fastest of three runs.
 
 Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
 correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,

@@ -23,6 +23,7 @@ from pipelines.dedupe.radix import runs, sort_keys
 
 LEADING_BITS = 32  # that codes are sorted by first: few different codes tie
 THREADS = 4  # at most, each with a key of its own: numpy lets the others run while it sorts and compares
+MANY = 1 << 20  # codes: with fewer, threads gain little, and keep memory of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,12 @@ def near_pairs(codes: Codes, radius: int, *, agreeing: int | None = None) -> Nea
     if agreeing is not None:
         bands = replace(bands, agreeing=agreeing)
     permuted = bands.permute(distinct)
-    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        found = list(pool.map(partial(_pairs_of_choice, permuted, bands), range(len(bands.choices))))
+    pairs_of, choices = partial(_pairs_of_choice, permuted, bands), range(len(bands.choices))
+    if len(distinct) < MANY:
+        found = list(map(pairs_of, choices))
+    else:
+        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+            found = list(pool.map(pairs_of, choices))
     pairs = np.concatenate([np.sort(near.pairs, axis=1) for near in found])
     distances = np.concatenate([near.distances for near in found])
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
