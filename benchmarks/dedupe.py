@@ -9,21 +9,22 @@ ten times the codes in at most 20 times the time and under 3 GB.
 The peer is `faiss.IndexBinaryFlat.range_search` on all cores: it compares every query with every code, so it sees each
 pair from both sides. All 300,000 against all can take it minutes: it answers a random sample of `--queries` codes, and
 its time for all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of
-the sampled codes must be the same, each with its distance. Ours takes all codes, beyond a million
-with up to four threads, the fastest of three runs.
+the sampled codes must be the same, each with its distance. Ours takes all codes, the fastest of three runs; beyond a
+million codes it uses up to four threads.
 
 Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
 correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,
 where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
 their own, whose peak memory is that of the search and of what makes the codes.
 
-Found on two quiet cores, times as fast as faiss:
+Found on two quiet cores, times as fast as faiss (with two threads, then used at every size; one takes a sixth longer
+on 256 bits, no longer on 64):
 
     bits   uniform  real-like  correlated  crowded
       64       477        476         476      194
      256       313        319         315      156
 
-Ten times the 64-bit codes took 11.6-13.2, 12.4-13.1, 17.7-21.2 and 11.0-11.3 times the time (3 million: 0.7, 0.7, 0.9
+Ten times the 64-bit codes took 11.6-15.7, 12.4-13.1, 17.5-21.2 and 11.0-11.3 times the time (3 million: 0.7, 0.7, 0.9
 and 1.1 s, under 500 MB): the correlated set is at its target, give or take what the 0.05 s of its 300,000 vary. What it
 spends beyond the uniform one is pairs with equal keys: 3.9 times as many as independent bits have with bits in a fixed
 order, 2.2 times with those that vary together in different bands. Searching a crowded bucket by further keys gained

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe import buckets
+from pipelines.dedupe import buckets, hamming
 from pipelines.dedupe.bands import KEY_BITS, Bands, shuffled_bands
 from pipelines.dedupe.fitted_bands import cheapest_bands
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
@@ -123,6 +123,19 @@ def test_a_bucket_larger_than_a_chunk_is_compared_whole(monkeypatch: pytest.Monk
     for codes_at_once in (1, 7, 1000):
         monkeypatch.setattr(buckets, "CODES_AT_ONCE", codes_at_once)
         assert by_value(codes, 3) == expected
+
+
+@pytest.mark.parametrize("words", [1, 4])
+def test_several_threads_find_what_one_finds(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 2**64, (3000, words), dtype=np.uint64)
+    codes[:1000] = codes[1000:2000] ^ (np.uint64(1) << random.integers(0, 64, (1000, words)).astype(np.uint64))
+    alone = near_pairs(codes, 5)
+    monkeypatch.setattr(hamming, "MANY", 0)
+    together = near_pairs(codes, 5)
+    assert len(alone.pairs) >= 1000
+    np.testing.assert_array_equal(together.pairs, alone.pairs)
+    np.testing.assert_array_equal(together.distances, alone.distances)
 
 
 @pytest.mark.parametrize(("bits", "radius"), [(64, 0), (64, 3), (64, 12), (256, 2), (256, 31)])
