@@ -93,9 +93,9 @@ def build(path: Path, *, workers: int, has_vectors: bool) -> Found:
     """Build the documents of a file; returns all but the peak of memory."""
     from pipelines import recipes
     from pipelines.build import chain_stages
-    from pipelines.datasets import plan_build
     from pipelines.features.plan import plan_features
     from pipelines.launch import Runner, run_pipeline
+    from pipelines.run import plan_build
     from pipelines.sources.credentials import Credentials
     from schemas.configs import override
     from schemas.lake import Lake

@@ -56,12 +56,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pixels
 
-from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.takedown import Takedowns
 from pipelines.images.obtain import ImagePlaces, obtain_images
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.progress import Progress
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure
 from schemas.images import Image
@@ -181,7 +181,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:
     from pipelines.launch import Runner, run_pipeline
 
     drafts = [
-        Draft(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
+        CandidateDocument(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
         for begin in range(0, len(addresses), ALBUM)
     ]
     places = settings(port, folder)

@@ -16,8 +16,8 @@ import numpy as np
 
 from orchestration.recorded_web import build_settings, recording_at, serving
 from pipelines.config import BuildConfig
-from pipelines.datasets import build_dataset
 from pipelines.recipes import recipe
+from pipelines.run import build_dataset
 from pipelines.sources.credentials import Credentials
 from schemas.configs import override
 from schemas.documents import Split

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code, held
-from pipelines.documents.draft import Draft
 from pipelines.features.extractors import sentence_extractor
 from pipelines.recipes import recipe
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.crowd_settings import MscocoSource
 from pipelines.sources.mscoco import read_mscoco
 from schemas.configs import override
@@ -79,7 +79,7 @@ class ComposedScenes:
 
     scenes: LakeData
     times: int
-    more: tuple[Draft, ...]
+    more: tuple[CandidateDocument, ...]
 
     @property
     def key(self) -> str:
@@ -112,7 +112,7 @@ def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:
     annotations = [each for each in written["annotations"] if each["image_id"] in numbers]
     source = override(MscocoSource(), [*SCENES_SETTINGS, f"captions={_write(images, annotations, folder / TRAINING)}"])
     drafts = (draft for seed in range(1, times) for draft in read_mscoco(replace(source, val=0.0, test=0.0, seed=seed)))
-    return ComposedScenes(scenes, times, tuple(draft for draft in drafts if isinstance(draft, Draft)))
+    return ComposedScenes(scenes, times, tuple(draft for draft in drafts if isinstance(draft, CandidateDocument)))
 
 
 def training_pictures(scenes: LakeData) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ def _write(images: Sequence[Mapping[str, Any]], annotations: Sequence[Mapping[st
     return path
 
 
-def _joined(documents: DocumentSet, drafts: Sequence[Draft], rows: Mapping[str, int]) -> DocumentSet:
+def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: Mapping[str, int]) -> DocumentSet:
     """Return documents and, after them, drafts of the same pictures; `rows` has a picture's place by its name."""
     texts = [sentence.text for draft in drafts for sentence in draft.sentences]
     different = list(dict.fromkeys(texts))

@@ -1,7 +1,7 @@
 """Where a step runs: in this process, in one of its own on this machine, or as a job of a Ray cluster.
 
     in process      the function behind the command
-    subprocess      python -m orchestration ... --json, ended with this process (pipelines.mortal)
+    subprocess      python -m orchestration ... --json, ended with this process (pipelines.runner.exit_with_parent)
     ray job         ray job submit --address ... -- multilink ... --json
     kuberay         a RayJob of the KubeRay operator: kubectl create, get until it has ended, logs
 
@@ -39,7 +39,7 @@ def in_process(step: Step, say: Say) -> Summary:
 
 def in_subprocess(step: Step, say: Say) -> Summary:
     """Do a step in a process of its own, which ends when this one does."""
-    mortal = [sys.executable, "-m", "pipelines.mortal", str(os.getpid()), "orchestration"]
+    mortal = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), "orchestration"]
     return run_command([*mortal, *step.arguments()], say)
 
 

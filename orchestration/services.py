@@ -48,7 +48,7 @@ class Service:
 
     def command(self, parent: int) -> list[str]:
         """Return the command that ends with process `parent`."""
-        return [sys.executable, "-m", "pipelines.mortal", str(parent), self.module, *self.arguments]
+        return [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(parent), self.module, *self.arguments]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

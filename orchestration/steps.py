@@ -47,8 +47,8 @@ class BuildStep:
     def run(self, say: Say) -> Summary:
         import os
 
-        from pipelines.datasets import build_dataset, check_credentials, parse_runner
         from pipelines.recipes import recipe
+        from pipelines.run import build_dataset, check_credentials, parse_runner
         from pipelines.sources.credentials import Credentials
         from schemas.configs import override
         from schemas.lake import Lake

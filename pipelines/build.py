@@ -17,25 +17,26 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, MultiRetrievalSource, OnLeak, SplitsConfig
+from pipelines.config import BuildConfig, MultiRetrievalSource
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
-from pipelines.documents.takedown import Takedowns
-from pipelines.documents.transforms import DropRejected, FilterDrafts, LeaveOut, ResolveImages
+from pipelines.documents.transforms import DropRejected, FilterCandidates, LeaveOut, ResolveImages
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.transforms import ExtractImages, ExtractSentences
-from pipelines.http.downloads import CapturedFile
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, UniqueImages
 from pipelines.progress import Progress
-from pipelines.shards.leaks import is_heeded, is_weaker_end
+from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.shards.manifests import BuildFacts, SizeKey, StageCount, compose_manifest, version_name
 from pipelines.shards.transforms import AssignSplits, CountLeaks, FindLeaks, WriteRows, WriteShards
 from pipelines.shards.writing import ShardSummary
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import image_root
+from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
+from pipelines.splits.leaks import is_heeded, is_weaker_end
+from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
@@ -161,7 +162,7 @@ def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
     sources = root | "sources" >> ReadSource(
         config.source, config.http, plan.lake.raw, plan.credentials, takedowns, plan.progress
     )
-    drafts = sources.results | "documents" >> FilterDrafts(config.documents, takedowns)
+    drafts = sources.results | "documents" >> FilterCandidates(config.documents, takedowns)
     outcomes = drafts.results | "images" >> ObtainImages(
         plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress, plan.neighbours
     )

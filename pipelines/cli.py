@@ -48,7 +48,7 @@ def build(
 
     config = override(find_recipe(dataset, recipe), settings or [])
     console = Console(is_json=is_json)
-    from pipelines.datasets import build_dataset, check_credentials, parse_runner, summary_lines
+    from pipelines.run import build_dataset, check_credentials, parse_runner, summary_lines
     from pipelines.sources.credentials import Credentials
 
     credentials = Credentials.from_environment(os.environ)
@@ -86,8 +86,8 @@ def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, 
     """
     import dataclasses
 
-    from pipelines.shards.card import complete_cards
-    from pipelines.show import describe, retrieval_lines
+    from pipelines.card.card import complete_cards
+    from pipelines.card.show import describe, retrieval_lines
     from schemas.manifest import read_manifest
 
     place = Lake.at(lake)
@@ -137,8 +137,8 @@ def show_duplicates(
     is_json: JsonOption = False,
 ) -> None:
     """Write a page of a version's clusters of near-duplicate images, side by side."""
+    from pipelines.card.duplicates_page import write_duplicates_page
     from pipelines.dedupe.clusters_on_disk import read_duplicates, stored_picture
-    from pipelines.dedupe.page import write_duplicates_page
     from schemas.manifest import read_manifest
 
     place = Lake.at(lake)

@@ -1,28 +1,27 @@
-"""Settings of a build: one frozen dataclass a stage, imported by every stage and importing no framework.
+"""The configuration of a whole build: the data set's name, its source, and the settings of every stage.
 
-`BuildConfig` is what `multilink build DATASET --set key=value` addresses; named complete builds are in `recipes.py`.
-Settings that change what is built are part of a data set's version; those that only change how it is reached (`http`,
-worker counts, the place of the input files) are not.
+`multilink build DATASET --set key=value` addresses its keys. Named complete builds are in `recipes.py`; the settings
+of the stages are in `settings.py`.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import os
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipelines.features.values import Compute, Device, Precision, RegionLimits
+from pipelines.settings import (
+    DedupeConfig,
+    DocumentsConfig,
+    FeaturesConfig,
+    HttpConfig,
+    ImagesConfig,
+    ShardsConfig,
+    SplitsConfig,
+)
 from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from schemas.configs import require
-from schemas.features import Storage
-
-_HOST_PORT = re.compile(r"\S+:\d+")
-_COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_CONNECT_TO = re.compile(r"[^=\s]+=[^=\s]+:\d+")
 
 
 class DumpOrApi(StrEnum):
@@ -39,113 +38,6 @@ class Listing(StrEnum):
     NEW = "new"
     TOP = "top"
     HOT = "hot"
-
-
-class FingerprintName(StrEnum):
-    """Perceptual hashes (SPEC 3): of 64 bits, or of 256 where the name says so."""
-
-    PHASH = "phash"
-    FINDIMAGEDUPES = "findimagedupes"
-    DHASH = "dhash"
-    WHASH = "whash"
-    PHASH_256 = "phash-256"
-    DHASH_256 = "dhash-256"
-    WHASH_256 = "whash-256"
-
-
-class Policy(StrEnum):
-    """What near-duplicates do: drop every document that has one (H), keep the earliest by id, or nothing."""
-
-    DROP_DOCUMENTS = "drop-documents"
-    KEEP_FIRST = "keep-first"
-    KEEP_ALL = "keep-all"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpConfig:
-    """How the one HTTP client behaves.
-
-    Attributes:
-        user_agent: sent with every request; `contact` is appended, so that a host can reach a person.
-        contact: an e-mail address or a URL; many hosts want one, so a build of a web source says when it is missing.
-        allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
-        connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
-            request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
-        requests_per_second: to one host, of all workers that share a machine and a lake.
-        connections_per_host: requests to one host under way at once, of these workers.
-        connections: the same, to all hosts.
-        attempts: tries of one request, the first included.
-        backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
-        max_backoff_s: longest single wait; a longer `Retry-After` gives up.
-        connect_timeout_s: to open a connection.
-        read_timeout_s: between two pieces of a response.
-        total_timeout_s: for one response, redirects included.
-        max_redirects: hops followed.
-        max_bytes: of one response body.
-        max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
-        file_timeout_s: for such a file.
-        obey_robots: whether robots.txt is asked first.
-        listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
-        retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what
-            is gone for good (404, a broken file) is never asked for again.
-        ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
-    """
-
-    user_agent: str = "multilink/0.1"
-    contact: str = ""
-    allow_hosts: tuple[str, ...] = ()
-    connect_to: tuple[str, ...] = ()
-    requests_per_second: float = 5.0
-    connections_per_host: int = 4
-    connections: int = 64
-    attempts: int = 4
-    backoff_s: float = 1.0
-    max_backoff_s: float = 120.0
-    connect_timeout_s: float = 10.0
-    read_timeout_s: float = 20.0
-    total_timeout_s: float = 60.0
-    max_redirects: int = 5
-    max_bytes: int = 20_000_000
-    max_file_bytes: int = 500_000_000_000
-    file_timeout_s: float = 172_800.0
-    obey_robots: bool = True
-    listing_max_age_s: float = 86_400.0
-    retry_failures_after_s: float = 3_600.0
-    ca_bundle: str = ""
-
-    @property
-    def identity(self) -> str:
-        """Return the User-Agent, with the contact where there is one."""
-        return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
-
-    def __post_init__(self) -> None:
-        positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")
-        for name in (*positive, "file_timeout_s"):
-            value = getattr(self, name)
-            require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
-        for name in ("connections_per_host", "connections", "attempts", "max_bytes", "max_file_bytes"):
-            value = getattr(self, name)
-            require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
-        for entry in self.allow_hosts:
-            matches = _HOST_PORT.fullmatch(entry) is not None
-            require(matches, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
-        for entry in self.connect_to:
-            matches = _CONNECT_TO.fullmatch(entry) is not None
-            require(matches, field="http.connect_to", value=entry, rule="expected HOST=ADDRESS:PORT")
-            require(
-                _is_address(entry.partition("=")[2].rpartition(":")[0]),
-                field="http.connect_to",
-                value=entry,
-                rule="expected an IP address after '='",
-            )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,178 +120,6 @@ Source = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsConfig:
-    """Filters on documents (SPEC 2; the defaults are those of `diy`).
-
-    Attributes:
-        min_sentences: fewer drop the document.
-        max_sentences: more drop it.
-        min_long_sentences: at least this many sentences of `long_sentence_tokens` tokens.
-        long_sentence_tokens: tokens from which a sentence is a long one.
-        min_images: fewer valid images drop the document.
-        max_images: more images drop it.
-        keep_partial: whether a document stays when an image of it cannot be had.
-    """
-
-    min_sentences: int = 1
-    max_sentences: int = 40
-    min_long_sentences: int = 2
-    long_sentence_tokens: int = 5
-    min_images: int = 2
-    max_images: int = 40
-    keep_partial: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImagesConfig:
-    """What is an acceptable picture, and how it is kept.
-
-    Attributes:
-        max_pixels: of the original, checked before decoding; half as many of a WebP, which takes twice the memory.
-        min_side_px: shorter side of the original.
-        allow_animated: whether the first frame of an animation counts as an image.
-        jpeg_quality: of the 256-px copy.
-    """
-
-    max_pixels: int = 100_000_000
-    min_side_px: int = 16
-    allow_animated: bool = False
-    jpeg_quality: int = 90
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DedupeConfig:
-    """Near-duplicate images (SPEC 3).
-
-    Attributes:
-        fingerprint: which perceptual hash; `findimagedupes` with a radius of 3 is Hessel 2019's.
-        radius: two images are duplicates when their fingerprints differ in at most this many bits (3 of 64 bits is
-            about as strict as 10 of 256).
-        policy: what happens to their documents.
-    """
-
-    fingerprint: FingerprintName = FingerprintName.PHASH
-    radius: int = 3
-    policy: Policy = Policy.DROP_DOCUMENTS
-
-    def __post_init__(self) -> None:
-        require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeaturesConfig:
-    """Which extractors run, each giving a column of the shards, and how their values are stored.
-
-    Part of a version are the names, `storage`, the limits of regions, and what the extractors' fingerprints name (among
-    it the weights, and the precision where values depend on it); the rest changes the speed alone.
-
-    Attributes:
-        images: extractors of images: vectors, regions or classes.
-        sentences: extractors of sentence vectors.
-        weights: `NAME=URI[#sha256=HEX]` each: the weights of an extractor that brings none, or a network of the
-            user's own (a file ending in `.onnx`), whose column is then called NAME; http(s) needs the SHA-256.
-        storage: how vectors are stored; a region's vector is float16 whatever this says.
-        max_regions: most regions of an image, 1 to 100.
-        min_regions: least regions of an image that are kept, however unsure (an image may have fewer).
-        min_score: regions beyond the least are kept from this score on.
-        device: where networks run.
-        precision: of their arithmetic.
-        batch_images: images in one forward pass on a GPU; a value never depends on what shares its batch.
-        threads: images under way at once in one worker process; 0: its share of the machine's cores.
-    """
-
-    images: tuple[str, ...] = ("efficientnet-lite0",)
-    sentences: tuple[str, ...] = ("use-multilingual",)
-    weights: tuple[str, ...] = ()
-    storage: Storage = Storage.FLOAT16
-    max_regions: int = 36
-    min_regions: int = 10
-    min_score: float = 0.2
-    device: Device = Device.AUTO
-    precision: Precision = Precision.AUTO
-    batch_images: int = 16
-    threads: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("images", "sentences"):
-            names = getattr(self, name)
-            require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
-            is_plain = all(_COLUMN.fullmatch(item) for item in names)
-            require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
-        require(self.threads >= 0, field="features.threads", value=self.threads, rule="must not be negative")
-        _ = self.region_limits, self.compute(workers=1)
-
-    @property
-    def region_limits(self) -> RegionLimits:
-        return RegionLimits(least=self.min_regions, most=self.max_regions, score=self.min_score)
-
-    def compute(self, *, workers: int) -> Compute:
-        """Return what an extractor computes with in one of so many worker processes of this machine."""
-        threads = self.threads or max(1, (os.cpu_count() or 1) // workers)
-        return Compute(threads=threads, device=self.device, precision=self.precision, batch=self.batch_images)
-
-
-class OnLeak(StrEnum):
-    """What becomes of what splits share: told, dropped from the weaker split, or the build fails."""
-
-    REPORT = "report"
-    DROP = "drop"
-    FAIL = "fail"
-
-
-class SharedThing(StrEnum):
-    """What two splits can share."""
-
-    EXACT_IMAGES = "images-exact"
-    NEAR_IMAGES = "images-near"
-    TEXTS = "texts"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitsConfig:
-    """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
-
-    Attributes:
-        val: share of documents for validation.
-        test: share of documents for test.
-        seed: of the assignment.
-        on_leak: what becomes of images and texts that splits share. The report always lists all of them.
-        leak_kinds: those that `drop` and `fail` heed.
-        leak_min_tokens: words that a shared text must have for `drop` and `fail` to heed it: "Preheat the oven to 180
-            degrees." is in many recipes that have nothing else in common.
-    """
-
-    val: float = 0.1
-    test: float = 0.1
-    seed: int = 0
-    on_leak: OnLeak = OnLeak.REPORT
-    leak_kinds: tuple[SharedThing, ...] = tuple(SharedThing)
-    leak_min_tokens: int = 10
-
-    def __post_init__(self) -> None:
-        tokens = self.leak_min_tokens
-        require(tokens >= 1, field="splits.leak_min_tokens", value=tokens, rule="must be at least 1")
-        require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
-        require(0 <= self.test < 1, field="splits.test", value=self.test, rule="must be in [0, 1)")
-        total = self.val + self.test
-        require(total < 1, field="splits.val + splits.test", value=total, rule="must leave a share for training")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardsConfig:
-    """Size of a shard: the number of shards of a split follows from its number of documents.
-
-    Attributes:
-        documents: wanted in one shard.
-    """
-
-    documents: int = 128
-
-    def __post_init__(self) -> None:
-        require(self.documents >= 1, field="shards.documents", value=self.documents, rule="must be at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildConfig:
     """A complete build of one data set.
 
@@ -407,7 +127,7 @@ class BuildConfig:
         dataset: name it gets in the lake.
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
-        takedown_list: path of a file of what must not be in the data set (`pipelines.documents.takedown`).
+        takedown_list: path of a file of what must not be in the data set (`pipelines.sources.takedowns`).
         takedowns: its entries; read from the file, not set by hand.
     """
 

@@ -26,7 +26,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, RunnerResult
 from google.protobuf.struct_pb2 import Struct
 
-from pipelines.spilling_runner import SpillingRunner
+from pipelines.runner.spilling import SpillingRunner
 from schemas import errors
 from schemas.errors import BuildError, MultilinkError, UsageError
 
@@ -159,7 +159,7 @@ def _start(module: str, argument: str) -> subprocess.Popen[bytes]:
     # The pool starts plain `python`: this environment's has to be the first on its PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.mortal", str(os.getpid()), module, argument],
+        [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module, argument],
         env=os.environ | {"PATH": path},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

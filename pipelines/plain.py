@@ -14,9 +14,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.config import BuildConfig, DocumentsConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.filters import reject_document, reject_draft
+from pipelines.config import BuildConfig
+from pipelines.documents.filters import reject_candidate, reject_document
 from pipelines.documents.resolve import resolve, without_images
 from pipelines.features.columns import region_arrays
 from pipelines.features.extractors import ImageExtractor, SentenceExtractor
@@ -25,6 +24,8 @@ from pipelines.features.values import ImageValue, Regions, Rejected, Vector
 from pipelines.images.obtain import ImagePlaces, obtain_images
 from pipelines.images.store import ImageStore
 from pipelines.recipes import recipe
+from pipelines.settings import DocumentsConfig
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Document
@@ -91,12 +92,12 @@ def read_vectors(
 
 
 def documents_of(
-    records: Iterable[Draft | Failure], config: BuildConfig, places: ImagePlaces
+    records: Iterable[CandidateDocument | Failure], config: BuildConfig, places: ImagePlaces
 ) -> Iterator[Document | Failure]:
     """Yield the document of every record that can become one, and a failure row for all that cannot."""
-    drafts: list[Draft] = []
+    drafts: list[CandidateDocument] = []
     for record in records:
-        checked = record if isinstance(record, Failure) else reject_draft(record, config.documents) or record
+        checked = record if isinstance(record, Failure) else reject_candidate(record, config.documents) or record
         if isinstance(checked, Failure):
             yield checked
             continue
@@ -107,7 +108,9 @@ def documents_of(
     yield from _resolved(drafts, config, places)
 
 
-def _resolved(drafts: Sequence[Draft], config: BuildConfig, places: ImagePlaces) -> Iterator[Document | Failure]:
+def _resolved(
+    drafts: Sequence[CandidateDocument], config: BuildConfig, places: ImagePlaces
+) -> Iterator[Document | Failure]:
     addresses = sorted({uri for draft in drafts for uri in draft.image_uris})
     obtained = obtain_images(
         addresses,

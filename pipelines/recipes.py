@@ -5,18 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from pipelines.config import (
-    BuildConfig,
-    DedupeConfig,
-    DiySource,
-    DocumentsConfig,
-    DocumentsSource,
-    FeaturesConfig,
-    MultiRetrievalSource,
-    Policy,
-    Source,
-    SplitsConfig,
-)
+from pipelines.config import BuildConfig, DiySource, DocumentsSource, MultiRetrievalSource, Source
+from pipelines.settings import DedupeConfig, DocumentsConfig, FeaturesConfig, Policy, SplitsConfig
 from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
 from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipelines.config import Policy
 from pipelines.dedupe.clusters import components
 from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
 from pipelines.dedupe.occurrences import Look, Neighbour, Occurrence, Verdict, look_of, merge_looks
+from pipelines.settings import Policy
 from schemas.duplicates import Duplicate
 
 

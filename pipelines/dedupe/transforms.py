@@ -26,11 +26,11 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from pipelines.config import Policy
 from pipelines.dedupe.cells import BUCKET_CODES, Code, NearCodes, cells_of, compare_cell, keys_of
 from pipelines.dedupe.clusters import Forest, find_root, join_trees
 from pipelines.dedupe.occurrences import Look, Neighbour, Occurrence, Verdict, look_of, merge_looks
 from pipelines.dedupe.policies import dropped_but_first, judge_occurrence
+from pipelines.settings import Policy
 from schemas.duplicates import Duplicate
 
 BATCH = 4096  # fingerprints cut into bands in one go

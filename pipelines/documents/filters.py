@@ -6,8 +6,8 @@ documents, once it is known which images are valid.
 
 from __future__ import annotations
 
-from pipelines.config import DocumentsConfig
-from pipelines.documents.draft import Draft
+from pipelines.settings import DocumentsConfig
+from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import Document, Sentence
 from schemas.failures import Failure, Reason, Stage
 
@@ -17,7 +17,7 @@ def count_tokens(text: str) -> int:
     return len(text.split())
 
 
-def reject_draft(draft: Draft, config: DocumentsConfig) -> Failure | None:
+def reject_candidate(draft: CandidateDocument, config: DocumentsConfig) -> Failure | None:
     """Return why a draft cannot become a document, or None where it still can."""
     sentences = _sentences_problem(draft.sentences, config)
     reason, message = sentences or _images_problem(len(draft.image_uris), config) or (None, "")

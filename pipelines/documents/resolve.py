@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import Document, ImageRef, Link
 from schemas.failures import Failure, Stage
 from schemas.images import Image
@@ -22,7 +22,7 @@ class Resolved:
     failures: tuple[Failure, ...]
 
 
-def resolve(draft: Draft, outcomes: Mapping[str, Image | Failure]) -> Resolved:
+def resolve(draft: CandidateDocument, outcomes: Mapping[str, Image | Failure]) -> Resolved:
     """Return the document of a draft's valid images, and a failure row for each image that is not.
 
     Sentences stay, whatever happens to their images (a document may have more captions than images). A failure row's

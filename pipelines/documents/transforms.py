@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import DocumentsConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.filters import reject_document, reject_draft
+from pipelines.documents.filters import reject_candidate, reject_document
 from pipelines.documents.resolve import resolve, without_images
-from pipelines.documents.takedown import Takedowns
+from pipelines.settings import DocumentsConfig
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import Takedowns
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
@@ -23,7 +23,7 @@ ImageOutcome = tuple[str, Image | Failure]
 
 
 @dataclass(eq=False)
-class FilterDrafts(beam.PTransform):
+class FilterCandidates(beam.PTransform):
     """Drops drafts that cannot become documents, before anything is fetched for them."""
 
     config: DocumentsConfig
@@ -33,14 +33,14 @@ class FilterDrafts(beam.PTransform):
         outcome: Outcome = drafts | Fallible(Stage.DOCUMENTS, self._check)
         return outcome
 
-    def _check(self, draft: Draft) -> Iterator[Draft | Failure]:
-        entry = self.takedowns.matches_draft(draft)
+    def _check(self, draft: CandidateDocument) -> Iterator[CandidateDocument | Failure]:
+        entry = self.takedowns.matches_candidate(draft)
         if entry is not None:
             yield Failure(
                 Stage.DOCUMENTS, draft.id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
             )
         else:
-            yield reject_draft(draft, self.config) or draft
+            yield reject_candidate(draft, self.config) or draft
 
 
 class Resolution(NamedTuple):
@@ -65,7 +65,7 @@ class ResolveImages(beam.PTransform):
         outcome = joined | "resolve" >> Fallible(Stage.DOCUMENTS, self._resolve)
         return Resolution(outcome.results, outcome.failures)
 
-    def _resolve(self, group: tuple[str, tuple[Iterable[Draft], Iterable[ImageOutcome]]]) -> Iterator[Any]:
+    def _resolve(self, group: tuple[str, tuple[Iterable[CandidateDocument], Iterable[ImageOutcome]]]) -> Iterator[Any]:
         _, (drafts, outcomes) = group
         found = dict(outcomes)
         for draft in drafts:
@@ -130,11 +130,11 @@ def _staying(group: tuple[str, tuple[Iterable[Document], Iterable[None]]]) -> It
         yield from documents
 
 
-def _key_by_id(draft: Draft) -> tuple[str, Draft]:
+def _key_by_id(draft: CandidateDocument) -> tuple[str, CandidateDocument]:
     return draft.id, draft
 
 
-def _addresses(draft: Draft) -> Iterator[tuple[str, str]]:
+def _addresses(draft: CandidateDocument) -> Iterator[tuple[str, str]]:
     for uri in sorted(set(draft.image_uris)):
         yield uri, draft.id
 

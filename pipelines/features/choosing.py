@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipelines.config import FeaturesConfig
 from pipelines.features.bench import image_speed, sentence_speed
 from pipelines.features.columns import values_to_column
 from pipelines.features.extractors import (
@@ -25,6 +24,7 @@ from pipelines.features.extractors import (
 from pipelines.features.plan import make_image_extractor, make_sentence_extractor
 from pipelines.features.values import Rejected
 from pipelines.images.copies import encode_jpeg
+from pipelines.settings import FeaturesConfig
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from pipelines.config import FeaturesConfig
 from pipelines.features.extractors import (
     IMAGE_EXTRACTORS,
     PACKAGED,
@@ -20,6 +19,7 @@ from pipelines.features.extractors import (
 )
 from pipelines.features.plan import make_image_extractor, make_sentence_extractor
 from pipelines.features.weights import parse_weights
+from pipelines.settings import FeaturesConfig
 from schemas.errors import MultilinkError
 
 AVAILABLE = "available"

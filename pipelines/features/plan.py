@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pipelines.config import BuildConfig, FeaturesConfig, MultiRetrievalSource
+from pipelines.config import BuildConfig, MultiRetrievalSource
 from pipelines.features.cache import FeatureCache, folder_of
 from pipelines.features.extractors import (
     Extractor,
@@ -21,6 +21,7 @@ from pipelines.features.extractors import (
 from pipelines.features.given import GivenVectors
 from pipelines.features.values import Compute, RegionLimits
 from pipelines.features.weights import parse_weights
+from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn, FeatureKind

@@ -1,6 +1,6 @@
 """From the bytes of a file to everything known of the picture: hash, size, fingerprint, flatness, and the kept copy.
 
-The images stage calls `inspect_image` once per fetched file; fetching is in `pipelines.http`, keeping in `store.py`.
+The images stage calls `inspect_image` once per fetched file; fetching is in `pipelines.web`, keeping in `store.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import cast
 
 from PIL import Image as Pixels
 
-from pipelines.config import FingerprintName, ImagesConfig
-from pipelines.dedupe.fingerprints import fingerprint_image
 from pipelines.images.copies import encode_jpeg
+from pipelines.images.fingerprints import fingerprint_image
+from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import decode_image
 from schemas.images import Image
 

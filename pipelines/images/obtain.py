@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
-from pipelines.http.captures import Capture, Kind
-from pipelines.http.client import Client, process_client
-from pipelines.http.errors import FetchFailed
-from pipelines.http.fan_out import map_concurrently
 from pipelines.images.files import image_files
 from pipelines.images.inspect import inspect_image
 from pipelines.images.store import ImageStore
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.web.captures import Capture, Kind
+from pipelines.web.client import Client, process_client
+from pipelines.web.errors import FetchFailed
+from pipelines.web.fan_out import map_concurrently
 from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image

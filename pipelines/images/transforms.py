@@ -13,11 +13,6 @@ from dataclasses import dataclass
 
 import apache_beam as beam
 
-from pipelines.config import FingerprintName, ImagesConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.takedown import Takedowns
-from pipelines.http.errors import FetchFailed
-from pipelines.http.fan_out import map_concurrently
 from pipelines.images.obtain import (
     ImagePlaces,
     failure_of,
@@ -28,6 +23,11 @@ from pipelines.images.obtain import (
     unique_images,
 )
 from pipelines.progress import Progress
+from pipelines.settings import FingerprintName, ImagesConfig
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import Takedowns
+from pipelines.web.errors import FetchFailed
+from pipelines.web.fan_out import map_concurrently
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
@@ -142,7 +142,7 @@ def _taken_down(uri: str, entry: str) -> Failure:
     return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
 
 
-def _addresses(draft: Draft) -> Iterator[str]:
+def _addresses(draft: CandidateDocument) -> Iterator[str]:
     yield from set(draft.image_uris)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.config import BuildConfig
-from pipelines.documents.takedown import Takedowns
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.copies import METHOD
-from pipelines.shards.leaks import LeakCount
 from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.sources.readers import path_settings
+from pipelines.sources.takedowns import Takedowns
+from pipelines.splits.leaks import LeakCount
 from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION

@@ -13,15 +13,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.config import ShardsConfig, SplitsConfig
 from pipelines.documents.transforms import image_refs
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
-from pipelines.shards.leaks import LeakCount, leaks_of_group, near_image_leaks
-from pipelines.shards.splits import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
-from pipelines.shards.traces import Clue, Trace, clues_of, trace_of
+from pipelines.settings import ShardsConfig, SplitsConfig
 from pipelines.shards.writing import part_name, write_shard, write_table
+from pipelines.splits.assign import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
+from pipelines.splits.leaks import LeakCount, leaks_of_group, near_image_leaks
+from pipelines.splits.traces import Clue, Trace, clues_of, trace_of
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate
 from schemas.images import Image

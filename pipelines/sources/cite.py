@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from pipelines.documents.draft import Draft
-from pipelines.shards.splits import place_of
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
 from pipelines.sources.csv_rows import Row, read_table
 from pipelines.sources.fields import FieldError, split_named
 from pipelines.sources.labelled_settings import CiteSource, Delimiter
 from pipelines.sources.openings import Place, input_file
 from pipelines.sources.recipeqa import name_problem
+from pipelines.splits.assign import place_of
 from schemas.configs import require
 from schemas.documents import Split
 from schemas.failures import Failure
@@ -46,7 +46,7 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def read_cite(source: CiteSource) -> Iterator[Draft | Failure]:
+def read_cite(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
     """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
 
     An id is `<file>-<row number>`, the file being `train`, `test`, or `all` where there is only one.

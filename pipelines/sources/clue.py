@@ -5,7 +5,7 @@
 
 Labels are 0 or 1. The published split is kept although 610 of the 1,512 test rows share their image with training
 rows: the build reports such leaks, and with `splits.on_leak=drop splits.leak_kinds=images-exact` drops those training
-rows (`pipelines.shards.leaks`).
+rows (`pipelines.splits.leaks`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from pipelines.documents.draft import Draft
-from pipelines.shards.splits import place_of
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
 from pipelines.sources.csv_rows import Row, read_table
 from pipelines.sources.fields import FieldError
 from pipelines.sources.json_streams import is_index, read_mapping
 from pipelines.sources.labelled_settings import ClueSource
 from pipelines.sources.openings import input_file
+from pipelines.splits.assign import place_of
 from schemas.configs import require
 from schemas.documents import Split
 from schemas.failures import Failure, Reason
@@ -31,7 +31,7 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def read_clue(source: ClueSource) -> Iterator[Draft | Failure]:
+def read_clue(source: ClueSource) -> Iterator[CandidateDocument | Failure]:
     """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
 
     An id is `train-<row number>` or `test-<row number>`.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.csv_rows import Row, Table
 from pipelines.sources.fields import UNKNOWN, FieldError
 from pipelines.sources.openings import InputFile
@@ -49,7 +49,7 @@ class Pair:
 
 def read_pairs(
     file: InputFile, table: Table, form: Format, read_row: Callable[[Row], Pair]
-) -> Iterator[Draft | Failure]:
+) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of each row of a file, or why there is none.
 
     Its id is `<part>-<row number>`, the number being pandas' where the file has it, else `line` and the line's.
@@ -96,10 +96,12 @@ def _relation_columns(file: InputFile, table: Table, form: Format) -> dict[str, 
     return found
 
 
-def _draft(document_id: str, pair: Pair, relations: tuple[tuple[str, bool | None], ...], dataset: str) -> Draft:
+def _draft(
+    document_id: str, pair: Pair, relations: tuple[tuple[str, bool | None], ...], dataset: str
+) -> CandidateDocument:
     if not pair.text:
         raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
-    return Draft(
+    return CandidateDocument(
         id=document_id,
         dataset=dataset,
         sentences=(Sentence(pair.text),),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, clean
 from pipelines.sources.json_streams import is_text, read_mapping, read_members
 from pipelines.sources.news_articles import NewsArticle, article_to_draft, text_of
@@ -26,7 +26,7 @@ SOURCE = "goodnews"
 LANGUAGE = "en"
 
 
-def read_goodnews(place: Place, *, urls: Place = "") -> Iterator[Draft | Failure]:
+def read_goodnews(place: Place, *, urls: Place = "") -> Iterator[CandidateDocument | Failure]:
     """Yield a document for each picture, in file order, and a failure for each record or text that cannot be used.
 
     An article without pictures is a failure of its own (TOO_FEW_IMAGES). The URLs of all pictures are in memory

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.entities import html5
 
-from pipelines.documents.draft import Draft, stated
-from pipelines.documents.sentences import split_sentences
 from pipelines.sources.article_settings import ImageclefSource
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.fields import FieldError
 from pipelines.sources.openings import BrokenInputError
+from pipelines.sources.sentences import split_sentences
 from pipelines.sources.trees import read_tree
 from pipelines.sources.wikitext import WikitextError, strip_markup
 from schemas.documents import Provenance, Sentence
@@ -60,7 +60,7 @@ class ImageRecord:
     licence: str | None = None
 
 
-def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[Draft | Failure]:
+def read_imageclef(source: ImageclefSource, *, min_images: int = 1) -> Iterator[CandidateDocument | Failure]:
     """Yield the articles of a language with their images in the order of image ids, and what cannot be used.
 
     Articles come in the order of their paths (from a tar: in its own); failures of metadata come before them,
@@ -181,7 +181,7 @@ def _collect_images(source: ImageclefSource, images: _Images) -> Iterator[Failur
 
 def _article(
     file: _File, *, source: ImageclefSource, images: _Images, seen: set[str], min_images: int
-) -> Draft | Failure:
+) -> CandidateDocument | Failure:
     """Return the draft of an article, or why there is none; remember that it was seen."""
     key, _, record_id = file.match.groups()
     uris = images.of(key)
@@ -202,7 +202,7 @@ def _article(
     )
     if not sentences:
         return _failure(record_id, Reason.EMPTY_DOCUMENT, f"expected text in {key}, found none")
-    return Draft(
+    return CandidateDocument(
         id=record_id,
         dataset=DATASET,
         sentences=tuple(map(Sentence, sentences)),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import checked, optional, required
 from pipelines.sources.reddit import Submission, submission_url
 from schemas.documents import Link, Provenance, Sentence
@@ -90,7 +90,7 @@ def parse_album_api(data: bytes) -> Album:
         raise AlbumError(f"the API's album: {error}") from error
 
 
-def album_to_draft(submission: Submission, album: Album) -> tuple[Draft, tuple[Failure, ...]]:
+def album_to_draft(submission: Submission, album: Album) -> tuple[CandidateDocument, tuple[Failure, ...]]:
     """Return the document of an album, and a failure for each entry discarded as animated.
 
     Every caption is a sentence, in order; it links to the image it was written under, if that one is kept.
@@ -109,7 +109,7 @@ def album_to_draft(submission: Submission, album: Album) -> tuple[Draft, tuple[F
             sentences.append(Sentence(entry.caption))
             if has_image:
                 links.append(Link(len(sentences) - 1, len(images) - 1))
-    draft = Draft(
+    draft = CandidateDocument(
         id=submission.id,
         dataset=DATASET,
         sentences=tuple(sentences),

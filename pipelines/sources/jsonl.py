@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.config import DocumentsSource
-from pipelines.documents.draft import Draft, stated
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.fields import FieldError, checked, identifier, optional, required
 from pipelines.sources.lines import read_lines
 from pipelines.sources.openings import BrokenInputError, Place, input_file
@@ -29,12 +29,12 @@ from schemas.failures import Failure, Reason, Stage
 DATASET = "documents"
 
 
-def read_source(source: DocumentsSource) -> Iterator[Draft | Failure]:
+def read_source(source: DocumentsSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the drafts and failures of a user's file."""
     yield from read_documents(source.documents)
 
 
-def read_documents(place: Place) -> Iterator[Draft | Failure]:
+def read_documents(place: Place) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a file in order, and a failure for each record, sentence or link that cannot be used.
 
     A document is kept without the sentences that are blank (EMPTY_SENTENCE) and the links that lead nowhere
@@ -48,7 +48,7 @@ def read_documents(place: Place) -> Iterator[Draft | Failure]:
     try:
         for number, line in read_lines(file):
             for outcome in _read_line(line, f"{file.name}:{number}"):
-                if isinstance(outcome, Draft):
+                if isinstance(outcome, CandidateDocument):
                     digest = hashlib.blake2b(outcome.id.encode(), digest_size=16).digest()
                     if digest in seen:
                         yield _duplicate(outcome.id, f"{file.name}:{number}")
@@ -59,7 +59,7 @@ def read_documents(place: Place) -> Iterator[Draft | Failure]:
         yield problem.failure()
 
 
-def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
+def _read_line(line: bytes, place: str) -> Iterator[CandidateDocument | Failure]:
     """Yield what a line gives: the draft first, then the failures of its parts; or one failure."""
     try:
         record = json.loads(line.decode("utf-8-sig", errors="replace"))
@@ -83,12 +83,12 @@ def _read_line(line: bytes, place: str) -> Iterator[Draft | Failure]:
     yield from failures
 
 
-def _draft(record: Mapping[str, Any], record_id: str) -> Draft:
+def _draft(record: Mapping[str, Any], record_id: str) -> CandidateDocument:
     split = record.get("split")
     links = record.get("links")
     images = required(record, "images", list)
     uris = tuple(_image_uri(item) for item in images)
-    return Draft(
+    return CandidateDocument(
         id=record_id,
         dataset=DATASET,
         sentences=tuple(_sentence(item) for item in required(record, "sentences", list)),
@@ -142,7 +142,7 @@ def _member(kind: Any, value: object, name: str) -> Any:
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {expected}, found {value!r}") from error
 
 
-def _tidy(draft: Draft) -> tuple[Draft, list[Failure]]:
+def _tidy(draft: CandidateDocument) -> tuple[CandidateDocument, list[Failure]]:
     """Return a draft without blank sentences and links that lead nowhere, and why each of them went."""
     kept = [index for index, sentence in enumerate(draft.sentences) if sentence.text.strip()]
     new_index = {old: new for new, old in enumerate(kept)}

@@ -4,8 +4,8 @@
      "images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", "license": 3, ...}],
      "annotations": [{"id": 661611, "image_id": 9, "caption": "..."}]}
 
-Which images make a document is in `pipelines.documents.versions`, which captions distract in
-`pipelines.documents.distractors`: both follow from ids and the seed, whatever the order of the records. Only ids, names
+Which images make a document is in `pipelines.sources.versions`, which captions distract in
+`pipelines.sources.distractors`: both follow from ids and the seed, whatever the order of the records. Only ids, names
 and captions are in memory, the captions in one block.
 """
 
@@ -16,14 +16,14 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.documents.distractors import CaptionPool, PackedTexts, place, shuffled_order
-from pipelines.documents.draft import Draft, stated
-from pipelines.documents.versions import ImageGroup, count_versions, group_images, split_groups
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.captions import caption_text, file_name, number
 from pipelines.sources.crowd_settings import MscocoSource
+from pipelines.sources.distractors import CaptionPool, PackedTexts, place, shuffled_order
 from pipelines.sources.fields import FieldError, checked, clean
 from pipelines.sources.json_streams import is_index, read_lists
 from pipelines.sources.openings import BrokenInputError, Place, input_file
+from pipelines.sources.versions import ImageGroup, count_versions, group_images, split_groups
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -33,7 +33,7 @@ DATASET = "mscoco"
 LANGUAGE = "en"
 
 
-def read_mscoco(source: MscocoSource) -> Iterator[Draft | Failure]:
+def read_mscoco(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
     """Yield a failure for each image and caption that cannot be used, then the drafts, split by split.
 
     Image addresses are names relative to `source.images`. Images that fill no group are failures too (TOO_FEW_IMAGES),
@@ -193,7 +193,7 @@ class _Documents:
     tables: _Tables
     captions: Mapping[int, Sequence[int]]
 
-    def of(self, groups: Sequence[ImageGroup]) -> Iterator[Draft | Failure]:
+    def of(self, groups: Sequence[ImageGroup]) -> Iterator[CandidateDocument | Failure]:
         """Yield all versions of each group's document; distractors come from the captions of these groups' images."""
         images = sorted(image for group in groups for image in group.images)
         pool = CaptionPool((image, [self.tables.texts[row] for row in self.captions[image]]) for image in images)
@@ -202,7 +202,7 @@ class _Documents:
             for version in range(count_versions(counts, split=self.split, most=self.source.versions)):
                 yield self._document(group, version, pool)
 
-    def _document(self, group: ImageGroup, version: int, pool: CaptionPool[int]) -> Draft | Failure:
+    def _document(self, group: ImageGroup, version: int, pool: CaptionPool[int]) -> CandidateDocument | Failure:
         """Return a version of a group's document: its sentences and images in an order that tells nothing."""
         document_id = f"{group.id}-v{version}"
         seed, wanted = self.source.seed, self.source.distractors
@@ -214,7 +214,7 @@ class _Documents:
         sentences = shuffled_order(len(texts), seed=seed, key=document_id)
         images = shuffled_order(len(group.images), seed=seed, key=group.id)
         pairs = range(len(group.true))  # text i was written about image i
-        return Draft(
+        return CandidateDocument(
             id=document_id,
             dataset=DATASET,
             sentences=tuple(Sentence(texts[index]) for index in sentences),

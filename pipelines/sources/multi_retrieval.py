@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.config import MultiRetrievalSource
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, clean
 from pipelines.sources.json_streams import is_index, read_lists, read_mapping
 from pipelines.sources.openings import BrokenInputError, Place
@@ -27,12 +27,12 @@ _NO_PARTNER = -1
 _ID_KEYS = ("id", "doc_id", "document_id")
 
 
-def read_source(source: MultiRetrievalSource) -> Iterator[Draft | Failure]:
+def read_source(source: MultiRetrievalSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the drafts and failures of the released files."""
     yield from read_released(source.documents, source.id2row)
 
 
-def read_released(documents: Place, id2row: Place) -> Iterator[Draft | Failure]:
+def read_released(documents: Place, id2row: Place) -> Iterator[CandidateDocument | Failure]:
     """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
 
     A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
@@ -83,7 +83,9 @@ class _Sides:
             self.links.add((sentence, image))
 
 
-def _read(record: object, record_id: str, split: Split, rows: Mapping[str, int]) -> Iterator[Draft | Failure]:
+def _read(
+    record: object, record_id: str, split: Split, rows: Mapping[str, int]
+) -> Iterator[CandidateDocument | Failure]:
     """Yield the draft of a record, then the failures of its parts; or one failure."""
     try:
         sides = _sides(record)
@@ -92,7 +94,7 @@ def _read(record: object, record_id: str, split: Split, rows: Mapping[str, int])
         yield problem.failure(record_id)
         return
     links, failures = _links(sides, {old: new for new, old in enumerate(kept)}, record_id)
-    yield Draft(
+    yield CandidateDocument(
         id=record_id,
         dataset=SOURCE,
         sentences=tuple(Sentence(text) for text in sides.texts),

@@ -17,8 +17,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import NewsFormat, NewsSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, identifier, optional, required, split_named
 from pipelines.sources.goodnews import read_goodnews
 from pipelines.sources.json_streams import is_text, read_mapping
@@ -38,7 +38,7 @@ from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
 
-def read_news(source: NewsSource) -> Iterator[Draft | Failure]:
+def read_news(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
 
     A failure is filed under the article's id, or its place in the file where it has none. Of several articles of one
@@ -52,7 +52,7 @@ def read_news(source: NewsSource) -> Iterator[Draft | Failure]:
     yield from _with_splits(outcomes, source.splits) if source.splits else outcomes
 
 
-def _with_splits(outcomes: Iterable[Draft | Failure], place: str) -> Iterator[Draft | Failure]:
+def _with_splits(outcomes: Iterable[CandidateDocument | Failure], place: str) -> Iterator[CandidateDocument | Failure]:
     splits = {name: _split(value, place) for name, value in read_mapping(place, is_text, expected="a split").items()}
     for outcome in outcomes:
         if isinstance(outcome, Failure):
@@ -71,7 +71,7 @@ def _split(name: str, place: str) -> Split | None:
         raise BuildError(f"{place}: {problem}") from problem
 
 
-def _read_jsonl(source: NewsSource) -> Iterator[Draft | Failure]:
+def _read_jsonl(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
     file = input_file(source.articles)
     try:
         for number, line in read_lines(file):
@@ -80,7 +80,7 @@ def _read_jsonl(source: NewsSource) -> Iterator[Draft | Failure]:
         yield problem.failure()
 
 
-def _read_line(line: bytes, place: str, language: str) -> Iterator[Draft | Failure]:
+def _read_line(line: bytes, place: str, language: str) -> Iterator[CandidateDocument | Failure]:
     try:
         value = json.loads(line.decode("utf-8-sig", errors="replace"))
     except (ValueError, RecursionError) as error:
@@ -105,15 +105,15 @@ def _read_line(line: bytes, place: str, language: str) -> Iterator[Draft | Failu
     yield from article_to_draft(article)
 
 
-def _read_goodnews(source: NewsSource) -> Iterator[Draft | Failure]:
+def _read_goodnews(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
     return read_goodnews(source.articles, urls=source.urls)
 
 
-def _read_visualnews(source: NewsSource) -> Iterator[Draft | Failure]:
+def _read_visualnews(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
     return read_visualnews(source.articles)
 
 
-_READERS: Mapping[NewsFormat, Callable[[NewsSource], Iterator[Draft | Failure]]] = {
+_READERS: Mapping[NewsFormat, Callable[[NewsSource], Iterator[CandidateDocument | Failure]]] = {
     NewsFormat.JSONL: _read_jsonl,
     NewsFormat.GOODNEWS: _read_goodnews,
     NewsFormat.VISUALNEWS: _read_visualnews,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.documents.draft import Draft, stated
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.fields import optional
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
@@ -47,7 +47,7 @@ class NewsArticle:
     split: Split | None = None
 
 
-def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
+def article_to_draft(article: NewsArticle) -> Iterator[CandidateDocument | Failure]:
     """Yield the draft of an article, then EMPTY_SENTENCE for each text that is there and blank.
 
     HTML's entities become characters and white space is collapsed. Without any text, or without an image, there is a
@@ -61,7 +61,7 @@ def article_to_draft(article: NewsArticle) -> Iterator[Draft | Failure]:
         expected = ", ".join(ROLES)
         yield Failure(Stage.SOURCES, article.id, Reason.EMPTY_DOCUMENT, f"expected one of {expected}, found none")
     else:
-        yield Draft(
+        yield CandidateDocument(
             id=article.id,
             dataset=DATASET,
             sentences=sentences,
@@ -91,7 +91,7 @@ def text_of(record: Mapping[str, Any], name: str) -> str | None:
     return None if record.get(name) is None else optional(record, name, "")
 
 
-def without_repeats(outcomes: Iterable[Draft | Failure]) -> Iterator[Draft | Failure]:
+def without_repeats(outcomes: Iterable[CandidateDocument | Failure]) -> Iterator[CandidateDocument | Failure]:
     """Yield outcomes, with DUPLICATE_RECORD for each draft whose id has come before, and nothing of its parts.
 
     Remembers 16 bytes (about 100 with Python's own) an id.

@@ -16,8 +16,8 @@ from typing import cast
 from urllib.parse import quote
 
 from pipelines.config import DiySource, DocumentsSource, MultiRetrievalSource, Source
-from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.crowd_settings import MscocoSource, VistSource
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
 from pipelines.sources.openings import input_file
@@ -121,13 +121,17 @@ READERS: Mapping[type, Reader] = {
 }
 
 
-def read_source(source: Source) -> Iterator[Draft | Failure]:
+def read_source(source: Source) -> Iterator[CandidateDocument | Failure]:
     """Yield the drafts and failures of a source of files, whose settings `inputs.find_inputs` has gone through."""
     module, _, function = READERS[type(source)].function.partition(":")
     read = getattr(importlib.import_module(f"pipelines.sources.{module}"), function)
     images = getattr(source, "images", "")
     for outcome in read(source):
-        yield _on_the_web(outcome, images) if isinstance(outcome, Draft) and images.startswith(WEB) else outcome
+        yield (
+            _on_the_web(outcome, images)
+            if isinstance(outcome, CandidateDocument) and images.startswith(WEB)
+            else outcome
+        )
 
 
 def path_settings(source: Source) -> frozenset[str]:
@@ -150,6 +154,6 @@ def web_address(root: str, name: str) -> str:
     return root.replace("{name}", quoted) if "{name}" in root else f"{root.rstrip('/')}/{quoted}"
 
 
-def _on_the_web(draft: Draft, root: str) -> Draft:
+def _on_the_web(draft: CandidateDocument, root: str) -> CandidateDocument:
     uris = (uri if uri.startswith(WEB) else web_address(root, uri) for uri in draft.image_uris)
     return replace(draft, image_uris=tuple(uris))

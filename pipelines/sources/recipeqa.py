@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.documents.draft import Draft
-from pipelines.shards.splits import place_of
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, identifier, optional, required
 from pipelines.sources.json_streams import read_lists
 from pipelines.sources.labelled_settings import RecipeqaSource
 from pipelines.sources.openings import BrokenInputError, Place, input_file
+from pipelines.splits.assign import place_of
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -31,7 +31,7 @@ DATASET = "rqa"
 LANGUAGE = "en"
 
 
-def read_recipeqa(source: RecipeqaSource) -> Iterator[Draft | Failure]:
+def read_recipeqa(source: RecipeqaSource) -> Iterator[CandidateDocument | Failure]:
     """Yield each recipe once, test recipes first, and a failure for what cannot be used.
 
     The first question of a recipe that can be read gives its document; other questions of the same file are passed
@@ -63,7 +63,7 @@ class _Questions:
     test_ids: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
 
-    def read(self, place: Place) -> Iterator[Draft | Failure]:
+    def read(self, place: Place) -> Iterator[CandidateDocument | Failure]:
         file = input_file(place)
         number = 0
         try:
@@ -77,7 +77,7 @@ class _Questions:
         if number == 0:
             raise BuildError(f"{file}: expected questions in a list 'data', found none")
 
-    def _read_question(self, item: object, record_id: str) -> Iterator[Draft | Failure]:
+    def _read_question(self, item: object, record_id: str) -> Iterator[CandidateDocument | Failure]:
         try:
             question: dict[str, Any] = checked(item, dict, "a question")
             record_id = identifier(question, "recipe_id")
@@ -138,8 +138,8 @@ class _Recipe:
             return Failure(Stage.SOURCES, self.id, Reason.TOO_FEW_IMAGES, message)
         return None
 
-    def draft(self, split: Split, published: str, pattern: str) -> Draft:
-        return Draft(
+    def draft(self, split: Split, published: str, pattern: str) -> CandidateDocument:
+        return CandidateDocument(
             id=self.id,
             dataset=DATASET,
             sentences=tuple(Sentence(text) for text in self.texts),

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from pipelines.documents.takedown import Takedowns
 from pipelines.sources.fields import FieldError, checked, clean, optional, required
+from pipelines.sources.takedowns import Takedowns
 from schemas.failures import Failure, Reason, Stage
 
 _REDDIT = "https://www.reddit.com"

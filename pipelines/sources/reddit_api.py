@@ -19,13 +19,14 @@ import praw
 import prawcore
 import requests
 
-from pipelines.config import DiySource, HttpConfig
-from pipelines.http.adapter import CheckedAdapter
-from pipelines.http.addresses import AddressBook
-from pipelines.http.errors import FetchFailed
-from pipelines.http.retries import posix_time, utc_text
+from pipelines.config import DiySource
+from pipelines.settings import HttpConfig
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.reddit import Submission, parse_submission
+from pipelines.web.adapter import CheckedAdapter
+from pipelines.web.addresses import AddressBook
+from pipelines.web.errors import FetchFailed
+from pipelines.web.retries import posix_time, utc_text
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder

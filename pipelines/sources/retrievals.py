@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines.http.captures import Capture, CaptureStore, Kind, Request
-from pipelines.http.downloads import CapturedFile
-from pipelines.http.errors import FetchFailed
-from pipelines.http.targets import parse_target
 from pipelines.images.obtain import WEB, host_of
+from pipelines.web.captures import Capture, CaptureStore, Kind, Request
+from pipelines.web.downloads import CapturedFile
+from pipelines.web.errors import FetchFailed
+from pipelines.web.targets import parse_target
 from schemas.documents import Document
 from schemas.images import Image
 from schemas.lake import Folder

@@ -14,18 +14,13 @@ from urllib.parse import urlsplit
 
 import apache_beam as beam
 
-from pipelines.config import DiySource, DumpOrApi, HttpConfig, PageOrApi, Source
-from pipelines.documents.draft import Draft
-from pipelines.documents.takedown import Takedowns
-from pipelines.http.captures import Kind
-from pipelines.http.client import Client, process_client
-from pipelines.http.downloads import CapturedFile
-from pipelines.http.errors import FetchFailed
-from pipelines.http.fan_out import map_concurrently
+from pipelines.config import DiySource, DumpOrApi, PageOrApi, Source
 from pipelines.progress import Progress
+from pipelines.settings import HttpConfig
 from pipelines.shards.transforms import WriteRows
 from pipelines.sources import retrievals
 from pipelines.sources.article_settings import WikipediaSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.imgur import (
     Album,
@@ -40,8 +35,14 @@ from pipelines.sources.readers import read_source
 from pipelines.sources.reddit import Submission, find_takedown, select_album
 from pipelines.sources.reddit_api import read_listing
 from pipelines.sources.reddit_dump import read_submissions
+from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia import fetch_article, list_titles
 from pipelines.transforms import Fallible, Outcome, Separate
+from pipelines.web.captures import Kind
+from pipelines.web.client import Client, process_client
+from pipelines.web.downloads import CapturedFile
+from pipelines.web.errors import FetchFailed
+from pipelines.web.fan_out import map_concurrently
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 from schemas.lake import Folder
@@ -76,7 +77,7 @@ class ReadSource(beam.PTransform):
         return outcome
 
 
-def _read_files(_: None, source: Source) -> Iterator[Draft | Failure]:
+def _read_files(_: None, source: Source) -> Iterator[CandidateDocument | Failure]:
     yield from read_source(source)
 
 
@@ -158,7 +159,7 @@ class FetchRecords(beam.PTransform):
     """
 
     host: str
-    fetch: Callable[..., Iterable[Draft | Failure]]
+    fetch: Callable[..., Iterable[CandidateDocument | Failure]]
     title: str
     http: HttpConfig
     raw: Folder
@@ -174,7 +175,7 @@ class FetchRecords(beam.PTransform):
         )
         return outcome
 
-    def _fetch(self, group: tuple[str, Iterable[Any]]) -> Iterator[Draft | Failure]:
+    def _fetch(self, group: tuple[str, Iterable[Any]]) -> Iterator[CandidateDocument | Failure]:
         _, requests = group
         fetch = partial(self.fetch, client=process_client(self.http, self.raw))
         for outcome in map_concurrently(fetch, requests, threads=self.http.connections_per_host):
@@ -184,7 +185,7 @@ class FetchRecords(beam.PTransform):
 
 def fetch_album(
     request: AlbumRequest, *, client: Client, source: DiySource, credentials: Credentials
-) -> tuple[Draft | Failure, ...]:
+) -> tuple[CandidateDocument | Failure, ...]:
     """Return the draft of a submission's album and failure rows of entries that are no image; or why there is none."""
     album_id, submission = request
     try:
@@ -270,16 +271,16 @@ class WriteRetrievals(WriteRows):
         return self.lake.retrievals(self.dataset, version)
 
 
-def fetch_page(title: str, *, client: Client, source: WikipediaSource) -> tuple[Draft | Failure, ...]:
+def fetch_page(title: str, *, client: Client, source: WikipediaSource) -> tuple[CandidateDocument | Failure, ...]:
     """Return an article's draft, or why there is none."""
     return (fetch_article(title, client=client, source=source),)
 
 
-def _draft_key(draft: Draft) -> tuple[str, Draft]:
+def _draft_key(draft: CandidateDocument) -> tuple[str, CandidateDocument]:
     return draft.id, draft
 
 
-def _one_draft(group: tuple[str, Iterable[Draft]]) -> Iterator[Draft | Failure]:
+def _one_draft(group: tuple[str, Iterable[CandidateDocument]]) -> Iterator[CandidateDocument | Failure]:
     draft_id, drafts = group
     first, *others = sorted(drafts, key=repr)
     yield first

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipelines.documents.distractors import CaptionPool, shuffled_order
-from pipelines.documents.draft import Draft, stated
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.crowd_settings import StoryKind, VistSource
+from pipelines.sources.distractors import CaptionPool, shuffled_order
 from pipelines.sources.stories import Story, read_stories
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -23,7 +23,7 @@ from schemas.failures import Failure, Reason, Stage
 LANGUAGE = "en"
 
 
-def read_vist(source: VistSource) -> Iterator[Draft | Failure]:
+def read_vist(source: VistSource) -> Iterator[CandidateDocument | Failure]:
     """Yield, split by split, a failure for each annotation and story that cannot be used, then the drafts by id.
 
     Image addresses are `<split>/<photo id>.jpg`, relative to `source.images`. A story whose photo is not in the file's
@@ -56,7 +56,7 @@ def _id(story: Story) -> str:
     return story.id
 
 
-def _drafts(stories: Sequence[Story], split: Split, source: VistSource) -> Iterator[Draft | Failure]:
+def _drafts(stories: Sequence[Story], split: Split, source: VistSource) -> Iterator[CandidateDocument | Failure]:
     if source.kind is not StoryKind.DII_STRESS:
         for story in stories:
             yield _draft(story, story.texts, range(len(story.texts)), split, source)
@@ -82,10 +82,12 @@ def caption_pool(stories: Sequence[Story]) -> CaptionPool[str]:
     return CaptionPool((photo, captions[photo]) for photo in sorted(captions))
 
 
-def _draft(story: Story, texts: Sequence[str], order: Sequence[int], split: Split, source: VistSource) -> Draft:
+def _draft(
+    story: Story, texts: Sequence[str], order: Sequence[int], split: Split, source: VistSource
+) -> CandidateDocument:
     """Return the document of a story; text i is about photo i, and sentence j of the document is text `order[j]`."""
     photos = range(len(story.photos))
-    return Draft(
+    return CandidateDocument(
         id=story.id,
         dataset=source.dataset,
         sentences=tuple(Sentence(texts[index]) for index in order),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, identifier, required, split_named
 from pipelines.sources.json_streams import read_items
 from pipelines.sources.news_articles import NewsArticle, article_to_draft, text_of
@@ -30,7 +30,7 @@ LANGUAGE = "en"
 MAX_ARTICLE_BYTES = 16 * 2**20
 
 
-def read_visualnews(place: Place) -> Iterator[Draft | Failure]:
+def read_visualnews(place: Place) -> Iterator[CandidateDocument | Failure]:
     """Yield a document for each record, in file order, and a failure for each record or text that cannot be used.
 
     Raises:
@@ -47,7 +47,7 @@ def read_visualnews(place: Place) -> Iterator[Draft | Failure]:
         yield replace(problem.failure(), record_id=f"{file.name}:{position + 1}")
 
 
-def _read(item: object, place: str, articles: _Articles) -> Iterator[Draft | Failure]:
+def _read(item: object, place: str, articles: _Articles) -> Iterator[CandidateDocument | Failure]:
     """Yield what a record gives: the draft first, then the failures of its parts; or one failure."""
     record_id = place
     try:

@@ -18,16 +18,16 @@ from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from pipelines.documents.draft import Draft
-from pipelines.documents.sentences import split_sentences
-from pipelines.http.captures import Kind
-from pipelines.http.client import Client
-from pipelines.http.errors import FetchFailed
 from pipelines.sources.article_settings import ArticleApi, WikipediaSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError, checked, optional, required
 from pipelines.sources.lines import read_lines
 from pipelines.sources.openings import BrokenInputError, input_file
+from pipelines.sources.sentences import split_sentences
 from pipelines.sources.wikipedia_pages import PageError, parse_article
+from pipelines.web.captures import Kind
+from pipelines.web.client import Client
+from pipelines.web.errors import FetchFailed
 from schemas.documents import Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
 
@@ -61,7 +61,7 @@ def list_titles(source: WikipediaSource, client: Client, *, max_age_s: float | N
             yield outcome
 
 
-def fetch_article(title: str, *, client: Client, source: WikipediaSource) -> Draft | Failure:
+def fetch_article(title: str, *, client: Client, source: WikipediaSource) -> CandidateDocument | Failure:
     """Return the draft of an article, under the number the wiki gave its page; or why there is none.
 
     Two titles of which one redirects to the other give drafts of one id.
@@ -86,7 +86,7 @@ def fetch_article(title: str, *, client: Client, source: WikipediaSource) -> Dra
     if not sentences:
         return _failure(title, Reason.EMPTY_DOCUMENT, "expected the text of an article, found none")
     own_title = page.title or title
-    return Draft(
+    return CandidateDocument(
         id=page.page_id or own_title,
         dataset=DATASET,
         sentences=tuple(map(Sentence, sentences)),

@@ -12,12 +12,12 @@ import pytest
 
 from pipelines import recipes
 from pipelines.config import BuildConfig
-from pipelines.datasets import BuildSummary, build_dataset
 from pipelines.features.extractors import image_extractor, sentence_extractor
 from pipelines.images.obtain import ImagePlaces
 from pipelines.images.store import ImageStore
 from pipelines.launch import Runner
 from pipelines.plain import Extraction, VectorDocument, add_vectors, documents_of
+from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override

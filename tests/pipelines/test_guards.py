@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import recipes
-from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
 from schemas.configs import override
 from schemas.errors import BuildError

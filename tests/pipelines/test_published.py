@@ -15,8 +15,8 @@ from PIL import Image
 
 from pipelines import recipes
 from pipelines.config import BuildConfig
-from pipelines.datasets import build_dataset
-from pipelines.documents.draft import Draft
+from pipelines.run import build_dataset
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.readers import read_source
 from schemas.configs import override
@@ -56,7 +56,7 @@ def config_of(dataset: str, images: str) -> BuildConfig:
     return override(recipes.recipe(dataset), [*settings, *few, *plain, f"source.images={images}"])
 
 
-def draw_all(drafts: list[Draft], root: Path) -> None:
+def draw_all(drafts: list[CandidateDocument], root: Path) -> None:
     """Draw a picture of its own for every image name."""
     for number, name in enumerate(sorted({uri for draft in drafts for uri in draft.image_uris})):
         path = root / name
@@ -71,7 +71,7 @@ def draw_all(drafts: list[Draft], root: Path) -> None:
 def test_what_is_read_is_what_the_shards_hold(dataset: str, tmp_path: Path, quiet: Callable[[str], None]) -> None:
     root = tmp_path / "images"
     root.mkdir()
-    drafts = [item for item in read_source(config_of(dataset, str(root)).source) if isinstance(item, Draft)]
+    drafts = [item for item in read_source(config_of(dataset, str(root)).source) if isinstance(item, CandidateDocument)]
     drafts = [draft for draft in drafts if not any(uri.startswith("http") for uri in draft.image_uris)]
     assert drafts
     draw_all(drafts, root)

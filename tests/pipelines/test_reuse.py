@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.datasets import answered, remember
+from pipelines.run import answered, remember
 from schemas.lake import Lake
 from schemas.manifest import MANIFEST, Manifest
 

@@ -24,8 +24,8 @@ import pytest
 from PIL import Image
 
 from pipelines import recipes
-from pipelines.datasets import BuildSummary, build_dataset
-from pipelines.show import retrieval_lines
+from pipelines.card.show import retrieval_lines
+from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
 from schemas.configs import override
 from schemas.lake import Lake

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from pipelines.config import Policy
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.policies import dropped_documents, find_duplicates
+from pipelines.settings import Policy
 from schemas.duplicates import Duplicate
 
 PLAIN, NEAR, FAR = "00000000000000ff", "00000000000001ff", "ffffffffffffffff"

@@ -7,12 +7,12 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.testing import test_pipeline as beam_testing
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.config import Policy
 from pipelines.dedupe.bands import Bands
 from pipelines.dedupe.cells import Code, cells_of, compare_cell
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.policies import find_duplicates
 from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.settings import Policy
 
 
 def made_up_occurrences(*, bits: int, seed: int = 0) -> list[Occurrence]:

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from pipelines.config import DocumentsConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.filters import reject_document, reject_draft
+from pipelines.documents.filters import reject_candidate, reject_document
 from pipelines.documents.resolve import resolve
+from pipelines.settings import DocumentsConfig
+from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import ImageRef, Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
@@ -17,8 +17,8 @@ from schemas.images import Image
 LONG = "one two three four five"
 
 
-def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> Draft:
-    return Draft(
+def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> CandidateDocument:
+    return CandidateDocument(
         id="d",
         dataset="diy",
         sentences=(Sentence(text),) * sentences,
@@ -42,8 +42,8 @@ def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> Draft:
         (make_draft(text="only four tokens here"), Reason.TOO_FEW_SENTENCES),
     ],
 )
-def test_a_draft_is_kept_or_dropped_for_its_reason(draft: Draft, reason: Reason | None) -> None:
-    failure = reject_draft(draft, DocumentsConfig())
+def test_a_draft_is_kept_or_dropped_for_its_reason(draft: CandidateDocument, reason: Reason | None) -> None:
+    failure = reject_candidate(draft, DocumentsConfig())
     assert (failure.reason if failure else None) == reason
 
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from pipelines import recipes
-from pipelines.datasets import BuildSummary, build_dataset
+from pipelines.card.show import describe
 from pipelines.features.sweeping import Swept, sweep_cache
-from pipelines.show import describe
+from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
 from schemas.configs import override
 from schemas.documents import Split

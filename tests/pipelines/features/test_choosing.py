@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestration.cli import run
-from pipelines.config import FeaturesConfig
 from pipelines.features.choosing import made_up_pictures, measured, measurements
 from pipelines.features.extractors import IMAGE_EXTRACTORS, Entry
 from pipelines.features.listing import ListedExtractor, listed_extractors, listing
+from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.config import FingerprintName, ImagesConfig
 from pipelines.images.inspect import Inspected, inspect_image, is_flat
+from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected
 from schemas.failures import Reason
 

@@ -16,14 +16,14 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image as Pixels
 
-from pipelines.config import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.documents.draft import Draft
-from pipelines.documents.takedown import parse_takedowns
 from pipelines.images.obtain import HELD_BYTES, ImagePlaces, obtain_image, obtain_images
 from pipelines.images.store import ImageStore, stored_copies
 from pipelines.images.transforms import ObtainImages, Outcome
 from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import parse_takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
 from schemas.images import Image
@@ -145,7 +145,7 @@ def test_two_workers_share_a_host_and_its_pace(tmp_path: Path, site: str) -> Non
     Quiet.asked_at.clear()
 
     stage = replace(stage_of(tmp_path / "shared", site, rate=25.0), neighbours=2)
-    drafts = [Draft("d", "s", (), tuple(uris), None, Provenance(source="s", record_id="d"))]
+    drafts = [CandidateDocument("d", "s", (), tuple(uris), None, Provenance(source="s", record_id="d"))]
 
     def assemble(root: beam.Pipeline) -> None:
         assert_that(root | beam.Create(drafts) | "images" >> stage, equal_to(expected))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import SplitsConfig
-from pipelines.documents.draft import Draft
 from pipelines.documents.resolve import resolve
-from pipelines.shards.leaks import documents_to_drop, find_leaks
-from pipelines.shards.traces import trace_of
+from pipelines.settings import SplitsConfig
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.cite import read_cite
 from pipelines.sources.clue import read_clue
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, Delimiter
+from pipelines.splits.leaks import documents_to_drop, find_leaks
+from pipelines.splits.traces import trace_of
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason
@@ -24,27 +24,27 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 HEADER = "|Index|q2_resp|qimg|stim_id|stim_txt\n"
 
 
-def cite(train: str = "data.csv", test: str = "", **settings: Any) -> list[Draft | Failure]:
+def cite(train: str = "data.csv", test: str = "", **settings: Any) -> list[CandidateDocument | Failure]:
     folder = FIXTURES / "cite"
     source = CiteSource(train=str(folder / train), test=str(folder / test) if test else "", **settings)
     return list(read_cite(source))
 
 
-def clue(**settings: Any) -> list[Draft | Failure]:
+def clue(**settings: Any) -> list[CandidateDocument | Failure]:
     folder = FIXTURES / "clue"
     paths = {name: str(folder / f"conceptual_{name}_dis.csv") for name in ("train", "test")}
     return list(read_clue(ClueSource(**paths | settings)))
 
 
-def drafts(outcomes: list[Draft | Failure]) -> dict[str, Draft]:
-    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, Draft)}
+def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
+    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)}
 
 
-def names(outcomes: list[Draft | Failure]) -> list[str]:
+def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
     return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
-def labels(draft: Draft) -> list[bool | None]:
+def labels(draft: CandidateDocument) -> list[bool | None]:
     assert draft.links is not None
     ((_, values),) = [zip(*link.relations, strict=True) for link in draft.links]
     return list(values)
@@ -76,7 +76,7 @@ def test_every_row_of_cite_is_a_document_or_a_failure() -> None:
 
 
 def test_a_row_of_cite_is_a_pair_with_its_relations() -> None:
-    assert drafts(cite())["all-0"] == Draft(
+    assert drafts(cite())["all-0"] == CandidateDocument(
         id="all-0",
         dataset="cite",
         sentences=(Sentence("Mix flour & butter, then let it rest."),),
@@ -176,7 +176,7 @@ def test_the_name_of_an_image_is_a_setting(pattern: str, uri: str) -> None:
 
 def test_fields_may_be_very_long(tmp_path: Path) -> None:
     (draft,) = read_cite(written(tmp_path, f"0|0|True|a.jpg|1|{'word ' * 400_000}"))
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert len(draft.sentences[0].text) == 5 * 400_000 - 1
 
 
@@ -188,9 +188,9 @@ def test_stray_quotes_on_every_line_cost_no_row(tmp_path: Path) -> None:
 def test_a_line_break_of_another_kind_breaks_one_row(tmp_path: Path) -> None:
     source = written(tmp_path, "0|0|True|a.jpg|1|One\rpart.", "1|1|True|a.jpg|2|Two.")
     first, second = read_cite(source)
-    assert isinstance(first, Draft)
+    assert isinstance(first, CandidateDocument)
     assert first.sentences == (Sentence("One\rpart."),)
-    assert isinstance(second, Draft)
+    assert isinstance(second, CandidateDocument)
 
 
 def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_every_row_of_clue_is_a_document_or_a_failure() -> None:
 def test_a_row_of_clue_is_a_pair_with_its_relations() -> None:
     found = drafts(clue())
     url = "http://images.example.org/a.jpg?s=1&amp;w=2"  # as published: a URL is not unescaped
-    assert found["train-0"] == Draft(
+    assert found["train-0"] == CandidateDocument(
         id="train-0",
         dataset="clue",
         sentences=(Sentence('bride & groom at the "sea"'),),

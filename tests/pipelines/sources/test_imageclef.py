@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import ImageclefSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.fields import FieldError
 from pipelines.sources.imageclef import ImageRecord, parse_metadata, read_imageclef
 from pipelines.sources.wikitext import WikitextError, strip_markup
@@ -36,7 +36,7 @@ BAD_METADATA = [
 ]
 
 
-def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str, Draft], list[str]]:
+def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str, CandidateDocument], list[str]]:
     drafts, failures = {}, []
     for outcome in read_imageclef(source, min_images=min_images):
         if isinstance(outcome, Failure):
@@ -48,7 +48,7 @@ def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str,
 
 def test_the_collection() -> None:
     drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER)))
-    assert drafts["302887"] == Draft(
+    assert drafts["302887"] == CandidateDocument(
         id="302887",
         dataset="wiki",
         sentences=tuple(map(Sentence, DODO)),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.config import DiySource, DocumentsSource, DumpOrApi, MultiRetrievalSource, Source
-from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import ImageclefSource, NewsFormat, NewsSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
 from pipelines.sources.inputs import find_inputs, named_inputs
 from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
@@ -37,7 +37,7 @@ def never(url: str) -> Path:
     raise AssertionError(f"{url} was asked for")
 
 
-def outcomes(source: Source, capture: Callable[[str], Path] = never) -> list[Draft | Failure]:
+def outcomes(source: Source, capture: Callable[[str], Path] = never) -> list[CandidateDocument | Failure]:
     return list(read_source(find_inputs(source, capture)))
 
 
@@ -58,7 +58,7 @@ def tar_of(folder: Path, target: Path) -> Path:
 def test_a_folder_and_archives_of_it_give_the_same(name: str, tmp_path: Path) -> None:
     folder = FIXTURES / name
     from_folder = outcomes(PLACES[name](str(folder)))
-    assert any(isinstance(item, Draft) for item in from_folder)
+    assert any(isinstance(item, CandidateDocument) for item in from_folder)
     assert outcomes(PLACES[name](str(zip_of(folder, tmp_path / "all.zip")))) == from_folder
     if name != "news/visualnews":  # whose articles are looked up by name
         in_tar = outcomes(PLACES[name](str(tar_of(folder, tmp_path / "all.tar.gz"))))
@@ -142,7 +142,7 @@ def test_a_source_that_reads_no_file_needs_none() -> None:
 def test_images_may_be_on_the_web(root: str, address: str) -> None:
     assert web_address(root, "a b/1.jpg") == address
     source = find_inputs(CiteSource(train=str(FIXTURES / "cite" / "data.csv"), images=root), never)
-    drafts = [item for item in read_source(source) if isinstance(item, Draft)]
+    drafts = [item for item in read_source(source) if isinstance(item, CandidateDocument)]
     assert drafts
     assert all(uri.startswith("https://h/") for draft in drafts for uri in draft.image_uris)
     assert image_root(source) == "."
@@ -152,7 +152,7 @@ def test_pictures_of_documents_behind_a_url_are_beside_them(tmp_path: Path) -> N
     (tmp_path / "d.jsonl").write_text('{"id": "a", "sentences": ["x"], "images": [{"path": "p/1.png"}]}\n')
     source = find_inputs(DocumentsSource(documents="https://h/set/d.jsonl"), lambda url: tmp_path / "d.jsonl")
     (draft,) = read_source(source)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.image_uris == ("https://h/set/p/1.png",)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.jsonl import read_documents
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure
@@ -14,13 +14,13 @@ from schemas.failures import Failure
 DOCUMENT: dict[str, Any] = {"id": "d", "sentences": ["one", "two"], "images": [{"path": "a.jpg"}, {"path": "b.jpg"}]}
 
 
-def read(tmp_path: Path, *lines: bytes | dict[str, Any]) -> list[Draft | Failure]:
+def read(tmp_path: Path, *lines: bytes | dict[str, Any]) -> list[CandidateDocument | Failure]:
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
     return list(read_documents(path))
 
 
-def names(outcomes: list[Draft | Failure]) -> list[str]:
+def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
     return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
@@ -35,7 +35,7 @@ def test_a_full_document(tmp_path: Path) -> None:
         "mood": "calm",
     }  # fmt: skip
     (draft,) = read(tmp_path, record)
-    assert draft == Draft(
+    assert draft == CandidateDocument(
         id="cat-1",
         dataset="documents",
         sentences=(Sentence("Eine Katze."), Sentence("Zwei", Role.CAPTION), Sentence("Drei")),
@@ -50,7 +50,7 @@ def test_a_full_document(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("fields", "links"), [({}, None), ({"links": None}, None), ({"links": []}, ())])
 def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str, Any], links: object) -> None:
     (draft,) = read(tmp_path, DOCUMENT | fields)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.links == links
     assert (draft.language, draft.split) == ("und", None)
 
@@ -96,7 +96,7 @@ def test_broken_lines_do_not_stop_the_file(tmp_path: Path) -> None:
 def test_a_number_is_an_id_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
     line = json.dumps(DOCUMENT | {"id": 12, "sentences": ["XX", "\ud800"]}).encode().replace(b"XX", b"\xff")
     (draft,) = read(tmp_path, line)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["\ufffd", "\ufffd"])
 
 
@@ -109,7 +109,7 @@ def test_only_the_first_document_of_an_id_is_kept(tmp_path: Path) -> None:
 def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:
     record = DOCUMENT | {"sentences": ["one", " \t", "two", ""], "links": [[2, 1], [1, 0], [0, 0]]}
     draft, *failures = read(tmp_path, record)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert [s.text for s in draft.sentences] == ["one", "two"]
     assert draft.links == (Link(1, 1), Link(0, 0))
     assert names(failures) == ["d empty-sentence", "d empty-sentence"]
@@ -117,7 +117,7 @@ def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:
 
 def test_links_that_lead_nowhere_go_and_the_document_stays(tmp_path: Path) -> None:
     draft, *failures = read(tmp_path, DOCUMENT | {"links": [[2, 0], [0, 2], [-1, 0], [1, 1]]})
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.links == (Link(1, 1),)
     assert names(failures) == ["d bad-link"] * 3
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.crowd_settings import MscocoSource
 from pipelines.sources.mscoco import read_mscoco
 from schemas.documents import Split
@@ -42,23 +42,23 @@ CAPTIONS = {  # what the file says, read by eye
 }
 
 
-def read(source: MscocoSource) -> tuple[list[Draft], list[Failure]]:
+def read(source: MscocoSource) -> tuple[list[CandidateDocument], list[Failure]]:
     outcomes = list(read_mscoco(source))
-    drafts = [outcome for outcome in outcomes if isinstance(outcome, Draft)]
+    drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
     return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
 
-def texts(draft: Draft) -> list[str]:
+def texts(draft: CandidateDocument) -> list[str]:
     return [sentence.text for sentence in draft.sentences]
 
 
-def linked_texts(draft: Draft) -> dict[str, str]:
+def linked_texts(draft: CandidateDocument) -> dict[str, str]:
     """Return the caption of each linked image address."""
     assert draft.links is not None
     return {draft.image_uris[link.image]: draft.sentences[link.sentence].text for link in draft.links}
 
 
-def distractors(draft: Draft) -> set[str]:
+def distractors(draft: CandidateDocument) -> set[str]:
     return set(texts(draft)) - set(linked_texts(draft).values())
 
 
@@ -83,12 +83,12 @@ def image_of(text: str) -> int:
     return int(text.split()[1])
 
 
-def image_ids(draft: Draft) -> list[int]:
+def image_ids(draft: CandidateDocument) -> list[int]:
     return [int(uri.removesuffix(".jpg")) for uri in draft.image_uris]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> list[Draft]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[CandidateDocument]:
     drafts, failures = read(MscocoSource(captions=(write(tmp_path_factory.mktemp("coco") / "c.json", corpus()),)))
     assert failures == []
     return drafts
@@ -106,7 +106,7 @@ def test_the_hand_made_file() -> None:
         others = {text for image, both in CAPTIONS.items() if image not in own for text in both}
         assert len(distractors(draft)) == 5
         assert distractors(draft) <= others
-    versions: dict[str, list[Draft]] = defaultdict(list)
+    versions: dict[str, list[CandidateDocument]] = defaultdict(list)
     for draft in drafts:
         versions[draft.provenance.record_id].append(draft)
     for first, second in versions.values():
@@ -131,7 +131,7 @@ def test_the_hand_made_file() -> None:
     assert [failure.reason for failure in failures[12:]] == [Reason.TOO_FEW_IMAGES]  # the twenty-first image
 
 
-def test_five_links_in_ten_by_ten(built: list[Draft]) -> None:
+def test_five_links_in_ten_by_ten(built: list[CandidateDocument]) -> None:
     for draft in built:
         assert draft.links is not None
         assert (len(draft.sentences), len(set(draft.image_uris)), len(draft.links)) == (10, 10, 5)
@@ -140,7 +140,7 @@ def test_five_links_in_ten_by_ten(built: list[Draft]) -> None:
         assert all(image_of(text) == int(uri.removesuffix(".jpg")) for uri, text in linked_texts(draft).items())
 
 
-def test_distractors_come_from_other_images_of_the_split(built: list[Draft]) -> None:
+def test_distractors_come_from_other_images_of_the_split(built: list[CandidateDocument]) -> None:
     split_of = {image: draft.split for draft in built for image in image_ids(draft)}
     assert len(split_of) == 300
     for draft in built:
@@ -150,8 +150,8 @@ def test_distractors_come_from_other_images_of_the_split(built: list[Draft]) -> 
         assert {split_of[image] for image in sources} == {draft.split}
 
 
-def test_up_to_five_versions_in_training_and_one_elsewhere(built: list[Draft]) -> None:
-    versions: dict[Split | None, list[list[Draft]]] = defaultdict(list)
+def test_up_to_five_versions_in_training_and_one_elsewhere(built: list[CandidateDocument]) -> None:
+    versions: dict[Split | None, list[list[CandidateDocument]]] = defaultdict(list)
     for draft in built:
         groups = versions[draft.split]
         if draft.id.endswith("-v0"):
@@ -167,7 +167,7 @@ def test_up_to_five_versions_in_training_and_one_elsewhere(built: list[Draft]) -
             assert len({linked_texts(draft)[uri] for draft in group}) == len(group)
 
 
-def test_half_of_the_images_are_never_captioned_truly(built: list[Draft]) -> None:
+def test_half_of_the_images_are_never_captioned_truly(built: list[CandidateDocument]) -> None:
     true = {uri for draft in built for uri in linked_texts(draft)}
     assert len(true) == 150
     by_group: dict[str, set[str]] = defaultdict(set)
@@ -176,14 +176,14 @@ def test_half_of_the_images_are_never_captioned_truly(built: list[Draft]) -> Non
     assert Counter(map(len, by_group.values())) == {5: 30}
 
 
-def test_neither_sentences_nor_images_give_the_links_away(built: list[Draft]) -> None:
+def test_neither_sentences_nor_images_give_the_links_away(built: list[CandidateDocument]) -> None:
     sentences = Counter(link.sentence for draft in built for link in draft.links or ())
     images = Counter(link.image for draft in built for link in draft.links or ())
     assert len(sentences) == len(images) == 10
     assert len({tuple(link.sentence for link in draft.links or ()) for draft in built}) > 60
 
 
-def test_the_order_of_records_does_not_matter(tmp_path: Path, built: list[Draft]) -> None:
+def test_the_order_of_records_does_not_matter(tmp_path: Path, built: list[CandidateDocument]) -> None:
     content = corpus()
     for records in content.values():
         random.Random(7).shuffle(records)
@@ -192,7 +192,7 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path, built: list[Draft]
     assert again == built
 
 
-def test_another_seed_gives_other_documents(tmp_path: Path, built: list[Draft]) -> None:
+def test_another_seed_gives_other_documents(tmp_path: Path, built: list[CandidateDocument]) -> None:
     others, _ = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus()),), seed=1))
     assert not {draft.id for draft in others} & {draft.id for draft in built}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.multi_retrieval import read_released
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
@@ -15,14 +15,14 @@ from schemas.failures import Failure
 ROWS = {"i0": 10, "i1": 11, "i2": 12}
 
 
-def read(tmp_path: Path, corpus: Any, rows: Any = ROWS) -> list[Draft | Failure]:
+def read(tmp_path: Path, corpus: Any, rows: Any = ROWS) -> list[CandidateDocument | Failure]:
     documents, id2row = tmp_path / "docs.json", tmp_path / "id2row.json"
     documents.write_text(json.dumps(corpus))
     id2row.write_text(json.dumps(rows))
     return list(read_released(documents, id2row))
 
 
-def names(outcomes: list[Draft | Failure]) -> list[str]:
+def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
     return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
@@ -30,7 +30,7 @@ def test_links_are_the_union_of_both_sides(tmp_path: Path) -> None:
     images = [["i0", 1], ["i1", -1], ["i2", 0]]
     sentences = [["a", -1], ["b", 0], ["c", 1]]
     (draft,) = read(tmp_path, {"train": [], "val": [[images, sentences, {}]], "test": []})
-    assert draft == Draft(
+    assert draft == CandidateDocument(
         id="val-0",
         dataset="multi-retrieval",
         sentences=(Sentence("a"), Sentence("b"), Sentence("c")),
@@ -49,7 +49,7 @@ def test_null_is_unlabelled_and_minus_one_is_no_partner(
     tmp_path: Path, image_side: int | None, sentence_side: int | None, links: object
 ) -> None:
     (draft,) = read(tmp_path, {"test": [[[["i0", image_side]], [["a", sentence_side]], {}]]})
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.links == links
 
 
@@ -57,7 +57,7 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
     images = [["lost", 0], ["i1", 1], ["i0", 0]]
     outcomes = read(tmp_path, {"train": [[images, [["a", 0], ["b", 1]], {}]]})
     draft = outcomes[0]
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.image_uris == ("row:11", "row:10")
     assert draft.links == (Link(0, 1), Link(1, 0))
     assert names(outcomes[1:]) == ["train-0#0 feature-missing"]
@@ -65,7 +65,7 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
 
 def test_links_that_lead_nowhere_go(tmp_path: Path) -> None:
     outcomes = read(tmp_path, {"train": [[[["i0", 5]], [["a", 0], ["b", -2], ["c", 1]], {}]]})
-    assert isinstance(outcomes[0], Draft)
+    assert isinstance(outcomes[0], CandidateDocument)
     assert outcomes[0].links == (Link(0, 0),)
     assert names(outcomes[1:]) == ["train-0 bad-link"] * 3
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.documents.draft import Draft
 from pipelines.sources.article_settings import NewsFormat, NewsSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.json_streams import read_items, read_members
 from pipelines.sources.news import read_news
 from pipelines.sources.openings import BrokenInputError
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "news"
 HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY
 
 
-def outcomes(format_: NewsFormat, path: Path) -> tuple[list[Draft], list[str]]:
+def outcomes(format_: NewsFormat, path: Path) -> tuple[list[CandidateDocument], list[str]]:
     drafts, failures = [], []
     for outcome in read_news(NewsSource(format=format_, articles=str(path))):
         if isinstance(outcome, Failure):
@@ -31,8 +31,8 @@ def outcomes(format_: NewsFormat, path: Path) -> tuple[list[Draft], list[str]]:
 
 def draft(
     record_id: str, texts: dict[Role, str], image: str, *, source: str, language: str, url: str | None = None
-) -> Draft:
-    return Draft(
+) -> CandidateDocument:
+    return CandidateDocument(
         id=record_id,
         dataset="news",
         sentences=tuple(Sentence(text, role) for role, text in texts.items()),
@@ -124,7 +124,9 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
         urls=str(tmp_path / "img_urls.json"),
     )
     found = list(read_news(source))
-    assert {item.id: (str(item.split), item.image_uris[0]) for item in found if isinstance(item, Draft)} == {
+    assert {
+        item.id: (str(item.split), item.image_uris[0]) for item in found if isinstance(item, CandidateDocument)
+    } == {
         "4fd1c_0": ("train", "https://h/a.jpg"),
         "4fd1c_2": ("val", "4fd1c_2.jpg"),
         "4fd1d_0": ("test", "4fd1d_0.jpg"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.labelled_settings import RecipeqaSource
 from pipelines.sources.recipeqa import read_recipeqa
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -16,16 +16,16 @@ from schemas.failures import Failure, Reason, Stage
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 
 
-def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[Draft | Failure]:
+def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[CandidateDocument | Failure]:
     source = RecipeqaSource(train=str(FIXTURES / train), val=str(FIXTURES / val) if val else "", **settings)
     return list(read_recipeqa(source))
 
 
-def drafts(outcomes: list[Draft | Failure]) -> dict[str, Draft]:
-    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, Draft)}
+def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
+    return {outcome.id: outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)}
 
 
-def names(outcomes: list[Draft | Failure]) -> list[str]:
+def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:
     return [f"{o.record_id} {o.reason}" if isinstance(o, Failure) else o.id for o in outcomes]
 
 
@@ -65,7 +65,7 @@ def test_everything_in_the_files_is_a_document_or_a_failure() -> None:
 
 
 def test_steps_are_sentences_linked_to_their_images() -> None:
-    assert drafts(read())["plum-cake"] == Draft(
+    assert drafts(read())["plum-cake"] == CandidateDocument(
         id="plum-cake",
         dataset="rqa",
         sentences=(
@@ -88,7 +88,7 @@ def test_steps_are_sentences_linked_to_their_images() -> None:
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
-    assert drafts(read())["bean-stew"] == Draft(
+    assert drafts(read())["bean-stew"] == CandidateDocument(
         id="bean-stew",
         dataset="rqa",
         sentences=(
@@ -139,7 +139,7 @@ def test_without_a_val_file_there_is_no_test_split() -> None:
 
 def test_a_file_cut_short_gives_what_came_before() -> None:
     draft, failure = read(train="cut.json", val="")
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert draft.sentences == (Sentence("Figs Wash them."),)
     assert isinstance(failure, Failure)
     assert (failure.stage, failure.record_id, failure.reason) == (Stage.SOURCES, "cut.json", Reason.BROKEN_RECORD)
@@ -151,7 +151,7 @@ def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> Non
     questions = [{"recipe_id": f"r{number // 4}", "context": [step, step]} for number in range(2000)]
     outcomes = list(read_recipeqa(written(tmp_path, {"data": questions})))
     assert names(outcomes) == [f"r{number}" for number in range(500)]
-    assert isinstance(outcomes[0], Draft)
+    assert isinstance(outcomes[0], CandidateDocument)
     assert outcomes[0].links == (Link(0, 0), Link(1, 0))  # one image of two steps
 
 

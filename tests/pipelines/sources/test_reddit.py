@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.takedown import parse_takedowns
 from pipelines.sources.reddit import Submission, find_album_id, find_takedown, parse_submission, select_album
+from pipelines.sources.takedowns import parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 
 RECORD: dict[str, Any] = {

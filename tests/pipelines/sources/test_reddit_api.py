@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pipelines.config import DiySource, DumpOrApi, HttpConfig, Listing
+from pipelines.config import DiySource, DumpOrApi, Listing
+from pipelines.settings import HttpConfig
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.reddit import Submission
 from pipelines.sources.reddit_api import read_listing

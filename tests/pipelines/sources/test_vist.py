@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.draft import Draft
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.crowd_settings import StoryKind, StoryText, VistSource
 from pipelines.sources.vist import read_vist
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -28,13 +28,13 @@ SECOND = ("Small horses graze.", "A barn with a white door.", "a wire fence.", "
 THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A caf\ufffd at night.", "Two cups.", "The bill.")
 
 
-def read(source: VistSource) -> tuple[list[Draft], list[Failure]]:
+def read(source: VistSource) -> tuple[list[CandidateDocument], list[Failure]]:
     outcomes = list(read_vist(source))
-    drafts = [outcome for outcome in outcomes if isinstance(outcome, Draft)]
+    drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
     return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
 
-def texts(draft: Draft) -> tuple[str, ...]:
+def texts(draft: CandidateDocument) -> tuple[str, ...]:
     return tuple(sentence.text for sentence in draft.sentences)
 
 
@@ -89,7 +89,7 @@ def test_the_tokenized_text() -> None:
 def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
     drafts, failures = read(VistSource(kind=StoryKind.SIS, val=SIS_VAL))
     assert drafts == [
-        Draft(
+        CandidateDocument(
             id="sis-500",
             dataset="story-sis",
             sentences=(
@@ -105,7 +105,7 @@ def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
             language="en",
             split=Split.VAL,
         ),
-        Draft(
+        CandidateDocument(
             id="sis-501",
             dataset="story-sis",
             sentences=(

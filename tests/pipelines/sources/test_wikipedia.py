@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import HttpConfig
-from pipelines.documents.draft import Draft
-from pipelines.http.client import Client
+from pipelines.settings import HttpConfig
 from pipelines.sources.article_settings import ArticleApi, WikipediaSource
+from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.wikipedia import article_url, fetch_article, list_titles
 from pipelines.sources.wikipedia_pages import PageError, parse_article, thumbnail_url
+from pipelines.web.client import Client
 from schemas.documents import Provenance, Sentence
 from schemas.errors import ConfigError
 from schemas.failures import Failure
@@ -184,7 +184,7 @@ def test_an_article(wiki: Wiki, client: Client, api: ArticleApi, path: str) -> N
     source = WikipediaSource(base_url=wiki.url, api=api)
     draft = fetch_article("Dodo & sons", client=client, source=source)
     url = "http://en.wikipedia.org/wiki/Dodo_%26_sons"  # the page's address has no scheme: it takes its server's
-    assert draft == Draft(
+    assert draft == CandidateDocument(
         id="8571",
         dataset="wiki",
         sentences=tuple(map(Sentence, SENTENCES)),
@@ -201,7 +201,7 @@ def test_a_redirect_gives_the_article_it_leads_to(wiki: Wiki, client: Client) ->
     wiki.add("/w/rest.php/v1/page/Raphus/html", b"", 307, "/w/rest.php/v1/page/Dodo/html?redirect=no")
     wiki.add("/w/rest.php/v1/page/Dodo/html?redirect=no", (FOLDER / "dodo.html").read_bytes())
     draft = fetch_article("Raphus", client=client, source=WikipediaSource(base_url=wiki.url))
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CandidateDocument)
     assert (draft.id, draft.provenance.record_id) == ("8571", "Dodo & sons")
 
 
@@ -216,7 +216,7 @@ def test_articles_that_are_none(wiki: Wiki, client: Client) -> None:
     expected = {"Gone": "not-found", "Empty": "empty-document", "Json": "broken-record", "Deep": "broken-record"}
     assert reasons == expected
     plain = fetch_article("Plain", client=client, source=source)
-    assert isinstance(plain, Draft)
+    assert isinstance(plain, CandidateDocument)
     assert (plain.id, [sentence.text for sentence in plain.sentences]) == ("Plain", ["A caf\ufffd.", "Two."])
 
 

@@ -1,0 +1,298 @@
+"""Building a data set version from start to commit: check, reuse, run, verify the budget, commit.
+
+    request (settings + input files) --> already answered? --> reuse that version
+                 |                                no
+                 v
+    pipeline writes shards, failures, duplicates, and a draft of the manifest
+                 |
+                 v
+    budget, leftovers of a killed run swept, manifest.json, then the `latest` pointer
+
+Killed anywhere and run again, the same version with the same bytes comes out: what was fetched is in `raw/`, and what
+was written has the same names and content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipelines.build import BuildPlan, chain_stages
+from pipelines.card.card import write_cards
+from pipelines.card.show import describe
+from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, PageOrApi
+from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, run_pipeline
+from pipelines.progress import Progress, Watcher
+from pipelines.settings import OnLeak
+from pipelines.shards.manifests import build_identity
+from pipelines.sources.article_settings import WikipediaSource
+from pipelines.sources.credentials import Credentials
+from pipelines.sources.inputs import find_inputs, named_inputs
+from pipelines.sources.openings import INSIDE, input_file, open_uri
+from pipelines.sources.takedowns import read_takedowns
+from pipelines.splits.leaks import LeakCount, refuse_leaks
+from pipelines.web.client import process_client
+from pipelines.web.downloads import CapturedFile
+from pipelines.web.errors import FetchFailed
+from pipelines.web.schedules import are_shared
+from schemas.errors import BuildError, UsageError
+from schemas.failures import TRANSIENT, Reason
+from schemas.lake import MANIFEST, Lake
+from schemas.manifest import Manifest, commit
+from schemas.versions import digest_stream, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSummary:
+    """What a build gave. `is_reused`: the version was there, made from the same inputs and settings."""
+
+    manifest: Manifest
+    path: str
+    is_reused: bool
+    why_reused: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine-readable summary."""
+        splits = {
+            name: {"documents": row.documents, "images": row.images, "sentences": row.sentences}
+            for name, row in self.manifest.splits.items()
+        }
+        return {
+            "dataset": self.manifest.dataset,
+            "version": self.manifest.version,
+            "path": self.path,
+            "splits": splits,
+            "failures": dict(self.manifest.failures),
+            "stages": dict(self.manifest.stages),
+            "reused": self.is_reused,
+        }
+
+
+def build_dataset(
+    config: BuildConfig,
+    *,
+    lake: Lake,
+    credentials: Credentials,
+    runner: Runner = Runner.LOCAL,
+    workers: int = 1,
+    beam_options: Sequence[str] = (),
+    say: Callable[[str], None],
+) -> BuildSummary:
+    """Build a version of a data set, or reuse the one that the same inputs and settings gave before.
+
+    Args:
+        say: receives a line of progress now and then.
+
+    Raises:
+        UsageError: a source file is not named or not there.
+        BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
+            run failed.
+    """
+    config, captured = with_inputs(with_takedowns(config), lake, say=say)
+    features = plan_features(config, lake=lake, workers=workers)
+    request = request_key(config, features)
+    earlier = answered(lake, config.dataset, request)
+    if earlier is not None:
+        why = "the same inputs and settings gave this version before"
+        lake.point_latest(config.dataset, earlier.version)
+        return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
+    if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
+        say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
+    neighbours = workers if runner in ON_THIS_MACHINE and are_shared(lake.raw) else 1
+    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, neighbours=neighbours)
+    run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
+    manifest = run_plan(plan, run, say=say)
+    check_budget(manifest, config.max_failure_share)
+    if config.splits.on_leak is OnLeak.FAIL:
+        refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    was_there = folder.exists(MANIFEST)
+    manifest = write_cards(folder, manifest)
+    sweep(lake, manifest)
+    commit(lake, manifest)
+    if request is not None:
+        remember(lake, request, manifest, retry_after_s=config.http.retry_failures_after_s)
+    why = "what was read is what the version that was there was made of" if was_there else ""
+    return BuildSummary(manifest, folder.uri, was_there, why)
+
+
+def with_takedowns(config: BuildConfig) -> BuildConfig:
+    """Return a configuration with the entries of its takedown list read, so that workers need no file."""
+    if not config.takedown_list:
+        return config
+    listed = read_takedowns(Path(config.takedown_list))
+    listed.check_fingerprint(str(config.dedupe.fingerprint))
+    return dataclasses.replace(config, takedowns=listed.entries)
+
+
+def with_inputs(
+    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
+) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
+    """Return a configuration whose source names files that are there, and the files that were captured for it.
+
+    Raises:
+        UsageError: a source's file is not named or not there.
+        BuildError: it cannot be fetched.
+    """
+    captured: dict[str, CapturedFile] = {}
+
+    def capture(url: str) -> Path:
+        if url not in captured:
+            say(f"input: {url}")
+            try:
+                captured[url] = process_client(config.http, lake.raw).file(url)
+            except FetchFailed as problem:
+                raise BuildError(f"{url}: {problem}") from problem
+        return captured[url].path
+
+    source = find_inputs(config.source, capture)
+    return dataclasses.replace(config, source=source), tuple(captured.values())
+
+
+def plan_build(
+    config: BuildConfig,
+    features: FeaturePlan,
+    *,
+    lake: Lake,
+    credentials: Credentials,
+    captured: tuple[CapturedFile, ...] = (),
+    neighbours: int = 1,
+) -> BuildPlan:
+    """Return everything that is decided before a pipeline starts."""
+    return BuildPlan(
+        config=config,
+        lake=lake,
+        credentials=credentials,
+        features=features,
+        progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
+        captured=captured,
+        result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+        neighbours=neighbours,
+    )
+
+
+def run_plan(plan: BuildPlan, run: Callable[[Assemble], object], *, say: Callable[[str], None]) -> Manifest:
+    """Run a build's pipeline, telling its progress, and return the draft of its manifest."""
+    try:
+        with Watcher(plan.progress, say):
+            run(partial(chain_stages, plan=plan))
+        return Manifest.from_json(plan.lake.stages.read(plan.result).decode())
+    finally:
+        plan.lake.stages.delete(plan.result)
+        if plan.progress.directory is not None:
+            shutil.rmtree(plan.progress.directory, ignore_errors=True)
+
+
+def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
+    """Raise a `UsageError` naming the environment variable of a key that the source needs and has not."""
+    source = config.source
+    if not isinstance(source, DiySource):
+        return
+    wanted: list[tuple[str, str]] = []
+    if source.kind is DumpOrApi.API:
+        wanted += [("REDDIT_CLIENT_ID", credentials.reddit_client_id)]
+        wanted += [("REDDIT_CLIENT_SECRET", credentials.reddit_client_secret)]
+    if source.albums is PageOrApi.API:
+        wanted += [("IMGUR_CLIENT_ID", credentials.imgur_client_id)]
+    missing = [name for name, value in wanted if not value]
+    if missing:
+        raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
+
+
+def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
+    """Return a key of settings, extractors and input files, or None where what is read may change behind them.
+
+    That is so for an API, and for image files, which no one lists by content.
+    """
+    source = config.source
+    is_fixed = (isinstance(source, DiySource) and source.kind is DumpOrApi.DUMP) or isinstance(
+        source, MultiRetrievalSource
+    )
+    if not is_fixed:
+        return None
+    return fingerprint(
+        {
+            **build_identity(config, dict(features.fingerprints)),
+            "inputs": [_digest(place) for place in named_inputs(source)],
+        }
+    )
+
+
+def _digest(place: str) -> str:
+    file = input_file(place)
+    with open_uri(file.uri) as stream:
+        return f"{digest_stream(stream)}{INSIDE}{file.member}"
+
+
+def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
+    """Note which version a request gave: for good, or until its transient failures may be tried again.
+
+    Where no host answered nothing is noted, as nothing is captured: the next build asks again.
+    """
+    if Reason.CONNECTION_FAILED in manifest.failures:
+        return
+    is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
+    holds_until = time.time() + retry_after_s if is_transient else None
+    note = {"version": manifest.version, "holds_until": holds_until}
+    lake.stages.write(f"requests/{request}.json", json.dumps(note).encode())
+
+
+def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
+    """Return the manifest of the version a request gave before, or None where there is none or it may have changed."""
+    if request is None or not lake.stages.exists(f"requests/{request}.json"):
+        return None
+    note = json.loads(lake.stages.read(f"requests/{request}.json"))
+    folder = lake.dataset(dataset, note["version"])
+    if not folder.exists(MANIFEST) or (note["holds_until"] is not None and time.time() > note["holds_until"]):
+        return None
+    manifest = Manifest.from_json(folder.read(MANIFEST).decode())
+    is_whole = all(folder.size(entry.path) == entry.bytes for entry in manifest.files)
+    return manifest if is_whole else None
+
+
+def check_budget(manifest: Manifest, max_failure_share: float) -> None:
+    """Raise a `BuildError` when no document is left, or when a stage lost more than its budget to errors.
+
+    What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
+    """
+    if not sum(split.documents for split in manifest.splits.values()):
+        reasons = ", ".join(f"{reason} {count}" for reason, count in manifest.failures.items()) or "no record was read"
+        raise BuildError(f"no document is left of {manifest.dataset}: {reasons}")
+    for stage, row in manifest.stages.items():
+        if row["in"] and row["failed"] / row["in"] > max_failure_share:
+            raise BuildError(
+                f"{stage}: {row['failed']} of {row['in']} failed, more than max_failure_share = {max_failure_share}"
+            )
+
+
+def sweep(lake: Lake, manifest: Manifest) -> None:
+    """Delete what a killed run of the same version left beside its files."""
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    listed = {entry.path for entry in manifest.files} | {MANIFEST}
+    for path in folder.files():
+        if path not in listed:
+            folder.delete(path)
+
+
+def summary_lines(summary: BuildSummary) -> list[str]:
+    """Return the end of a build in words."""
+    verb = "reused" if summary.is_reused else "built"
+    note = [f"{verb}: {summary.why_reused}"] if summary.why_reused else [f"{verb}:"]
+    return [*note, *describe(summary.manifest, summary.path)]
+
+
+def parse_runner(name: str) -> Runner:
+    """Return the runner of that name, or raise a `UsageError` that lists those there are."""
+    if name not in list(Runner):
+        raise UsageError(f"--runner {name}: expected one of {', '.join(Runner)}")
+    return Runner(name)

@@ -1,0 +1,43 @@
+"""A document before its images are known: what every source yields and the documents stage filters.
+
+An image is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array. The images stage
+turns addresses into content hashes; `pipelines.documents.resolve` then makes a `schemas.documents.Document` of a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schemas.documents import UNDETERMINED, Link, Provenance, Sentence, Split
+
+
+def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
+    """Return the licences of a draft's images, as `CandidateDocument.image_licences` has them."""
+    known = tuple(licences)
+    return known if any(known) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateDocument:
+    """A document whose images are addresses.
+
+    Attributes:
+        links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
+        split: where the source itself says; None leaves it to the shards stage.
+        image_licences: of each image, where the source states it; empty: of none.
+    """
+
+    id: str
+    dataset: str
+    sentences: tuple[Sentence, ...]
+    image_uris: tuple[str, ...]
+    links: tuple[Link, ...] | None
+    provenance: Provenance
+    language: str = UNDETERMINED
+    split: Split | None = None
+    image_licences: tuple[str | None, ...] = ()
+
+    def licence_of(self, image: int) -> str | None:
+        """Return the licence of an image by its position, None where the source states none."""
+        return self.image_licences[image] if self.image_licences else None

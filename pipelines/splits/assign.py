@@ -1,0 +1,107 @@
+"""Which split and which shard a document belongs to: functions of its id alone.
+
+A document's place in [0, 1) is a hash of its id. The lowest places are the test split, the next the validation split,
+the rest trains; adding documents later moves none that was there, so that no document of a test split ever trains the
+next model. Only a split that would be empty takes the first document of the largest one.
+
+    0        test      test + val                                   1
+    |---test---|---val---|-----------------train--------------------|
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pipelines.settings import ShardsConfig, SplitsConfig
+from schemas.documents import Split
+
+_SCALE = 1 << 64
+
+
+def place_of(document_id: str, *, seed: int) -> float:
+    """Return a document's place in [0, 1), a hash of the seed and its id."""
+    digest = hashlib.sha256(f"{seed}:{document_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / _SCALE
+
+
+def split_of(document_id: str, config: SplitsConfig) -> Split:
+    """Return the split a document falls into by its id."""
+    place = place_of(document_id, seed=config.seed)
+    if place < config.test:
+        return Split.TEST
+    return Split.VAL if place < config.test + config.val else Split.TRAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What must be known of all documents together to keep no split empty.
+
+    Attributes:
+        counts: documents per split.
+        first: the two documents of lowest place of each split, as (split, place, id).
+        has_given: whether the source itself gave any document its split: then nothing is moved.
+    """
+
+    counts: tuple[tuple[Split, int], ...] = ()
+    first: tuple[tuple[Split, float, str], ...] = ()
+    has_given: bool = False
+
+    def moves(self, config: SplitsConfig) -> dict[str, Split]:
+        """Return the documents that leave the largest split so that no wanted split is empty."""
+        counts = dict.fromkeys(Split, 0) | dict(self.counts)
+        if self.has_given:
+            return {}
+        moved: dict[str, Split] = {}
+        for empty in _wanted(config):
+            donor = max(Split, key=counts.__getitem__)
+            if counts[empty] == 0 and counts[donor] > 1:
+                spare = [document for split, _, document in self.first if split is donor and document not in moved]
+                moved[spare[0]] = empty
+                counts[donor] -= 1
+                counts[empty] += 1
+        return moved
+
+
+def _wanted(config: SplitsConfig) -> list[Split]:
+    shares = ((Split.TRAIN, 1.0), (Split.TEST, config.test), (Split.VAL, config.val))
+    return [split for split, share in shares if share > 0]
+
+
+def survey_one(document_id: str, given: Split | None, config: SplitsConfig) -> Survey:
+    """Return the survey of a single document."""
+    split = given or split_of(document_id, config)
+    place = place_of(document_id, seed=config.seed)
+    return Survey(((split, 1),), ((split, place, document_id),), given is not None)
+
+
+def merge_surveys(surveys: Iterable[Survey]) -> Survey:
+    """Return the survey of all documents together; the order of `surveys` does not matter."""
+    counts: dict[Split, int] = {}
+    first: dict[Split, list[tuple[Split, float, str]]] = {}
+    has_given = False
+    for survey in surveys:
+        for split, count in survey.counts:
+            counts[split] = counts.get(split, 0) + count
+        for entry in survey.first:
+            first[entry[0]] = sorted([*first.get(entry[0], []), entry])[:2]
+        has_given = has_given or survey.has_given
+    return Survey(tuple(sorted(counts.items())), tuple(e for s in sorted(first) for e in first[s]), has_given)
+
+
+def final_split(document_id: str, given: Split | None, config: SplitsConfig, moves: Mapping[str, Split]) -> Split:
+    """Return the split of a document, after moves."""
+    return given or moves.get(document_id) or split_of(document_id, config)
+
+
+def shard_count(documents: int, config: ShardsConfig) -> int:
+    """Return how many shards a split of that many documents has."""
+    return max(1, math.ceil(documents / config.documents))
+
+
+def shard_of(document_id: str, *, count: int) -> int:
+    """Return a document's shard, 0 <= shard < count."""
+    digest = hashlib.sha256(f"shard:{document_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % count

@@ -1,0 +1,130 @@
+"""Which addresses may be connected to: public ones, and those the configuration names.
+
+A host's name is looked up here once, when a connection is opened; every address it has is checked, and the caller
+connects to one of exactly these (so a second look-up cannot give another answer). Private, loopback, link-local,
+multicast and reserved addresses are refused, also where an IPv6 address carries them inside.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from pipelines.web.errors import FetchFailed
+from schemas.configs import require
+from schemas.failures import Reason
+
+IpAddress = IPv4Address | IPv6Address
+Lookup = Callable[[str, int], Iterable[str]]
+
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address that was checked, to be connected to as it stands."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def is_public(address: IpAddress) -> bool:
+    """Return whether an address is globally reachable unicast, and so is every IPv4 address it carries."""
+    if isinstance(address, IPv6Address):
+        carried = list(_carried(address))
+        if carried:
+            return all(is_public(inner) for inner in carried)
+        if address.is_site_local:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _carried(address: IPv6Address) -> Iterator[IPv4Address]:
+    """Yield the IPv4 addresses inside an IPv6 address (mapped, 6to4, Teredo, NAT64)."""
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if address in _NAT64:
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def look_up(host: str, port: int) -> list[str]:
+    """Return the addresses the system's resolver gives, in its order, each once.
+
+    Raises:
+        OSError: the name cannot be resolved.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that is empty or too long
+        raise OSError(f"{host!r} is no host name") from error
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class AddressBook:
+    """The checked addresses of hosts, under one configuration (`HttpConfig.allow_hosts`, `connect_to`)."""
+
+    def __init__(
+        self, *, allow_hosts: Iterable[str] = (), connect_to: Iterable[str] = (), lookup: Lookup = look_up
+    ) -> None:
+        self._allowed = frozenset(_host_and_port(entry, field="http.allow_hosts") for entry in allow_hosts)
+        self._detours = dict(_detour(entry) for entry in connect_to)
+        self._lookup = lookup
+
+    def endpoints(self, host: str, port: int) -> list[Endpoint]:
+        """Return where a connection for `host:port` may go, best first.
+
+        Raises:
+            FetchFailed: ADDRESS_REFUSED: one of its addresses is not public and not allowed; CONNECTION_FAILED: its
+                name cannot be resolved.
+        """
+        host = host.strip("[]").lower()
+        if host in self._detours:
+            address, detour_port = self._detours[host]
+            if (address, detour_port) not in self._allowed:
+                raise _refused(host, port, Endpoint(address, detour_port))
+            return [Endpoint(address, detour_port)]
+        endpoints = [Endpoint(address, port) for address in self._resolve(host, port)]
+        if (host, port) not in self._allowed:
+            for endpoint in endpoints:
+                self._check(host, endpoint)
+        return endpoints
+
+    def _resolve(self, host: str, port: int) -> list[str]:
+        try:
+            addresses = list(self._lookup(host, port))
+        except OSError as error:
+            message = f"{host} cannot be resolved: {error}"
+            raise FetchFailed(Reason.CONNECTION_FAILED, message, exception=type(error).__name__) from error
+        if not addresses:
+            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host} has no address")
+        return addresses
+
+    def _check(self, host: str, endpoint: Endpoint) -> None:
+        allowed = (endpoint.address, endpoint.port) in self._allowed
+        if not allowed and not is_public(ip_address(endpoint.address)):
+            raise _refused(host, endpoint.port, endpoint)
+
+
+def _refused(host: str, port: int, endpoint: Endpoint) -> FetchFailed:
+    message = f"{host}:{port} leads to {endpoint}, which is not public; http.allow_hosts can allow {endpoint}"
+    return FetchFailed(Reason.ADDRESS_REFUSED, message)
+
+
+def _host_and_port(entry: str, *, field: str) -> tuple[str, int]:
+    host, _, port = entry.rpartition(":")
+    require(bool(host) and port.isdecimal(), field=field, value=entry, rule="expected HOST:PORT")
+    return host.strip("[]").lower(), int(port)
+
+
+def _detour(entry: str) -> tuple[str, tuple[str, int]]:
+    host, _, endpoint = entry.partition("=")
+    return host.strip("[]").lower(), _host_and_port(endpoint, field="http.connect_to")

@@ -1,0 +1,167 @@
+"""The card says what the manifest says, in YAML that Hugging Face reads and words that people read."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.card.card import complete_cards, dataset_card, write_cards
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest, verify
+
+NO_DOCUMENT = SplitStatistics(
+    documents=0, images=0, sentences=0, unique_images=0, median_sentences=0, median_images=0, mean_sentences=0,
+    mean_images=0, max_sentences=0, max_images=0, links=0, documents_with_known_links=0, density=None,
+)  # fmt: skip
+TWO_DOCUMENTS = SplitStatistics(
+    documents=2, images=5, sentences=7, unique_images=4, median_sentences=3.5, median_images=2.5, mean_sentences=3.5,
+    mean_images=2.5, max_sentences=4, max_images=3, links=4, documents_with_known_links=1, density=0.25,
+)  # fmt: skip
+
+
+def entry(path: str, rows: int = 1) -> FileEntry:
+    return FileEntry(path=path, bytes=10, sha256=hashlib.sha256(path.encode()).hexdigest(), rows=rows)
+
+
+def make_manifest(**changes: Any) -> Manifest:
+    """Return the manifest of a version with training and test documents, and no validation ones."""
+    manifest = Manifest(
+        dataset="wiki",
+        version="00000000000000e5",
+        files=(
+            entry("documents/test/part-00000-of-00001.parquet"),
+            entry("documents/train/part-00000-of-00001.parquet"),
+            entry("duplicates/part-00000-of-00001.parquet", 0),
+            entry("failures/part-00000-of-00001.parquet", 3),
+            entry("images/test/part-00000-of-00001.parquet"),
+            entry("images/train/part-00000-of-00001.parquet"),
+        ),
+        splits={"train": TWO_DOCUMENTS, "val": NO_DOCUMENT, "test": TWO_DOCUMENTS},
+        failures={"low-score": 1, "not-found": 2},
+        stages={"sources": {"in": 6, "out": 5, "rejected": 1, "failed": 0}},
+        image_extractors={"resnet50": 2048},
+        sentence_extractors={"use-multilingual": 512},
+        config={"dataset": "wiki", "dedupe": {"policy": "keep-all", "radius": 3}, "source": {"titles": ["A|B", "C`"]}},
+        inputs={},
+        schema_versions={"documents": 1, "images": 1},
+        code_version="0.1.0",
+    )
+    return dataclasses.replace(manifest, **changes)
+
+
+def front_matter(card: str) -> Any:
+    start, yaml_text, _ = card.split("---\n", 2)
+    assert start == ""
+    return yaml.safe_load(yaml_text)
+
+
+def test_the_front_matter_names_a_glob_for_each_split_that_has_files() -> None:
+    assert front_matter(dataset_card(make_manifest())) == {
+        "pretty_name": "wiki",
+        "license": "unknown",
+        "tags": ["multilink", "image-text"],
+        "size_categories": ["n<1K"],
+        "configs": [
+            {
+                "config_name": "documents",
+                "default": True,
+                "data_files": [
+                    {"split": "train", "path": "documents/train/*.parquet"},
+                    {"split": "test", "path": "documents/test/*.parquet"},
+                ],
+            },
+            {
+                "config_name": "images",
+                "data_files": [
+                    {"split": "train", "path": "images/train/*.parquet"},
+                    {"split": "test", "path": "images/test/*.parquet"},
+                ],
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("documents", "category"),
+    [(999, "n<1K"), (1_000, "1K<n<10K"), (37_000, "10K<n<100K"), (528_000, "100K<n<1M"), (10_000_000, "n>10M")],
+)
+def test_the_size_category_counts_documents(documents: int, category: str) -> None:
+    train = dataclasses.replace(TWO_DOCUMENTS, documents=documents)
+    card = dataset_card(make_manifest(splits={"train": train, "val": NO_DOCUMENT, "test": NO_DOCUMENT}))
+    assert front_matter(card)["size_categories"] == [category]
+
+
+@pytest.mark.parametrize("name", ["1.5", "true", "2018-01"])
+def test_a_name_that_yaml_could_take_for_something_else_stays_a_name(name: str) -> None:
+    assert front_matter(dataset_card(make_manifest(dataset=name)))["pretty_name"] == name
+
+
+def test_the_text_tells_statistics_failures_vectors_and_settings() -> None:
+    lines = dataset_card(make_manifest()).splitlines()
+    train = "train          2       3.5       3.5         4       2.5       2.5         3         5         4     25.0%"
+    for line in (
+        "# wiki",
+        train,
+        "sources            6         5         1         0",
+        "| low-score | 1 |",
+        "| not-found | 2 |",
+        "- `features.resnet50` of `images`: 2048 float16 values per image",
+        "- `features.use-multilingual` of `documents`: 512 float16 values per sentence",
+        'dedupe.policy = "keep-all"',
+        "dedupe.radius = 3",
+        'source.titles = ["A|B","C`"]',
+        "`multilink build wiki`, multilink 0.1.0, schemas: documents 1, images 1.",
+        'documents = datasets.load_dataset("00000000000000e5", "documents", split="train")',
+    ):
+        assert line in lines
+
+
+def test_leaks_are_told_where_the_build_looked() -> None:
+    assert "Leaks" not in dataset_card(make_manifest())
+    assert "No image, exact or near, and no text is shared" in dataset_card(make_manifest(notes={"leaks": []}))
+    row = {"kind": "exact-image", "split": "test", "other_split": "train", "keys": 610, "documents": 600}
+    card = dataset_card(make_manifest(notes={"leaks": [row]}))
+    assert "| exact-image | test | train | 610 | 600 |" in card
+    assert "dropped" not in card
+    dropped = make_manifest(notes={"leaks": [row]}, config={"splits": {"on_leak": "drop"}})
+    assert "As found, before the documents of the weaker split were dropped" in dataset_card(dropped)
+
+
+def test_a_version_without_failures_or_documents_has_a_card() -> None:
+    bare = make_manifest(failures={}, files=(), image_extractors={}, sentence_extractors={}, config={})
+    card = dataset_card(bare)
+    assert front_matter(card)["configs"] is None
+    assert "Nothing was rejected, and nothing failed." in card
+
+
+def test_cards_are_files_of_the_version_and_written_alike_again(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    manifest = make_manifest(files=())
+    listed = write_cards(folder, manifest)
+    folder.write(MANIFEST, listed.to_json().encode())
+    assert [file.path for file in listed.files] == ["README.md", "croissant.json"]
+    assert list(verify(listed, folder)) == []
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == dataset_card(manifest)
+    assert write_cards(folder, listed) == listed
+
+
+def test_showing_an_older_version_adds_the_cards_it_lacks_and_leaves_the_others(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path))
+    old, new = make_manifest(files=()), make_manifest(files=(), version="00000000000000e6")
+    commit(lake, old)
+    commit(lake, new)
+    folder = lake.dataset(old.dataset, old.version)
+    folder.write("README.md", b"as an earlier version of the code wrote it")
+    kept = FileEntry(path="README.md", bytes=42, sha256=hashlib.sha256(folder.read("README.md")).hexdigest(), rows=0)
+    shown = complete_cards(folder, dataclasses.replace(old, files=(kept,)))
+    assert folder.read("README.md") == b"as an earlier version of the code wrote it"
+    assert [file.path for file in shown.files] == ["README.md", "croissant.json"]
+    assert read_manifest(lake, f"wiki@{old.version}")[0] == shown
+    assert list(verify(shown, folder)) == []
+    assert lake.latest("wiki") == new.version
+    assert complete_cards(folder, shown) == shown

@@ -1,0 +1,177 @@
+"""croissant.json has every part with its hash, and a field for every column; mlcroissant 1.1 reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.card.croissant import croissant
+from schemas.documents import document_schema
+from schemas.features import FeatureColumn, FeatureKind, Storage
+from schemas.images import image_schema
+from schemas.manifest import FileEntry, Manifest
+
+PART = "part-00000-of-00001.parquet"
+DOCUMENTS = FileEntry(path=f"documents/train/{PART}", bytes=1234, sha256="d" * 64, rows=5)
+IMAGES = FileEntry(path=f"images/train/{PART}", bytes=99, sha256="1" * 64, rows=7)
+FAILURES = FileEntry(path=f"failures/{PART}", bytes=5, sha256="f" * 64, rows=1)
+CARD = FileEntry(path="README.md", bytes=5, sha256="c" * 64, rows=0)
+
+
+def make_manifest(*files: FileEntry) -> Manifest:
+    return Manifest(
+        dataset="news",
+        version="00000000000000e5",
+        files=tuple(sorted(files)),
+        splits={},
+        failures={},
+        stages={},
+        image_extractors={"resnet152": 2048},
+        sentence_extractors={"use-multilingual": 512},
+        config={},
+        inputs={},
+        schema_versions={},
+        code_version="0.1.0",
+    )
+
+
+def describe(*files: FileEntry) -> Any:
+    return json.loads(croissant(make_manifest(*files)))
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object that has an `@id` and a type, at any depth."""
+    if isinstance(value, dict):
+        if "@id" in value and "@type" in value:
+            yield value
+        for inner in value.values():
+            yield from nodes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from nodes(inner)
+
+
+def references(value: Any) -> Iterator[str]:
+    """Yield every `{"@id": ...}` that points at a node."""
+    if isinstance(value, dict):
+        if set(value) == {"@id"}:
+            yield value["@id"]
+        for inner in value.values():
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def field(description: Any, record_set: str, name: str) -> Any:
+    (records,) = (item for item in description["recordSet"] if item["@id"] == record_set)
+    (found,) = (item for item in records["field"] if item["@id"] == f"{record_set}/{name}")
+    return found
+
+
+def test_the_data_set_conforms_and_is_named() -> None:
+    description = describe(DOCUMENTS, IMAGES)
+    assert description["@type"] == "sc:Dataset"
+    assert description["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    assert (description["name"], description["version"]) == ("news", "1.0.0+00000000000000e5")
+
+
+def test_each_part_is_a_file_with_its_hash_and_each_table_a_set() -> None:
+    distribution = describe(CARD, DOCUMENTS, FAILURES, IMAGES)["distribution"]
+    assert [item["@id"] for item in distribution] == [DOCUMENTS.path, IMAGES.path, "documents-parts", "images-parts"]
+    assert distribution[0] == {
+        "@type": "cr:FileObject",
+        "@id": "documents/train/part-00000-of-00001.parquet",
+        "name": "documents/train/part-00000-of-00001.parquet",
+        "contentUrl": "documents/train/part-00000-of-00001.parquet",
+        "contentSize": "1234 B",
+        "encodingFormat": "application/x-parquet",
+        "sha256": "d" * 64,
+    }
+    assert distribution[3]["includes"] == "images/*/*.parquet"
+
+
+def test_every_column_is_a_field_and_images_take_their_split_from_the_path() -> None:
+    description = describe(DOCUMENTS, IMAGES)
+    names = {records["@id"]: [item["@id"] for item in records["field"]] for records in description["recordSet"]}
+    documents, images = document_schema({"use-multilingual": 512}).names, image_schema({"resnet152": 2048}).names
+    assert names == {
+        "documents": [f"documents/{name}" for name in documents],
+        "images": [*(f"images/{name}" for name in images), "images/split"],
+    }
+    assert field(description, "images", "split")["source"] == {
+        "fileSet": {"@id": "images-parts"},
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": "images/([^/]+)/.+"},
+    }
+
+
+def test_fields_have_the_types_of_their_columns() -> None:
+    description = describe(DOCUMENTS, IMAGES)
+    types = {
+        name: field(description, "images", name)["dataType"]
+        for name in ("hash", "width", "is_flat", "jpeg", "features.resnet152")
+    }
+    assert types == {
+        "hash": "sc:Text",
+        "width": "sc:Integer",
+        "is_flat": "sc:Boolean",
+        "jpeg": "sc:ImageObject",
+        "features.resnet152": "sc:Float",
+    }
+    assert field(description, "images", "features.resnet152")["repeated"] is True
+    assert "repeated" not in field(description, "images", "jpeg")
+    assert field(description, "documents", "split")["dataType"] == ["sc:Text", "cr:Split"]
+
+
+def test_lists_of_structs_repeat_and_have_subfields() -> None:
+    links = field(describe(DOCUMENTS, IMAGES), "documents", "links")
+    assert links["repeated"] is True
+    assert "dataType" not in links
+    assert [(item["@id"], item["dataType"], item["source"]["transform"]) for item in links["subField"]] == [
+        ("documents/links/sentence", "sc:Integer", {"jsonPath": "sentence"}),
+        ("documents/links/image", "sc:Integer", {"jsonPath": "image"}),
+    ]
+
+
+def test_ids_are_unique_and_references_lead_somewhere() -> None:
+    description = describe(DOCUMENTS, IMAGES)
+    description.pop("@context")
+    ids = [node["@id"] for node in nodes(description)]
+    assert len(ids) == len(set(ids))
+    assert set(references(description)) <= set(ids)
+
+
+def test_a_version_without_parts_describes_no_records() -> None:
+    description = describe(FAILURES)
+    assert (description["distribution"], description["recordSet"]) == ([], [])
+
+
+def test_the_same_manifest_gives_the_same_text() -> None:
+    assert croissant(make_manifest(DOCUMENTS, IMAGES)) == croissant(make_manifest(IMAGES, DOCUMENTS))
+
+
+def test_regions_classes_and_scaled_vectors_have_subfields() -> None:
+    columns = (
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    )
+    manifest = dataclasses.replace(make_manifest(DOCUMENTS, IMAGES), features={"images": columns})
+    description = json.loads(croissant(manifest))
+    found = {
+        name: {
+            item["name"].rsplit("/", 1)[-1]: (item["dataType"], item.get("repeated", False))
+            for item in field(description, "images", name)["subField"]
+        }
+        for name in ("regions.detector", "classes.likely", "features.small")
+    }
+    assert found == {
+        "regions.detector": {"label": ("sc:Text", False), "score": ("sc:Float", False)},
+        "classes.likely": {"label": ("sc:Text", False), "probability": ("sc:Float", False)},
+        "features.small": {"scale": ("sc:Float", False), "values": ("sc:Integer", True)},
+    }
+    assert field(description, "images", "regions.detector")["repeated"]
+    assert "repeated" not in field(description, "images", "features.small")

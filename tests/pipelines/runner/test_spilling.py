@@ -1,0 +1,172 @@
+"""The runner that spills gives what Beam's own gives, in small bundles, and what it leans on in Beam is still there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import Metrics, MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, execution, fn_runner, worker_handlers
+from apache_beam.runners.worker import data_plane
+from apache_beam.testing.util import assert_that, equal_to
+
+from pipelines.runner.spilling import Limits, SpillingRunner
+
+TIGHT = Limits(bundle=200, held=50, run=500)  # a dozen of elements below fill any of them
+
+
+class Mark(beam.DoFn):
+    """Counts bundles; passes elements on."""
+
+    def start_bundle(self) -> None:
+        Metrics.counter("test", "bundles").inc()
+
+    def process(self, element: Any) -> Iterator[Any]:
+        Metrics.counter("test", "elements").inc()
+        yield element
+
+
+def remainder(number: int) -> tuple[str, int]:
+    return f"remainder {number % 7}", number
+
+
+def tell(group: tuple[str, Iterable[int]], names: dict[str, str], total: int) -> tuple[str, tuple[int, ...], str, int]:
+    key, numbers = group
+    return key, tuple(sorted(numbers)), names[key], total
+
+
+def joined(group: tuple[str, tuple[Iterable[int], Iterable[str]]]) -> tuple[str, int, list[str]]:
+    key, (numbers, words) = group
+    return key, len(list(numbers)), sorted(words)
+
+
+def with_initial(text: str) -> tuple[str, str]:
+    return f"remainder {len(text) % 9}", text
+
+
+def assemble(root: beam.Pipeline) -> dict[str, beam.PCollection]:
+    """Add one of each kind of step that a build is made of."""
+    numbers = root | "numbers" >> beam.Create(range(500)) | "mix" >> beam.Reshuffle() | beam.ParDo(Mark())
+    words = root | "words" >> beam.Create(["", "a", "bb", "ccc", "b" * 2_000])
+    keyed = numbers | "key" >> beam.Map(remainder)
+    names = {f"remainder {n}": "x" * n for n in range(7)}
+    side = root | "names" >> beam.Create(list(names.items()))
+    total = numbers | "add up" >> beam.CombineGlobally(sum)
+    groups = keyed | "group" >> beam.GroupByKey()
+    return {
+        "groups": groups
+        | "tell" >> beam.Map(tell, names=beam.pvalue.AsDict(side), total=beam.pvalue.AsSingleton(total)),
+        "joined": (keyed, words | "by length" >> beam.Map(with_initial))
+        | "join" >> beam.CoGroupByKey()
+        | beam.Map(joined),
+        "sums": keyed | "sums" >> beam.CombinePerKey(sum),
+        "both": (numbers, numbers | "negate" >> beam.Map(int.__neg__)) | beam.Flatten() | "once" >> beam.Distinct(),
+        "nothing": numbers | "none" >> beam.Filter(bool.__instancecheck__) | "of none" >> beam.Distinct(),
+    }
+
+
+def expected() -> dict[str, list[Any]]:
+    """Return the same by plain Python."""
+    groups = {f"remainder {n}": [number for number in range(500) if number % 7 == n] for n in range(7)}
+    words: dict[str, list[str]] = {}
+    for word in ("", "a", "bb", "ccc", "b" * 2_000):
+        words.setdefault(f"remainder {len(word) % 9}", []).append(word)
+    total = sum(range(500))
+    return {
+        "groups": [(f"remainder {n}", tuple(groups[f"remainder {n}"]), "x" * n, total) for n in range(7)],
+        "joined": [(key, len(groups.get(key, [])), words.get(key, [])) for key in {*groups, *words}],
+        "sums": [(key, sum(numbers)) for key, numbers in groups.items()],
+        "both": list(range(-499, 500)),
+        "nothing": [],
+    }
+
+
+def run(runner: FnApiRunner, *options: str) -> Any:
+    pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(list(options)))
+    for name, found in assemble(pipeline).items():
+        assert_that(found, equal_to(expected()[name]), label=name)
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def counted(result: Any, name: str) -> int:
+    (counter,) = result.metrics().query(MetricsFilter().with_name(name))["counters"]
+    return int(counter.committed)
+
+
+def test_results_are_those_of_beams_own_runner_in_small_bundles() -> None:
+    whole, cut = run(FnApiRunner()), run(SpillingRunner(limits=TIGHT))
+    assert counted(whole, "elements") == counted(cut, "elements") == 500
+    assert counted(whole, "bundles") == 1
+    assert counted(cut, "bundles") > 10
+
+
+@pytest.mark.slow
+def test_several_processes_share_the_bundles() -> None:
+    result = run(SpillingRunner(limits=TIGHT), "--direct_num_workers=2", "--direct_running_mode=multi_processing")
+    assert counted(result, "elements") == 500
+    assert counted(result, "bundles") > 10
+
+
+class Parity(beam.DoFn):
+    """Counts the elements of a key in Beam's state."""
+
+    SEEN = beam.transforms.userstate.CombiningValueStateSpec("seen", sum)
+
+    def process(
+        self,
+        element: tuple[str, int],
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+    ) -> Iterator[tuple[str, int]]:
+        seen.add(1)
+        yield element[0], seen.read()
+
+
+def test_state_of_a_key_lasts_from_bundle_to_bundle() -> None:
+    with beam.Pipeline(runner=SpillingRunner(limits=TIGHT)) as pipeline:
+        keyed = pipeline | beam.Create(range(70)) | "mix" >> beam.Reshuffle() | "key" >> beam.Map(remainder)
+        counts = keyed | beam.ParDo(Parity())
+        assert_that(counts, equal_to([(f"remainder {n}", count) for n in range(7) for count in range(1, 11)]))
+
+
+def fail_at_200(number: int) -> int:
+    if number == 200:
+        raise ValueError("number 200 is not wanted")
+    return number
+
+
+def test_a_failure_ends_the_run_with_its_reason() -> None:
+    pipeline = beam.Pipeline(runner=SpillingRunner(limits=TIGHT))
+    _ = pipeline | beam.Create(range(500)) | "mix" >> beam.Reshuffle() | beam.Map(fail_at_200)
+    with pytest.raises(ValueError, match="number 200 is not wanted"):
+        pipeline.run()
+
+
+def test_beam_still_has_what_the_runner_leans_on() -> None:
+    """A change here is no mistake of Beam's: read `spilling_runner` again against the new version."""
+
+    def parameters(function: Any) -> list[str]:
+        return list(inspect.signature(function).parameters)
+
+    process = ["self", "inputs", "expected_outputs", "fired_timers", "expected_output_timers", "dry_run"]
+    assert parameters(fn_runner.BundleManager.process_bundle) == process
+    assert parameters(fn_runner.BundleManager.__init__)[:4] == [
+        "self", "bundle_context_manager", "progress_frequency", "cache_token_generator",
+    ]  # fmt: skip
+    assert parameters(FnApiRunner._get_bundle_manager) == ["self", "bundle_context_manager"]
+    assert parameters(execution.BundleContextManager.get_buffer) == ["self", "buffer_id", "transform_id"]
+    assert parameters(execution.GroupingBuffer.__init__)[1:] == [
+        "pre_grouped_coder", "post_grouped_coder", "windowing",
+    ]  # fmt: skip
+    for kind in (execution.ListBuffer, execution.GroupingBuffer):
+        methods = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("__")}
+        assert methods == {"append", "extend", "copy", "partition", "clear", "reset"}
+    assert parameters(data_plane.InMemoryDataChannel.output_stream) == ["self", "instruction_id", "transform_id"]
+    assert "data_conn" in inspect.getsource(worker_handlers.EmbeddedWorkerHandler.__init__)
+    assert "_DONE_MARKER" in inspect.getsource(worker_handlers.ControlConnection.close)
+    assert "worker_handler.close()" in inspect.getsource(worker_handlers.WorkerHandlerManager.close_all)

@@ -1,0 +1,58 @@
+"""The rules that split sentences, and a pipeline of one's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spacy
+
+from pipelines.sources.sentences import split_sentences
+from schemas.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "expected"),
+    [
+        ([], ()),
+        (["", "  \n "], ()),
+        (["One.  Two!\nThree?"], ("One.", "Two!", "Three?")),
+        (["Dr. Strickland paid $3.50 to Mr. Owen of St. Louis. He left."],
+         ("Dr. Strickland paid $3.50 to Mr. Owen of St. Louis.", "He left.")),
+        (["A list of birds", "Another list"], ("A list of birds", "Another list")),
+        (["Ends here.", "* \u2014 \u00ab"], ("Ends here.",)),
+        (["\u4e00\u4e8c\u3002\u4e09\u3002"], ("\u4e00\u4e8c\u3002\u4e09\u3002",)),
+    ],
+)  # fmt: skip
+def test_rules(paragraphs: list[str], expected: tuple[str, ...]) -> None:
+    assert split_sentences(paragraphs) == expected
+
+
+def test_no_more_is_read_than_it_takes() -> None:
+    def paragraphs() -> Iterator[str]:
+        yield "One. Two."
+        yield "Three. Four."
+        raise AssertionError("read on")
+
+    assert split_sentences(paragraphs(), limit=3) == ("One.", "Two.", "Three.")
+
+
+def test_a_paragraph_longer_than_spacy_likes() -> None:
+    found = split_sentences(["A long bird sleeps. " * 60_000])  # 1.2 million characters
+    assert len(found) == 60_000
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "rm"])
+def test_other_languages(language: str) -> None:
+    assert split_sentences(["Allegra. Bun di!"], language=language) == ("Allegra.", "Bun di!")
+
+
+def test_a_pipeline_of_ones_own(tmp_path: Path) -> None:
+    semicolons = spacy.blank("en")
+    semicolons.add_pipe("sentencizer", config={"punct_chars": [";"]})
+    semicolons.to_disk(tmp_path / "semicolons")
+    spacy.blank("en").to_disk(tmp_path / "none")
+    assert split_sentences(["One. Two; three."], model=str(tmp_path / "semicolons")) == ("One. Two;", "three.")
+    with pytest.raises(ConfigError, match="found none"):
+        split_sentences(["x"], model=str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="expected an installed spaCy pipeline"):
+        split_sentences(["x"], model="no_such_pipeline")

@@ -1,0 +1,178 @@
+"""A takedown list is read line by line, says which line is wrong, and matches what it names."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import Takedowns, parse_takedowns, read_takedowns
+from schemas.documents import Provenance, Sentence
+from schemas.errors import NotFoundError, UsageError
+from schemas.images import Image
+
+HASH = "0123456789abcdef" * 4
+
+
+def parse(*lines: str) -> Takedowns:
+    return parse_takedowns([line.encode() for line in lines], name="list.txt")
+
+
+def make_draft(url: str | None = "https://imgur.com/a/AbC") -> CandidateDocument:
+    return CandidateDocument(
+        id="diy-3x9k2f",
+        dataset="diy",
+        sentences=(Sentence("Cut it."),),
+        image_uris=("http://i.imgur.com/x.jpg",),
+        links=None,
+        provenance=Provenance("reddit", "3x9k2f", url=url),
+    )
+
+
+def test_entries_are_canonical_sorted_and_once() -> None:
+    found = parse(
+        "# of 21 November",
+        "",
+        "id: 3x9k2f   # asked by its author",
+        "ID:3x9k2f",
+        "url:HTTP://Imgur.com:80/a/AbC/#top",
+        f"sha256:{HASH.upper()}",
+        "phash:C3D4E5F60718293A",
+        "phash:c3d4e5f60718293a/0",
+    )
+    assert found.entries == (
+        "id:3x9k2f",
+        "phash:c3d4e5f60718293a/0",
+        "phash:c3d4e5f60718293a/3",
+        f"sha256:{HASH}",
+        "url:https://imgur.com/a/AbC",
+    )
+
+
+def test_a_hash_sign_inside_a_value_is_no_comment() -> None:
+    assert parse("id:album#3").entries == ("id:album#3",)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3x9k2f", "list.txt:2: expected id:, url:, sha256:, phash: and a value, found '3x9k2f'"),
+        ("https://imgur.com/a/b", "expected id:, url:, sha256:, phash: and a value, found 'https://imgur.com/a/b'"),
+        ("id:", "list.txt:2: expected a value after 'id:', found nothing"),
+        ("id:  # none", "list.txt:2: expected a value after 'id:', found nothing"),
+        ("url:imgur.com/a/b", "url: expected an http or https URL, found 'imgur.com/a/b'"),
+        ("url:https:///a", "url: expected an http or https URL, found 'https:///a'"),
+        ("url:http://[::1/a", "list.txt:2: url: expected an http or https URL"),
+        ("sha256:abc", "list.txt:2: sha256: expected 64 hexadecimal digits, found 'abc'"),
+        ("phash:c3d4", "list.txt:2: phash: expected 16 hexadecimal digits for each 64 bits"),
+        ("phash:c3d4e5f60718293a/x", "list.txt:2: phash: expected 16 hexadecimal digits for each 64 bits"),
+        ("phash:c3d4e5f60718293a/13", "list.txt:2: phash: expected a radius in 0..12 bits, found 13"),
+    ],
+)
+def test_a_wrong_line_is_named(line: str, message: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        parse("id:fine", line)
+    assert message in str(problem.value)
+
+
+def test_a_line_that_is_not_utf_8_is_named() -> None:
+    with pytest.raises(UsageError, match=r"list.txt:2: expected UTF-8, found byte 0xff"):
+        parse_takedowns([b"id:a", b"id:\xff"], name="list.txt")
+
+
+def test_a_file_is_read_with_its_byte_order_mark_and_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "takedowns.txt"
+    path.write_bytes(b"\xef\xbb\xbfid:a\r\n# two\r\nid:b")
+    assert read_takedowns(path).entries == ("id:a", "id:b")
+    with pytest.raises(NotFoundError, match="no such file"):
+        read_takedowns(tmp_path / "absent.txt")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_takedowns(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "matched"),
+    [
+        ("id:diy-3x9k2f", "id:diy-3x9k2f"),
+        ("id:3x9k2f", "id:3x9k2f"),
+        ("id:3X9K2F", None),
+        ("url:http://imgur.com/a/AbC/", "url:https://imgur.com/a/AbC"),
+        ("url:https://imgur.com/a/abc", None),
+        ("url:https://imgur.com/a/AbC?page=2", None),
+        ("url:http://i.imgur.com/x.jpg", None),  # the image goes, not the document
+    ],
+)
+def test_a_draft_is_matched_by_id_record_or_page(entry: str, matched: str | None) -> None:
+    assert parse(entry).matches_candidate(make_draft()) == matched
+
+
+def test_a_draft_without_a_page_is_matched_by_none() -> None:
+    assert parse("url:https://imgur.com/a/AbC").matches_candidate(make_draft(url=None)) is None
+
+
+def test_an_address_is_matched_before_it_is_fetched() -> None:
+    listed = parse("url:https://i.imgur.com/x.jpg")
+    assert listed.matches_address("http://I.imgur.com/x.jpg#1") == "url:https://i.imgur.com/x.jpg"
+    for other in ("http://i.imgur.com/y.jpg", "pictures/x.jpg", "row:3", "", "http://[::1/x.jpg"):
+        assert listed.matches_address(other) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_matched"),
+    [
+        (f"sha256:{HASH}", True),
+        (f"sha256:{'0' * 64}", False),
+        ("url:https://i.imgur.com/x.jpg", True),
+        ("phash:00000000000000f0", True),
+        ("phash:00000000000000f7", True),  # 3 bits away
+        ("phash:00000000000000ff", False),  # 4 bits away
+        ("phash:00000000000000ff/4", True),
+        ("phash:00000000000000f1/0", False),
+        (f"phash:{'0' * 62}f0", False),  # of another width
+    ],
+)
+def test_an_image_is_matched_by_hash_address_or_look(entry: str, is_matched: bool) -> None:
+    image = Image(HASH, source="http://i.imgur.com/x.jpg", fingerprint="00000000000000f0")
+    assert (parse(entry).matches_image(image) is not None) == is_matched
+
+
+def test_flat_images_and_those_without_pixels_are_not_matched_by_look() -> None:
+    listed = parse("phash:8000000000000000")
+    assert listed.matches_image(Image(HASH, fingerprint="8000000000000000", is_flat=True)) is None
+    assert listed.matches_image(Image(HASH)) is None
+    assert parse(f"sha256:{HASH}").matches_image(Image(HASH, is_flat=True)) == f"sha256:{HASH}"
+
+
+def test_the_fingerprint_is_of_what_is_listed() -> None:
+    one = parse("id:a", "id:b")
+    assert one.fingerprint == parse("# said otherwise", "id:b", "id:a").fingerprint
+    assert one.fingerprint != parse("id:a").fingerprint
+    assert Takedowns().fingerprint == parse("# empty").fingerprint == ""
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "is_fine"),
+    [
+        ("phash:00000000000000f0", "phash", True),
+        ("phash:00000000000000f0", "phash-256", False),
+        ("phash:00000000000000f0", "dhash", False),
+        (f"phash:{'0' * 64}", "phash-256", True),
+        (f"phash:{'0' * 64}", "phash", False),
+        ("id:a", "dhash", True),
+    ],
+)
+def test_a_look_that_the_build_cannot_compare_is_refused(entry: str, name: str, is_fine: bool) -> None:
+    listed = parse(entry)
+    if is_fine:
+        listed.check_fingerprint(name)
+        return
+    with pytest.raises(UsageError, match=f"{entry}.* cannot be compared with dedupe.fingerprint = {name}"):
+        listed.check_fingerprint(name)
+
+
+def test_a_list_travels_to_workers() -> None:
+    listed = parse("phash:00000000000000f0", "id:a")
+    assert pickle.loads(pickle.dumps(listed)) == listed
+    assert pickle.loads(pickle.dumps(listed)).matches_image(Image("h", fingerprint="00000000000000f0"))

@@ -1,0 +1,205 @@
+"""The client against real sockets: what comes back, what is refused, what is tried again."""
+
+import gzip
+import time
+from email.utils import formatdate
+
+import pytest
+
+from pipelines.web.captures import Kind
+from pipelines.web.errors import FetchFailed
+from schemas.failures import Reason, Stage
+
+PNG = b"\x89PNG not really"
+
+
+def fails(client, url, *, kind=Kind.PAGE, **arguments) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        client.get(url, source="s", kind=kind, **arguments)
+    return caught.value
+
+
+def test_an_answer_is_captured_with_its_body_and_an_honest_request(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(200, b"hello", content_type="text/plain", etag='"1"', set_cookie="a=b")
+    client = client_of(user_agent="tester/1.0", contact="a@b.example")
+    capture = client.get(f"{web.url}/a#part", source="s", kind=Kind.PAGE)
+    assert (capture.status, capture.url, capture.final_url) == (200, f"{web.url}/a", f"{web.url}/a")
+    assert capture.headers == {"content-type": "text/plain", "etag": '"1"'}
+    assert client.body(capture) == b"hello"
+    assert not capture.from_store
+    assert web.asked[-1][1]["user-agent"] == "tester/1.0 (+a@b.example)"
+    assert web.asked[-1][1]["host"] == f"127.0.0.1:{web.port}"
+
+
+def test_connections_are_used_again(web, client_of) -> None:
+    ports = []
+
+    def script(handler) -> None:
+        ports.append(handler.client_address[1])
+        handler.send_response(200)
+        handler.send_header("Content-Length", "2")
+        handler.end_headers()
+        handler.wfile.write(b"ok")
+
+    web.scripts |= {f"/{name}": script for name in "abc"}
+    client = client_of()
+    for name in "abc":
+        client.get(f"{web.url}/{name}", source="s", kind=Kind.API)
+    assert len(set(ports)) == 1
+
+
+def test_gzip_is_undone_and_capped(web, reply, client_of) -> None:
+    web.scripts["/good"] = reply(200, gzip.compress(b"text " * 10), content_encoding="gzip")
+    web.scripts["/bomb"] = reply(200, gzip.compress(b"0" * 1_000_000), content_encoding="gzip")
+    web.scripts["/cut"] = reply(200, gzip.compress(b"text " * 10)[:-12], content_encoding="gzip")
+    web.scripts["/odd"] = reply(200, b"text", content_encoding="br")
+    client = client_of(max_bytes=10_000)
+    assert client.body(client.get(f"{web.url}/good", source="s", kind=Kind.PAGE)) == b"text " * 10
+    assert fails(client, f"{web.url}/bomb").reason is Reason.TOO_LARGE
+    assert fails(client, f"{web.url}/cut").reason is Reason.TRUNCATED
+    assert fails(client, f"{web.url}/odd").reason is Reason.HTTP_ERROR
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "requests"),
+    [(404, Reason.NOT_FOUND, 1), (410, Reason.NOT_FOUND, 1), (403, Reason.FORBIDDEN, 1), (451, Reason.FORBIDDEN, 1),
+     (400, Reason.HTTP_ERROR, 1), (204, Reason.HTTP_ERROR, 1),
+     (503, Reason.HTTP_ERROR, 3), (429, Reason.HTTP_ERROR, 3)],
+)  # fmt: skip
+def test_statuses_are_classified_and_some_tried_again(web, reply, client_of, *, status, reason, requests) -> None:
+    web.scripts["/x"] = reply(status)
+    problem = fails(client_of(), f"{web.url}/x")
+    assert (problem.reason, problem.status, problem.attempt) == (reason, status, requests)
+    assert web.paths == ["/x"] * requests
+    row = problem.failure("doc-1", stage=Stage.SOURCES)
+    assert (row.record_id, row.reason, row.attempt) == ("doc-1", reason, requests)
+    assert f"{web.url}/x" in row.message
+
+
+def test_retry_after_is_waited_for(web, reply, replies, client_of) -> None:
+    slept = []
+    busy = reply(429, retry_after="7")
+    later = reply(503, retry_after=formatdate(1030, usegmt=True))
+    web.scripts["/x"] = replies(busy, later, reply(200, b"ok"))
+    client = client_of(clock=lambda: 1000.0, sleep=slept.append, requests_per_second=1e6)
+    assert client.body(client.get(f"{web.url}/x", source="s", kind=Kind.API)) == b"ok"
+    assert {7.0, 30.0} <= set(slept)
+
+
+def test_a_retry_after_that_is_too_long_gives_up(web, reply, client_of) -> None:
+    web.scripts["/x"] = reply(429, retry_after="3600")
+    assert fails(client_of(), f"{web.url}/x").reason is Reason.HTTP_ERROR
+    assert web.paths == ["/x"]
+
+
+def test_a_closed_port_is_a_failed_connection(client_of) -> None:
+    problem = fails(client_of(allow_hosts=("127.0.0.1:9",)), "http://127.0.0.1:9/x", kind=Kind.API)
+    assert (problem.reason, problem.attempt) == (Reason.CONNECTION_FAILED, 3)
+    assert "refused" in problem.message and " at 0x" not in problem.message
+
+
+def test_the_byte_cap_holds_with_and_without_an_announced_length(web, reply, client_of) -> None:
+    def endless(handler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b"0" * 4096)
+
+    web.scripts["/announced"] = reply(200, b"0" * 20_001)
+    web.scripts["/endless"] = endless
+    client = client_of(max_bytes=20_000)
+    assert fails(client, f"{web.url}/announced").reason is Reason.TOO_LARGE
+    assert fails(client, f"{web.url}/endless").reason is Reason.TOO_LARGE
+    web.scripts["/just"] = reply(200, b"0" * 20_000)
+    assert client.get(f"{web.url}/just", source="s", kind=Kind.PAGE).body_bytes == 20_000
+
+
+def write_slowly(handler, data: bytes) -> None:
+    for value in data:
+        handler.wfile.write(bytes([value]))
+        handler.wfile.flush()
+        time.sleep(0.02)
+
+
+def trickled_body(handler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    write_slowly(handler, b"0" * 500)
+
+
+def trickled_headers(handler) -> None:
+    write_slowly(handler, b"HTTP/1.1 200 OK\r\nX-Long: " + b"0" * 500)
+
+
+def silence(handler) -> None:
+    time.sleep(2)
+
+
+@pytest.mark.parametrize("script", [trickled_body, trickled_headers])
+def test_a_trickle_meets_the_deadline(web, client_of, script) -> None:
+    web.scripts["/x"] = script
+    started = time.monotonic()
+    problem = fails(client_of(total_timeout_s=0.3, attempts=1), f"{web.url}/x", kind=Kind.API)
+    assert problem.reason is Reason.TIMED_OUT
+    assert time.monotonic() - started < 2
+
+
+def test_silence_meets_the_read_time_out(web, client_of) -> None:
+    web.scripts["/x"] = silence
+    problem = fails(client_of(read_timeout_s=0.1, attempts=2), f"{web.url}/x", kind=Kind.API)
+    assert (problem.reason, problem.attempt) == (Reason.TIMED_OUT, 2)
+
+
+def test_a_body_shorter_than_announced_is_truncated_after_all_attempts(web, client_of) -> None:
+    def short(handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100")
+        handler.end_headers()
+        handler.wfile.write(b"0" * 60)
+        handler.close_connection = True
+
+    def cut_chunk(handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"20\r\n0000")
+        handler.close_connection = True
+
+    web.scripts |= {"/short": short, "/chunk": cut_chunk}
+    client = client_of()
+    for path in ("/short", "/chunk"):
+        problem = fails(client, f"{web.url}{path}")
+        assert (problem.reason, problem.attempt) == (Reason.TRUNCATED, 3)
+
+
+def test_chunked_bodies_are_read(web, client_of) -> None:
+    def chunked(handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+
+    web.scripts["/x"] = chunked
+    client = client_of()
+    assert client.body(client.get(f"{web.url}/x", source="s", kind=Kind.PAGE)) == b"abcde"
+
+
+def test_an_image_that_is_a_page_or_was_removed(web, reply, client_of) -> None:
+    web.scripts["/page.jpg"] = reply(200, b"<html>", content_type="text/html; charset=utf-8")
+    web.scripts["/mistyped.png"] = reply(200, b"\x89PNG\r\n\x1a\n", content_type="text/html")
+    web.scripts["/gone.jpg"] = reply(302, location="/removed.png")
+    web.scripts["/removed.png"] = reply(200, PNG, content_type="image/png")
+    client = client_of()
+    assert fails(client, f"{web.url}/page.jpg", kind=Kind.IMAGE).reason is Reason.NOT_AN_IMAGE
+    assert fails(client, f"{web.url}/gone.jpg", kind=Kind.IMAGE).reason is Reason.REMOVED_IMAGE
+    assert client.get(f"{web.url}/gone.jpg", source="s", kind=Kind.PAGE).final_url == f"{web.url}/removed.png"
+    assert client.get(f"{web.url}/mistyped.png", source="s", kind=Kind.IMAGE).status == 200
+    assert web.paths == ["/page.jpg", "/gone.jpg", "/gone.jpg", "/removed.png", "/mistyped.png"]
+
+
+def test_a_detour_keeps_the_host_header(web, reply, client_of) -> None:
+    web.scripts["/x"] = reply(200, b"ok")
+    client = client_of(connect_to=(f"imgur.com=127.0.0.1:{web.port}",))
+    capture = client.get("http://imgur.com/x", source="s", kind=Kind.API)
+    assert capture.final_url == "http://imgur.com/x"
+    assert web.asked[0][1]["host"] == "imgur.com"

@@ -1,0 +1,142 @@
+"""Files of any size over a real server: what was interrupted goes on, what changed starts anew, what is there stays."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.web.downloads import file_name
+from pipelines.web.errors import FetchFailed
+from schemas.failures import Reason
+
+CONTENT = hashlib.shake_256(b"dump").digest(300_000)
+
+
+def ranged(content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"one"') -> Callable[..., None]:
+    """Serve a file that knows ranges; the first `breaks` answers stop after `at` bytes."""
+    left = [breaks]
+
+    def script(handler: BaseHTTPRequestHandler) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+        is_same = handler.headers.get("If-Range") in (None, etag)
+        start = int(wanted[1]) if wanted and is_same else 0
+        if start >= len(content):
+            handler.send_response(416)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        handler.send_response(206 if start else 200)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(len(content) - start))
+        handler.end_headers()
+        if left[0]:
+            left[0] -= 1
+            handler.wfile.write(content[start : start + at])
+            handler.wfile.flush()
+            handler.close_connection = True
+            return
+        handler.wfile.write(content[start:])
+
+    return script
+
+
+def asked(web: Any) -> list[str | None]:
+    return [headers.get("range") for path, headers in web.asked if path != "/robots.txt"]
+
+
+def test_a_file_is_captured_once(web: Any, client_of: Any) -> None:
+    web.scripts["/d/RS_2018-01.zst"] = ranged(CONTENT)
+    client = client_of(max_bytes=1000)  # the cap of small bodies has no say
+    first = client.file(f"{web.url}/d/RS_2018-01.zst")
+    assert first.path.name == "RS_2018-01.zst"
+    assert first.path.read_bytes() == CONTENT
+    assert client_of().file(f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
+    assert asked(web) == [None]
+
+
+def test_what_breaks_off_goes_on_where_it_stopped(web: Any, client_of: Any) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=2)
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert asked(web) == [None, "bytes=100000-", "bytes=200000-"]
+
+
+def test_a_later_run_goes_on_too(web: Any, client_of: Any) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=1)
+    broken = web.scripts["/f"]
+    web.scripts["/f"] = lambda handler: (broken(handler), web.scripts.pop("/f"))
+    with pytest.raises(FetchFailed) as caught:
+        client_of(attempts=1).file(f"{web.url}/f")
+    assert caught.value.reason is Reason.NOT_FOUND
+    web.scripts["/f"] = ranged(CONTENT)
+    assert client_of().file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert asked(web)[-1] == "bytes=100000-"
+
+
+def test_another_edition_starts_anew(web: Any, client_of: Any, replies: Any) -> None:
+    first = ranged(CONTENT, breaks=1)
+    other = ranged(CONTENT[::-1], etag='"two"')
+    web.scripts["/f"] = replies(first, other)
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
+
+
+def test_a_host_that_knows_no_ranges_is_asked_for_all(web: Any, client_of: Any, reply: Any, replies: Any) -> None:
+    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), reply(200, CONTENT))
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+
+
+def test_a_part_that_is_longer_than_the_file_is_thrown_away(web: Any, client_of: Any, replies: Any) -> None:
+    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), ranged(CONTENT[:50_000]))
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
+
+
+@pytest.mark.parametrize("announces", [True, False])
+def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool) -> None:
+    def script(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        if announces:
+            handler.send_header("Content-Length", str(len(CONTENT)))
+        else:
+            handler.close_connection = True
+        handler.end_headers()
+        handler.wfile.write(CONTENT)
+
+    web.scripts["/f"] = script
+    with pytest.raises(FetchFailed, match=r"http\.max_file_bytes allows 1000") as caught:
+        client_of(max_file_bytes=1000).file(f"{web.url}/f")
+    assert caught.value.reason is Reason.TOO_LARGE
+    assert len(asked(web)) == 1
+
+
+def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
+    web.scripts["/robots.txt"] = reply(200, b"User-agent: *\nDisallow: /", content_type="text/plain")
+    with pytest.raises(FetchFailed) as caught:
+        client_of().file(f"{web.url}/f")
+    assert caught.value.reason is Reason.ROBOTS_DENIED
+
+
+def test_nothing_half_is_ever_under_the_files_name(web: Any, client_of: Any, tmp_path: Path) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=9, at=0)
+    with pytest.raises(FetchFailed):
+        client_of(attempts=2).file(f"{web.url}/f")
+    assert [path.name for path in (tmp_path / "raw" / "files").rglob("f")] == []
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://h/RS_2018-01.zst?x=1", "RS_2018-01.zst"),
+        ("https://h/a%2Fb/..%2f..%2fetc%2Fpasswd", "_.._etc_passwd"),
+        ("https://h/", "file"),
+        ("https://h/...", "file"),
+    ],
+)
+def test_names_are_plain(url: str, name: str) -> None:
+    assert file_name(url) == name

@@ -1,0 +1,306 @@
+"""Hostile answers to a request for an image: each ends as a failure row with its reason, and costs little.
+
+The bytes come from a real server. Their decoding alone is in tests/schemas/test_codecs.py, redirects and addresses have
+files of their own here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image as Pixels
+
+import pipelines
+from pipelines.images.obtain import ImagePlaces, obtain_image
+from pipelines.images.store import ImageStore
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.web.addresses import AddressBook
+from pipelines.web.connections import Connections
+from pipelines.web.errors import FetchFailed
+from pipelines.web.targets import parse_target
+from schemas.failures import Failure, Reason, Stage
+from schemas.images import Image
+from schemas.lake import Folder
+
+ROOT = Path(pipelines.__file__).parents[1]
+JPEG_HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
+TEN_GIGABYTES = 10_000_000_000
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(width: int, height: int, *, depth: int = 8, colour: int = 2, before: bytes = b"") -> bytes:
+    """Return a black PNG, packed row by row; `colour` is 0 grey, 2 RGB, 3 palette or 6 RGBA."""
+    samples = {0: 1, 2: 3, 3: 1, 6: 4}[colour]
+    row = bytes(1 + (width * samples * depth + 7) // 8)
+    packer = zlib.compressobj(9)
+    body = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before
+    return head + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+def file_of(image: Pixels.Image, kind: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def red(width: int = 40, height: int = 30) -> Pixels.Image:
+    return Pixels.new("RGB", (width, height), (255, 0, 0))
+
+
+def many_frames(count: int) -> bytes:
+    frames = [Pixels.new("L", (50, 50), number % 256) for number in range(count)]
+    return file_of(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=20)
+
+
+def huge_frame_gif() -> bytes:
+    return b"GIF89a" + struct.pack("<HHBBB", 50, 50, 0x80, 0, 0) + bytes(6) + b"," + struct.pack(
+        "<HHHHB", 0, 0, 65_535, 65_535, 0
+    ) + b"\x02\x02\x44\x01\x00;"  # fmt: skip
+
+
+def huge_canvas_webp() -> bytes:
+    def part(kind: bytes, body: bytes) -> bytes:
+        return kind + struct.pack("<I", len(body)) + body
+
+    side = (16_382).to_bytes(3, "little")
+    body = part(b"VP8X", bytes([2, 0, 0, 0]) + side * 2) + part(b"ANIM", bytes(6))
+    frame = file_of(red(16, 16), "WEBP", lossless=True)[12:]
+    body += part(b"ANMF", bytes(6) + (15).to_bytes(3, "little") * 2 + bytes(4) + frame)
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
+
+
+@pytest.fixture
+def obtain(tmp_path: Path, web) -> Callable[..., Image | Failure]:
+    """`obtain(path, **settings)`: what becomes of the image at a path of the server."""
+
+    def call(path: str, **settings: Any) -> Image | Failure:
+        quick: dict[str, Any] = {"requests_per_second": 1000.0, "attempts": 1, "max_bytes": 2_000_000}
+        http = HttpConfig(allow_hosts=(f"127.0.0.1:{web.port}",), **(quick | settings))
+        store = ImageStore(Folder(str(tmp_path / "copies")))
+        places = ImagePlaces(http=http, raw=Folder(str(tmp_path / "raw")), store=store, files="")
+        return obtain_image(f"{web.url}{path}", places=places, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
+
+    return call
+
+
+def reason_of(outcome: Image | Failure) -> Reason:
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.stage is Stage.IMAGES and outcome.message
+    return outcome.reason
+
+
+JPEG = file_of(red(), "JPEG")
+BODIES: dict[str, tuple[bytes, Reason]] = {
+    "png bomb": (png(20_000, 20_000, depth=1, colour=0), Reason.TOO_MANY_PIXELS),
+    "gif bomb": (huge_frame_gif(), Reason.TOO_MANY_PIXELS),
+    "webp bomb": (huge_canvas_webp(), Reason.TOO_MANY_PIXELS),
+    "gif of many frames": (many_frames(300), Reason.ANIMATED_IMAGE),
+    "animated png": (
+        file_of(red(), "PNG", save_all=True, append_images=[Pixels.new("RGB", (40, 30))]), Reason.ANIMATED_IMAGE,
+    ),
+    "animated webp": (
+        file_of(red(), "WEBP", save_all=True, append_images=[Pixels.new("RGB", (40, 30))]), Reason.ANIMATED_IMAGE,
+    ),
+    "text bomb": (png(40, 30, before=chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(5_000_000), 9))),
+        Reason.CORRUPT_IMAGE),
+    "profile bomb": (png(40, 30, before=chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(9_000_000), 9))),
+        Reason.CORRUPT_IMAGE),
+    "page": (b"<!DOCTYPE html><html><body>Over capacity</body></html>", Reason.NOT_AN_IMAGE),
+    "svg": (b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'/>", Reason.NOT_AN_IMAGE),
+    "nothing": (b"", Reason.NOT_AN_IMAGE),
+    "zeros": (bytes(5000), Reason.NOT_AN_IMAGE),
+    "half a jpeg": (JPEG[: len(JPEG) // 2], Reason.CORRUPT_IMAGE),
+    "broken png": (png(40, 30)[:60] + b"\xff" * 40, Reason.CORRUPT_IMAGE),
+    "avif": (b"\0\0\0\x1cftypavif" + bytes(20), Reason.UNSUPPORTED_FORMAT),
+    "a dot": (file_of(red(1, 1), "PNG"), Reason.TOO_SMALL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_is_no_picture_has_its_reason(web, reply, obtain, name: str) -> None:
+    body, reason = BODIES[name]
+    web.scripts["/x.jpg"] = reply(200, body, content_type="image/jpeg")
+    assert reason_of(obtain("/x.jpg")) is reason
+
+
+def answer(handler: Any, *pieces: bytes, pause_s: float = 0.0) -> None:
+    for piece in pieces:
+        handler.wfile.write(piece)
+        handler.wfile.flush()
+        time.sleep(pause_s)
+    handler.close_connection = True
+
+
+def forever(handler: Any, start: bytes, piece: bytes, *, pause_s: float = 0.0) -> None:
+    answer(handler, start)
+    while True:
+        answer(handler, piece, pause_s=pause_s)
+
+
+ENDLESS = JPEG_HEADER + b"\r\n"
+CHUNKED = JPEG_HEADER + b"Transfer-Encoding: chunked\r\n\r\n"
+ANSWERS: dict[str, tuple[Callable[[Any], None], Reason]] = {
+    "ten gigabytes announced": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Length: %d\r\n\r\n" % TEN_GIGABYTES + JPEG), Reason.TOO_LARGE,
+    ),
+    "endless without a length": (lambda h: forever(h, ENDLESS, bytes(65_536)), Reason.TOO_LARGE),
+    "endless chunks": (lambda h: forever(h, CHUNKED, b"10000\r\n" + bytes(65_536) + b"\r\n"), Reason.TOO_LARGE),
+    "a negative length": (
+        lambda h: forever(h, JPEG_HEADER + b"Content-Length: -1\r\n\r\n", bytes(65_536)), Reason.TOO_LARGE,
+    ),
+    "two lengths": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Length: 5\r\nContent-Length: 900\r\n\r\n" + JPEG),
+        Reason.CONNECTION_FAILED,
+    ),
+    "gzip bomb": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(90_000_000), 1)),
+        Reason.TOO_LARGE,
+    ),
+    "gzip in gzip": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Encoding: gzip, gzip\r\n\r\n" + gzip.compress(b"")),
+        Reason.HTTP_ERROR,
+    ),
+    "shorter than announced": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Length: %d\r\n\r\n" % (len(JPEG) + 9) + JPEG), Reason.TRUNCATED,
+    ),
+    "longer than announced": (
+        lambda h: answer(h, JPEG_HEADER + b"Content-Length: %d\r\n\r\n" % (len(JPEG) // 2) + JPEG),
+        Reason.CORRUPT_IMAGE,
+    ),
+    "body that drips": (lambda h: forever(h, ENDLESS, b"0", pause_s=0.02), Reason.TIMED_OUT),
+    "headers that drip": (lambda h: forever(h, JPEG_HEADER, b"X: 1\r\n", pause_s=0.02), Reason.TIMED_OUT),
+    "interim answers for ever": (
+        lambda h: forever(h, b"", b"HTTP/1.1 100 Continue\r\n\r\n", pause_s=0.001), Reason.TIMED_OUT,
+    ),
+    "too many headers": (lambda h: answer(h, JPEG_HEADER + b"X: 1\r\n" * 500 + b"\r\n"), Reason.CONNECTION_FAILED),
+    "an endless header": (lambda h: forever(h, JPEG_HEADER + b"X: ", bytes(65_536)), Reason.CONNECTION_FAILED),
+    "an endless chunk size": (lambda h: forever(h, CHUNKED, b"0" * 65_536), Reason.CONNECTION_FAILED),
+    "an endless trailer": (lambda h: forever(h, CHUNKED + b"0\r\nX: ", b"0" * 65_536), Reason.CONNECTION_FAILED),
+    "no HTTP": (lambda h: answer(h, b"\x16\x03\x01 hello\r\n\r\n"), Reason.CONNECTION_FAILED),
+    "nothing at all": (lambda h: answer(h, b""), Reason.CONNECTION_FAILED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_hostile_answer_has_its_reason_and_ends_soon(web, obtain, name: str) -> None:
+    web.scripts["/x.jpg"], reason = ANSWERS[name]
+    web.scripts["/good.jpg"] = lambda handler: answer(handler, ENDLESS + JPEG)
+    started = time.monotonic()
+    assert reason_of(obtain("/x.jpg", total_timeout_s=1.0)) is reason
+    assert time.monotonic() - started < 5
+    assert isinstance(obtain("/good.jpg"), Image)  # the client goes on
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("/x.jpg", Reason.TOO_MANY_REDIRECTS),
+        ("http://169.254.169.254/latest/meta-data/", Reason.ADDRESS_REFUSED),
+        ("http://127.0.0.1:1/a.jpg", Reason.ADDRESS_REFUSED),
+        ("http://[::1]/a.jpg", Reason.ADDRESS_REFUSED),
+        ("http://[::ffff:169.254.169.254]/", Reason.ADDRESS_REFUSED),
+        ("http://[::ffff:a9fe:a9fe]/", Reason.ADDRESS_REFUSED),
+        ("http://2852039166/", Reason.ADDRESS_REFUSED),
+        ("http://0251.0376.0251.0376/", Reason.ADDRESS_REFUSED),
+        ("http://0xa9.0xfe.0xa9.0xfe/", Reason.ADDRESS_REFUSED),
+        ("http://localhost:1/", Reason.ADDRESS_REFUSED),
+        ("http://0/", Reason.ADDRESS_REFUSED),
+    ],
+)
+def test_a_redirect_of_an_image_has_its_reason(web, reply, obtain, location: str, reason: Reason) -> None:
+    web.scripts["/x.jpg"] = reply(302, location=location)
+    assert reason_of(obtain("/x.jpg")) is reason
+    assert web.paths == ["/x.jpg"]
+
+
+def body_of(connections: Connections, url: str) -> bytes:
+    with connections.asking(parse_target(url), {}) as reply:
+        return b"".join(reply.pieces())
+
+
+@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_a_name_that_leads_inside_is_refused_before_anything_is_sent(web, inside: str) -> None:
+    connections = Connections(AddressBook(lookup=lambda host, port: [inside]))
+    with pytest.raises(FetchFailed) as caught:
+        body_of(connections, f"http://friendly.example:{web.port}/x.jpg")
+    assert caught.value.reason is Reason.ADDRESS_REFUSED
+    assert web.asked == []
+
+
+def test_the_address_that_was_checked_is_the_one_connected_to(web, reply) -> None:
+    """A name server that changes its answer: looked up once for a connection, which goes where the check said."""
+    web.scripts["/x.jpg"] = reply(200, JPEG, connection="close")
+    answers: Iterator[list[str]] = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1"]])
+    book = AddressBook(allow_hosts=[f"127.0.0.1:{web.port}"], lookup=lambda host, port: next(answers))
+    url = f"http://turning.example:{web.port}/x.jpg"
+    connections = Connections(book)
+    assert body_of(connections, url) == JPEG
+    with pytest.raises(FetchFailed, match=r"127\.0\.0\.2"):
+        body_of(connections, url)
+    assert len(web.asked) == 1
+    assert next(answers) == ["127.0.0.1"]  # one look-up for each connection
+
+
+def turned(width: int, height: int) -> bytes:
+    exif = Pixels.Exif()
+    exif[0x0112] = 6
+    left = Pixels.new("RGB", (width, height), (0, 0, 255))
+    left.paste((255, 0, 0), (0, 0, width // 2, height))
+    return file_of(left, "JPEG", exif=exif, quality=95)
+
+
+def test_a_turned_picture_is_upright_in_size_fingerprint_and_copy(web, reply, obtain, tmp_path: Path) -> None:
+    upright = Pixels.new("RGB", (60, 120), (0, 0, 255))
+    upright.paste((255, 0, 0), (0, 0, 60, 60))  # a camera held on its side: its left is the top
+    web.scripts["/turned.jpg"] = reply(200, turned(120, 60))
+    web.scripts["/upright.jpg"] = reply(200, file_of(upright, "JPEG", quality=95))
+    first, second = obtain("/turned.jpg"), obtain("/upright.jpg")
+    assert isinstance(first, Image) and isinstance(second, Image)
+    assert (first.width, first.height) == (second.width, second.height) == (60, 120)
+    assert first.fingerprint == second.fingerprint
+    copies = ImageStore(Folder(str(tmp_path / "copies")))
+    with Pixels.open(io.BytesIO(copies.read(first.hash))) as copy:
+        assert copy.size == (256, 512)
+        assert copy.getpixel((128, 100))[0] > 240 and copy.getpixel((128, 400))[2] > 240  # type: ignore[index]
+
+
+PEAK = """
+import json, resource, sys
+from pathlib import Path
+from pipelines.settings import FingerprintName, ImagesConfig
+from pipelines.images.inspect import inspect_image
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = inspect_image(Path(sys.argv[1]).read_bytes(), config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"size": [found.image.width, found.image.height], "peak_mb": (peak - before) / 1024}))
+"""
+
+
+@pytest.mark.parametrize("worst", ["transparent", "deep"])
+def test_the_worst_accepted_picture_takes_twice_its_pixels(tmp_path: Path, worst: str) -> None:
+    """Twice four bytes a pixel, and something to spare: 16 megapixels in a small file."""
+    side = 4_000
+    data = png(side, side, colour=6) if worst == "transparent" else png(side, side, depth=16, colour=0)
+    (tmp_path / "bomb.png").write_bytes(data)
+    assert len(data) < 300_000
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "bomb.png")]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["size"] == [side, side]
+    assert found["peak_mb"] < 2 * 4 * side * side / 2**20 + 60

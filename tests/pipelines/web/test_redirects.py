@@ -1,0 +1,74 @@
+"""Redirects over real sockets: where they may lead, and what they may not carry along."""
+
+import pytest
+
+from pipelines.web.captures import Kind
+from pipelines.web.errors import FetchFailed
+from schemas.failures import Reason
+
+
+def fails(client, url, **arguments) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        client.get(url, source="s", kind=Kind.API, **arguments)
+    return caught.value
+
+
+def test_redirects_are_followed_to_the_final_url(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(301, location="b?x=1")
+    web.scripts["/b?x=1"] = reply(302, location=f"{web.url}/c#part")
+    web.scripts["/c"] = reply(200, b"end")
+    client = client_of()
+    capture = client.get(f"{web.url}/a", source="s", kind=Kind.API)
+    assert (capture.url, capture.final_url) == (f"{web.url}/a", f"{web.url}/c")
+    assert client.body(capture) == b"end"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://169.254.169.254/latest/meta-data/", "http://[::1]/", "http://127.0.0.1:1/", "http://localhost:1/",
+     "http://2130706433/", "http://0177.1/", "http://[::ffff:10.0.0.1]/", "http://10.0.0.1/", "//192.168.0.1/x"],
+)  # fmt: skip
+def test_a_redirect_inwards_is_refused(web, reply, client_of, location) -> None:
+    web.scripts["/a"] = reply(302, location=location)
+    problem = fails(client_of(), f"{web.url}/a")
+    assert (problem.reason, problem.attempt) == (Reason.ADDRESS_REFUSED, 1)
+
+
+@pytest.mark.parametrize(
+    "location", ["ftp://example.org/", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://[::1"]
+)
+def test_a_redirect_to_no_web_address_is_invalid(web, reply, client_of, location) -> None:
+    web.scripts["/a"] = reply(302, location=location)
+    assert fails(client_of(), f"{web.url}/a").reason is Reason.INVALID_URL
+
+
+def test_loops_and_long_chains_end(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(302, location="/b")
+    web.scripts["/b"] = reply(302, location="/a")
+    for step in range(4):
+        web.scripts[f"/{step}"] = reply(302, location=f"/{step + 1}")
+    web.scripts["/4"] = reply(200, b"end")
+    assert fails(client_of(), f"{web.url}/a").reason is Reason.TOO_MANY_REDIRECTS
+    assert fails(client_of(max_redirects=3), f"{web.url}/0").reason is Reason.TOO_MANY_REDIRECTS
+    assert client_of(max_redirects=4).get(f"{web.url}/0", source="s", kind=Kind.API).status == 200
+
+
+def test_a_redirect_without_location(web, reply, client_of) -> None:
+    web.scripts["/a"] = reply(302)
+    assert fails(client_of(), f"{web.url}/a").reason is Reason.HTTP_ERROR
+
+
+def test_headers_of_the_caller_stay_with_their_host(web, reply, client_of) -> None:
+    web.scripts["/near"] = reply(302, location="/end")
+    web.scripts["/far"] = reply(302, location=f"http://other.example:{web.port}/end")
+    web.scripts["/end"] = reply(200, b"end")
+    client = client_of(connect_to=(f"other.example=127.0.0.1:{web.port}",))
+    for path in ("/near", "/far"):
+        client.get(f"{web.url}{path}", source="s", kind=Kind.API, headers={"Authorization": "Client-ID secret"})
+    carried = [(path, headers["host"].split(":")[0], "authorization" in headers) for path, headers in web.asked]
+    assert carried == [
+        ("/near", "127.0.0.1", True),
+        ("/end", "127.0.0.1", True),
+        ("/far", "127.0.0.1", True),
+        ("/end", "other.example", False),
+    ]

@@ -1,0 +1,110 @@
+"""robots.txt over real sockets (RFC 9309)."""
+
+from functools import partial
+
+import pytest
+
+from pipelines.web.captures import Kind
+from pipelines.web.errors import FetchFailed
+from schemas.failures import Reason
+
+RULES = b"""\
+User-agent: *
+Disallow: /
+
+User-agent: multilink
+Disallow: /private/
+Allow: /private/open
+Disallow: /*.php$
+Disallow: /*/secret
+"""
+
+
+def outcome(client, url, kind=Kind.PAGE) -> str:
+    try:
+        return str(client.get(url, source="s", kind=kind).status)
+    except FetchFailed as problem:
+        return str(problem.reason)
+
+
+@pytest.fixture
+def site(web, reply):
+    for path in ("/a", "/private/x", "/private/open/x", "/x.php", "/x.php5", "/deep/secret/x"):
+        web.scripts[path] = reply(200, b"page")
+    return web
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/a", "200"),
+        ("/private/x", "robots-denied"),
+        ("/private/open/x", "200"),
+        ("/x.php", "robots-denied"),
+        ("/x.php5", "200"),
+        ("/deep/secret/x", "robots-denied"),
+    ],
+)
+def test_the_longest_match_of_our_group_decides(site, reply, client_of, path, expected) -> None:
+    site.scripts["/robots.txt"] = reply(200, RULES)
+    assert outcome(client_of(), f"{site.url}{path}") == expected
+    assert (path in site.paths) == (expected == "200")
+
+
+def test_another_product_follows_the_group_of_all(site, reply, client_of) -> None:
+    site.scripts["/robots.txt"] = reply(200, RULES)
+    assert outcome(client_of(user_agent="other/2.0"), f"{site.url}/a") == "robots-denied"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_an_absent_file_allows_everything(site, reply, client_of, status) -> None:
+    site.scripts["/robots.txt"] = reply(status)
+    assert outcome(client_of(), f"{site.url}/a") == "200"
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_an_unreadable_file_allows_nothing_and_is_not_asked_for_each_page(site, reply, client_of, status) -> None:
+    site.scripts["/robots.txt"] = reply(status)
+    client = client_of(attempts=2)
+    for path in ("/a", "/x.php", "/private/x"):
+        assert outcome(client, f"{site.url}{path}") == "robots-denied"
+    assert [path for path, _ in site.asked] == ["/robots.txt", "/robots.txt"]
+    site.scripts["/robots.txt"] = reply(404)
+    assert outcome(client_of(), f"{site.url}/a") == "200"  # nothing of it was remembered
+
+
+def test_a_host_that_cannot_be_reached_fails_as_such(client_of) -> None:
+    client = client_of(allow_hosts=("127.0.0.1:9",), attempts=1)
+    assert outcome(client, "http://127.0.0.1:9/a") == Reason.CONNECTION_FAILED
+    assert outcome(client_of(allow_hosts=()), "http://127.0.0.1:9/a") == Reason.ADDRESS_REFUSED
+
+
+def test_the_file_is_asked_for_once_a_day(site, reply, client_of) -> None:
+    site.scripts["/robots.txt"] = reply(200, RULES)
+    for now in (1_000_000.0, 1_086_000.0, 1_086_401.0):
+        assert outcome(client_of(clock=partial(float, now)), f"{site.url}/private/x") == "robots-denied"
+    assert [path for path, _ in site.asked] == ["/robots.txt", "/robots.txt"]
+
+
+def test_it_need_not_be_asked(site, reply, client_of) -> None:
+    site.scripts["/robots.txt"] = reply(200, b"User-agent: *\nDisallow: /\n")
+    assert outcome(client_of(), f"{site.url}/a", Kind.API) == "200"
+    assert outcome(client_of(obey_robots=False), f"{site.url}/x.php") == "200"
+    assert "/robots.txt" not in [path for path, _ in site.asked]
+
+
+def test_a_crawl_delay_is_kept_and_one_without_end_is_a_refusal(site, reply, client_of) -> None:
+    site.scripts["/robots.txt"] = reply(200, b"User-agent: *\nCrawl-delay: 5\n")
+    slept = []
+    client = client_of(clock=lambda: 1000.0, sleep=slept.append)
+    for path in ("/a", "/x.php", "/x.php5"):
+        outcome(client, f"{site.url}{path}")
+    assert [round(seconds) for seconds in slept] == [0, 5, 10]
+    assert outcome(client_of(max_backoff_s=4.0), f"{site.url}/private/x") == "robots-denied"
+
+
+def test_a_redirect_is_asked_about_where_it_leads(site, reply, client_of) -> None:
+    site.scripts["/robots.txt"] = reply(200, RULES)
+    site.scripts["/b"] = reply(302, location="/private/x")
+    assert outcome(client_of(), f"{site.url}/b") == "robots-denied"
+    assert "/private/x" not in site.paths
