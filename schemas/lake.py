@@ -79,6 +79,16 @@ class Folder:
         with filesystem.open_output_stream(target) as stream:  # an object appears when it is complete
             stream.write(data)
 
+    def create(self, name: str) -> Sink:
+        """Return a new file to write piece by piece; it appears, whole, when it is committed."""
+        filesystem, path = self._open()
+        if not isinstance(filesystem, pafs.LocalFileSystem):
+            return Sink(filesystem.open_output_stream(f"{path}/{name}"))
+        target = Path(path, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = str(target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp")
+        return Sink(filesystem.open_output_stream(temporary), (temporary, str(target)))
+
     def exists(self, name: str) -> bool:
         filesystem, path = self._open()
         kind = filesystem.get_file_info(f"{path}/{name}").type
@@ -121,6 +131,25 @@ class Folder:
             filesystem, path = pafs.FileSystem.from_uri(self.uri)
             return filesystem, path.rstrip("/")
         return _local(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A file that is being written.
+
+    Attributes:
+        stream: takes its bytes.
+        renamed: its temporary path and its own; None on a store where a file appears when it is closed.
+    """
+
+    stream: BinaryIO
+    renamed: tuple[str, str] | None = None
+
+    def commit(self) -> None:
+        """Close the file and give it its name."""
+        self.stream.close()
+        if self.renamed is not None:
+            Path(self.renamed[0]).replace(self.renamed[1])
 
 
 def _path_of(info: pafs.FileInfo) -> str:

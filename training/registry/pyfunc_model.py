@@ -72,7 +72,7 @@ class LinkPredictor:
         Raises:
             InputError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
-        rows = documents.to_dict("records")
+        rows: list[dict[str, Any]] = documents.to_dict("records")  # type: ignore[assignment,unused-ignore]
         try:
             matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
         except UsageError as problem:

@@ -1,0 +1,99 @@
+"""Packs: rows come back by key and by reference, and nothing of a pack shows before it is closed."""
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines import packs
+from pipelines.packs import PackFolder, PackRef
+from schemas.errors import BuildError
+from schemas.lake import Folder
+
+SCHEMA = pa.schema([pa.field("hash", pa.string()), pa.field("value", pa.int64())])
+
+
+def key(value: int) -> str:
+    return hashlib.sha256(str(value).encode()).hexdigest()
+
+
+def folder_at(path: Path, rows_per_group: int = 4) -> PackFolder:
+    return PackFolder(Folder(str(path)), SCHEMA, "hash", rows_per_group)
+
+
+def rows(values: list[int]) -> dict[str, list[object]]:
+    return {"hash": [key(value) for value in values], "value": list(values)}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    adds=st.lists(st.lists(st.integers(0, 10_000), max_size=9), max_size=8),
+    groups=st.integers(1, 5),
+    closes=st.sets(st.integers(0, 7)),
+)
+def test_every_row_is_found_by_its_key_and_read_by_its_reference(
+    tmp_path_factory: pytest.TempPathFactory, adds: list[list[int]], groups: int, closes: set[int]
+) -> None:
+    folder = folder_at(tmp_path_factory.mktemp("packs"), groups)
+    writer = folder.writer()
+    refs: list[PackRef] = []
+    values: list[int] = []
+    for number, added in enumerate(adds):
+        refs += writer.add(rows(added))
+        values += added
+        if number in closes:
+            writer.close()
+    writer.close()
+    assert folder.read(refs[::-1], ["value"])["value"].to_pylist() == values[::-1]
+    found = folder.index().find([key(value) for value in values])
+    assert folder.read([ref for ref in found if ref], ["value"])["value"].to_pylist() == values
+    assert folder.index().find([key(-1)]) == [None]
+
+
+def test_an_open_pack_is_not_seen(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    writer = folder.writer()
+    writer.add(rows(list(range(10))))
+    assert folder.index().find([key(1)]) == [None] and not list(tmp_path.glob("*.parquet"))
+    writer.close()
+    assert folder.index().find([key(1)]) != [None]
+    (pack,) = tmp_path.glob("*.parquet")
+    assert pq.read_table(pack)["value"].to_pylist() == list(range(10))
+
+
+def test_a_pack_is_closed_when_it_is_large_or_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_at(tmp_path)
+    monkeypatch.setattr(packs, "PACK_BYTES", 1)
+    writer = folder.writer()
+    first, *_ = writer.add(rows(list(range(4))))
+    second, *_ = writer.add(rows([7]))
+    assert first.pack != second.pack and len(list(tmp_path.glob("*.parquet"))) == 2
+    monkeypatch.setattr(packs, "PACK_BYTES", 1 << 20)
+    monkeypatch.setattr(packs, "PACK_AGE_S", 0.0)
+    (third,) = writer.add(rows([8]))
+    assert folder.read([third], ["value"])["value"].to_pylist() == [8]
+
+
+def test_of_several_rows_of_a_key_the_newest_is_found(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    for value in (3, 1, 2):
+        writer = folder.writer()
+        writer.add({"hash": [key(0)], "value": [value]})
+        writer.close()
+    assert folder.read([ref for ref in folder.index().find([key(0)]) if ref], ["value"])["value"].to_pylist() == [2]
+
+
+def test_a_pack_that_is_gone_is_forgotten_and_said(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    writer = folder.writer()
+    (ref,) = writer.add(rows([5]))
+    writer.close()
+    assert folder.index().find([key(5)]) == [ref]
+    (tmp_path / f"{ref.pack}.parquet").unlink()
+    assert folder.index().find([key(5)]) == [None]
+    with pytest.raises(BuildError, match=r"a pack that was there is gone; build again"):
+        folder.read([PackRef("absent", 0)], ["value"])
