@@ -33,7 +33,8 @@ from pipelines.features.sentences import UseMultilingual
 from pipelines.features.values import Compute, Device
 from pipelines.features.weights import WeightFile
 from pipelines.images.copies import encode_jpeg
-from schemas.vectors import pack_vectors, vectors_to_arrow
+from schemas.feature_arrays import vectors_to_column
+from schemas.features import Storage
 
 WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw", "table")
 LITE = "efficientnet-lite0"
@@ -70,9 +71,8 @@ def random_weights(name: str, folder: Path) -> dict[str, WeightFile]:
 def files_to_column(extractor: CnnVectors, paths: Sequence[Path]) -> np.ndarray:
     """Return what a worker stores: files are read, vectors extracted, packed as float16 and made an Arrow column."""
     vectors = np.stack(extractor.extract([path.read_bytes() for path in paths]))
-    packed, is_valid = pack_vectors(vectors)
-    assert is_valid.all() and len(vectors_to_arrow(packed)) == len(paths)
-    return packed
+    assert len(vectors_to_column(vectors, Storage.FLOAT16)) == len(paths)
+    return vectors
 
 
 def against_bound(label: str, extractor: CnnVectors, paths: Sequence[Path], clock: Clock) -> float:

@@ -40,6 +40,7 @@ import pyarrow.parquet as pq
 import torch
 
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, to_row
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
@@ -57,6 +58,10 @@ from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)
 TEXT_DIMENSIONS, IMAGE_DIMENSIONS, VOCABULARY = 512, 1280, 5000
 DATASET, TEXT, IMAGE = "benchmark", "sentence-vectors", "image-vectors"
+FEATURES = {
+    "images": (FeatureColumn(name=IMAGE, dimensions=IMAGE_DIMENSIONS),),
+    "documents": (FeatureColumn(name=TEXT, dimensions=TEXT_DIMENSIONS),),
+}
 KNOWN = Vocabulary((PAD, UNKNOWN, *(f"w{number}" for number in range(VOCABULARY - 2))))
 
 
@@ -71,9 +76,9 @@ def make_version(root: Path, shards: int, documents: int) -> Lake:
         rows = [
             to_row(each) | {FEATURE_PREFIX + TEXT: vectors(rng, len(each.sentences), TEXT_DIMENSIONS)} for each in made
         ]
-        files.append(write(folder, f"documents/{name}", to_table(rows, document_schema({TEXT: TEXT_DIMENSIONS}))))
+        files.append(write(folder, f"documents/{name}", to_table(rows, document_schema(FEATURES["documents"]))))
         looks = [image_row(rng, image.hash) for each in made for image in each.images]
-        files.append(write(folder, f"images/{name}", to_table(looks, image_schema({IMAGE: IMAGE_DIMENSIONS}))))
+        files.append(write(folder, f"images/{name}", to_table(looks, image_schema(FEATURES["images"]))))
     counted = SplitStatistics(
         documents=shards * documents,
         images=0,
@@ -96,8 +101,7 @@ def make_version(root: Path, shards: int, documents: int) -> Lake:
         splits={str(Split.TEST): counted},
         failures={},
         stages={},
-        image_extractors={IMAGE: IMAGE_DIMENSIONS},
-        sentence_extractors={TEXT: TEXT_DIMENSIONS},
+        features=FEATURES,
         config={},
         inputs={},
         schema_versions={"documents": 1, "images": 1},

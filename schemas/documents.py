@@ -6,14 +6,14 @@ links stay apart everywhere: `None` (unknown), `()` (known: there is none), and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
-from schemas.features import Extractors, sentence_fields
+from schemas.features import FeatureColumn, sentence_fields
 from schemas.tables import column, table_schema
 
 DOCUMENT_VERSION = 1
@@ -121,8 +121,8 @@ _PROVENANCE = pa.struct(
 )
 
 
-def document_schema(extractors: Extractors | None = None) -> pa.Schema:
-    """Return the schema of a documents part, with a vector per sentence for each extractor (see `image_schema`)."""
+def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
+    """Return the schema of a documents part with these feature columns."""
     columns = [
         column("id", pa.string(), "unique in the data set"),
         column("dataset", pa.string(), "name of the data set"),
@@ -133,7 +133,7 @@ def document_schema(extractors: Extractors | None = None) -> pa.Schema:
         column("links", pa.list_(_LINK), "ground truth; null: unknown; empty: known, none", nullable=True),
         column("provenance", _PROVENANCE, "where it came from"),
     ]
-    return table_schema("documents", DOCUMENT_VERSION, [*columns, *sentence_fields(extractors)])
+    return table_schema("documents", DOCUMENT_VERSION, [*columns, *sentence_fields(features)])
 
 
 def to_row(document: Document) -> dict[str, Any]:
@@ -165,23 +165,3 @@ def to_row(document: Document) -> dict[str, Any]:
             "licence": document.provenance.licence,
         },
     }
-
-
-def from_row(row: Mapping[str, Any]) -> Document:
-    """Return the document of a row that `to_row` made."""
-    links = row["links"]
-    return Document(
-        id=row["id"],
-        dataset=row["dataset"],
-        language=row["language"],
-        split=Split(row["split"]),
-        sentences=tuple(Sentence(s["text"], Role(s["role"])) for s in row["sentences"]),
-        images=tuple(ImageRef(i["hash"], i["source"]) for i in row["images"]),
-        links=None
-        if links is None
-        else tuple(
-            Link(link["sentence"], link["image"], tuple((r["name"], r["value"]) for r in link["relations"]))
-            for link in links
-        ),
-        provenance=Provenance(**row["provenance"]),
-    )

@@ -1,6 +1,6 @@
 """Feature values as Arrow arrays and back: vectors in any storage, regions, classes. Whole matrices, no single values.
 
-What a storage loses is measured by `storage_loss`, and bounded: a vector v is stored as v + e, and then
+What a storage loses is bounded: a vector v is stored as v + e, and then
 1 - cos(v, v + e) <= 1 - sqrt(1 - |e|^2 / |v|^2) for |e| < |v|. For float16, whose values have 11 significant bits,
 |e| <= 2^-11 |v|, so that at most 1.2e-7 is lost; for int8 each value is off by at most half a step, max|v| / 254.
 Measured, mean and largest: vectors of `efficientnet-lite0` of 44 pictures (photographs and crops of them) lose 2.1e-8
@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind, Storage, region_type, stored_vector_type
-from schemas.vectors import arrow_to_vectors, pack_vectors, vectors_to_arrow
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -59,17 +58,18 @@ class ClassArrays:
 def vectors_to_column(matrix: npt.NDArray[np.floating], storage: Storage) -> pa.Array:
     """Return the rows of an N x d matrix as a column of `stored_vector_type(d, storage)`.
 
+    A contiguous matrix that has the storage's type is not copied.
+
     Raises:
         IntegrityError: a value is not finite in that storage (`storable` says which rows are).
     """
-    if not storable(matrix, storage).all():
+    stored = _stored(matrix, storage)
+    if not np.isfinite(stored).all():
         raise IntegrityError(f"a vector has a value that is not finite as {storage}")
-    if storage is Storage.FLOAT16:
-        return vectors_to_arrow(pack_vectors(matrix)[0])
     kind = stored_vector_type(matrix.shape[1], storage)
-    if storage is Storage.FLOAT32:
-        return pa.FixedSizeListArray.from_arrays(pa.array(_flat(matrix, np.float32)), type=kind)
-    scales, integers = quantise(matrix)
+    if storage is not Storage.INT8:
+        return pa.FixedSizeListArray.from_arrays(pa.array(stored.reshape(-1)), type=kind)
+    scales, integers = quantise(stored)
     fields = [kind.field(position) for position in range(kind.num_fields)]
     values = pa.FixedSizeListArray.from_arrays(pa.array(integers.reshape(-1)), type=fields[1].type)
     return pa.StructArray.from_arrays([pa.array(scales), values], fields=fields)
@@ -78,19 +78,17 @@ def vectors_to_column(matrix: npt.NDArray[np.floating], storage: Storage) -> pa.
 def column_to_vectors(column: pa.Array | pa.ChunkedArray, *, must_be_finite: bool = True) -> Stored:
     """Return a column of vectors, in whichever storage, as an N x d matrix: float16 as such, else float32.
 
-    The matrix may be read-only.
+    The matrix may be read-only: of a column in one chunk it is the column's own memory, but for int8.
 
     Raises:
         IntegrityError: a vector or a value is null, or not finite, unless the latter is the caller's to find.
     """
-    array = _one_chunk(column)
-    if array.null_count:
-        raise IntegrityError(f"expected vectors without nulls, found {array.null_count} nulls")
+    array = _whole(_one_chunk(column))
     if pa.types.is_struct(array.type):
         scales, integers = array.flatten()  # in the order of `stored_vector_type`
-        vectors: Stored = _column(scales)[:, None] * _matrix(integers).astype(np.float32)
+        vectors: Stored = _values(scales)[:, None] * _matrix(integers).astype(np.float32)
     else:
-        vectors = arrow_to_vectors(array) if array.type.value_type == pa.float16() else _matrix(array)
+        vectors = _matrix(array)
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken) and must_be_finite:
         raise IntegrityError(f"{len(broken)} vectors are not finite, the first is number {broken[0]}")
@@ -98,10 +96,16 @@ def column_to_vectors(column: pa.Array | pa.ChunkedArray, *, must_be_finite: boo
 
 
 def storable(matrix: npt.NDArray[np.floating], storage: Storage) -> npt.NDArray[np.bool_]:
-    """Return for each row of an N x d matrix whether every value is finite in a storage."""
-    if storage is Storage.FLOAT16:
-        return pack_vectors(matrix)[1]
-    return np.asarray(np.isfinite(matrix).all(axis=1))
+    """Return for each row of an N x d matrix whether every value is finite in a storage (float16: +-65504)."""
+    return np.asarray(np.isfinite(_stored(matrix, storage)).all(axis=1))
+
+
+def _stored(matrix: npt.NDArray[np.floating], storage: Storage) -> Stored:
+    """Return a matrix as float16, or as float32 for the other storages; what is too large becomes infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if storage is Storage.FLOAT16:
+            return np.ascontiguousarray(matrix, np.float16)
+        return np.ascontiguousarray(matrix, np.float32)
 
 
 def quantise(matrix: npt.NDArray[np.floating]) -> tuple[Float32, npt.NDArray[np.int8]]:
@@ -115,18 +119,6 @@ def quantise(matrix: npt.NDArray[np.floating]) -> tuple[Float32, npt.NDArray[np.
     return scales, np.clip(np.rint(steps), -STEPS, STEPS).astype(np.int8)
 
 
-def storage_loss(matrix: npt.NDArray[np.floating], storage: Storage) -> npt.NDArray[np.float64]:
-    """Return for each row of an N x d matrix 1 - the cosine between it and what is read back from a storage.
-
-    A row of zeros loses nothing.
-    """
-    before = np.asarray(matrix, np.float64)
-    after = np.asarray(column_to_vectors(vectors_to_column(matrix, storage)), np.float64)
-    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-    cosines = (before * after).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-    return np.where(lengths > 0, 1 - cosines, 0.0)
-
-
 def regions_to_column(regions: RegionArrays, dimensions: int) -> pa.Array:
     """Return regions as a column of lists of `region_type(dimensions)`, one list an image."""
     kind = region_type(dimensions)
@@ -134,7 +126,7 @@ def regions_to_column(regions: RegionArrays, dimensions: int) -> pa.Array:
     boxes = pa.FixedSizeListArray.from_arrays(pa.array(_flat(regions.boxes, np.float32)), type=fields[0].type)
     labels = pa.array(regions.labels, pa.string())
     scores = pa.array(_flat(regions.scores, np.float32))
-    vectors = vectors_to_arrow(regions.vectors.reshape(-1, dimensions))
+    vectors = vectors_to_column(regions.vectors.reshape(-1, dimensions), Storage.FLOAT16)
     rows = pa.StructArray.from_arrays([boxes, labels, scores, vectors], fields=fields)
     return pa.ListArray.from_arrays(pa.array(regions.offsets, pa.int32()), rows)
 
@@ -151,8 +143,8 @@ def column_to_regions(column: pa.Array | pa.ChunkedArray) -> RegionArrays:
         offsets=offsets,
         boxes=_matrix(boxes),
         labels=_strings(labels),
-        scores=_column(scores),
-        vectors=arrow_to_vectors(vectors),
+        scores=_values(scores),
+        vectors=_matrix(vectors),
     )
 
 
@@ -173,41 +165,37 @@ def column_to_classes(column: pa.Array | pa.ChunkedArray) -> ClassArrays:
     """
     offsets, rows = _lists(column)
     labels, probabilities = rows.flatten()
-    return ClassArrays(offsets=offsets, labels=_strings(labels), probabilities=_column(probabilities))
+    return ClassArrays(offsets=offsets, labels=_strings(labels), probabilities=_values(probabilities))
 
 
 def _lists(column: pa.Array | pa.ChunkedArray) -> tuple[Int64, pa.Array]:
     """Return the N + 1 offsets of a column of lists, from 0, and the rows of all lists."""
-    array = _one_chunk(column)
-    if array.null_count:
-        raise IntegrityError(f"expected lists without nulls, found {array.null_count} nulls")
+    array = _whole(_one_chunk(column))
     offsets = array.offsets.to_numpy().astype(np.int64)
-    rows = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-    nulls = rows.null_count
-    if nulls:
-        raise IntegrityError(f"expected lists of rows without nulls, found {nulls} nulls")
-    return offsets - offsets[0], rows
+    return offsets - offsets[0], _whole(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
 
 
 def _strings(column: pa.Array) -> list[str]:
     """Return a column's strings, equal ones being one object (an image's labels are few words many times)."""
-    if column.null_count:
-        raise IntegrityError(f"expected labels without nulls, found {column.null_count} nulls")
-    encoded = column.dictionary_encode()
+    encoded = _whole(column).dictionary_encode()
     words = encoded.dictionary.to_pylist()
-    return [words[place] for place in encoded.indices.to_numpy()]
+    return [words[index] for index in encoded.indices.to_numpy()]
 
 
 def _matrix(array: pa.Array) -> npt.NDArray[Any]:
     """Return a column of fixed-size lists as a matrix."""
-    return _column(array.flatten()).reshape(len(array), array.type.list_size)
+    return _values(_whole(array).flatten()).reshape(len(array), array.type.list_size)
 
 
-def _column(array: pa.Array) -> npt.NDArray[Any]:
-    if array.null_count:
-        raise IntegrityError(f"expected values without nulls, found {array.null_count} nulls")
-    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=True)
+def _values(array: pa.Array) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = _whole(array).to_numpy(zero_copy_only=True)
     return values
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    if array.null_count:
+        raise IntegrityError(f"expected no nulls, found {array.null_count} nulls of {len(array)} values")
+    return array
 
 
 def _flat(matrix: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:

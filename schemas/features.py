@@ -10,13 +10,13 @@ values become Arrow arrays and back is in `feature_arrays.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 
-from schemas.tables import FEATURE_PREFIX, column, vector_type
+from schemas.tables import FEATURE_PREFIX, column
 
 
 class FeatureKind(StrEnum):
@@ -75,35 +75,23 @@ class FeatureColumn:
         return "likeliest classes" if self.kind is FeatureKind.CLASSES else f"{self.dimensions} {self.storage} values"
 
 
-Extractors = Mapping[str, int] | Iterable[FeatureColumn]
+def image_fields(columns: Iterable[FeatureColumn]) -> list[pa.Field]:
+    """Return the feature columns of an images part, sorted by name."""
+    return [column(c.column, c.type, _image_meaning(c), unit=_unit(c)) for c in sorted(columns)]
 
 
-def feature_list(extractors: Extractors | None) -> list[FeatureColumn]:
-    """Return columns sorted by name; of a mapping name -> dimensions, its float16 vectors."""
-    if isinstance(extractors, Mapping):
-        return sorted(FeatureColumn(name=name, dimensions=size) for name, size in extractors.items())
-    return sorted(extractors or ())
-
-
-def image_fields(extractors: Extractors | None) -> list[pa.Field]:
-    """Return the feature columns of an images part."""
-    return [column(c.column, c.type, _image_meaning(c), unit=_unit(c)) for c in feature_list(extractors)]
-
-
-def sentence_fields(extractors: Extractors | None) -> list[pa.Field]:
-    """Return the feature columns of a documents part: a vector per sentence."""
+def sentence_fields(columns: Iterable[FeatureColumn]) -> list[pa.Field]:
+    """Return the feature columns of a documents part, sorted by name: a vector per sentence."""
     return [
         column(c.column, pa.list_(c.type), f"one {c.name} vector per sentence, in order", unit=_unit(c))
-        for c in feature_list(extractors)
+        for c in sorted(columns)
     ]
 
 
 def stored_vector_type(dimensions: int, storage: Storage) -> pa.DataType:
     """Return the type of one vector in a storage."""
-    if storage is Storage.FLOAT16:
-        return vector_type(dimensions)
-    if storage is Storage.FLOAT32:
-        return pa.list_(pa.float32(), dimensions)
+    if storage is not Storage.INT8:
+        return pa.list_(pa.type_for_alias(storage.value), dimensions)
     return pa.struct(
         [
             column("scale", pa.float32(), "what the integers are multiplied with"),
@@ -119,7 +107,7 @@ def region_type(dimensions: int) -> pa.DataType:
             column("box", pa.list_(pa.float32(), 4), "left, top, right, bottom", unit="share of width, height"),
             column("label", pa.string(), "likeliest class of the region"),
             column("score", pa.float32(), "how sure the extractor is", unit="0 to 1"),
-            column("vector", vector_type(dimensions), "feature vector of the region"),
+            column("vector", pa.list_(pa.float16(), dimensions), "feature vector of the region"),
         ]
     )
 

@@ -6,11 +6,12 @@ made from feature vectors alone (`multi-retrieval`) has no pixels: the picture c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.features import Extractors, image_fields
+from schemas.features import FeatureColumn, image_fields
 from schemas.tables import column, table_schema
 
 IMAGE_VERSION = 1
@@ -32,8 +33,8 @@ class Image:
     licence: str | None = None
 
 
-def image_schema(extractors: Extractors | None = None) -> pa.Schema:
-    """Return the schema of an images part with its feature columns (a mapping: float16 vectors, name -> dimensions)."""
+def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
+    """Return the schema of an images part with these feature columns."""
     columns = [
         column("hash", pa.string(), "SHA-256 (hex) of the original bytes"),
         column("source", pa.string(), "URL or path it came from", nullable=True),
@@ -51,4 +52,4 @@ def image_schema(extractors: Extractors | None = None) -> pa.Schema:
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
     ]
-    return table_schema("images", IMAGE_VERSION, [*columns, *image_fields(extractors)])
+    return table_schema("images", IMAGE_VERSION, [*columns, *image_fields(features)])

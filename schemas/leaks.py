@@ -16,7 +16,7 @@ import pyarrow as pa
 from schemas.documents import Split
 from schemas.tables import column, table_schema
 
-LEAK_VERSION = 2  # 1 had no `tokens`; a version with it is had by building again
+LEAK_VERSION = 1
 
 
 class LeakKind(StrEnum):

@@ -15,7 +15,7 @@ from typing import Any
 from schemas.configs import restore
 from schemas.documents import Split
 from schemas.errors import IntegrityError
-from schemas.features import FeatureColumn, FeatureKind, feature_list
+from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.versions import digest_stream
 
@@ -59,10 +59,7 @@ class Manifest:
     """What a version is.
 
     Attributes:
-        image_extractors: dimensions of the vector columns of the images part, by extractor.
-        sentence_extractors: those of the documents part.
-        features: every feature column of `images` and of `documents`; empty in manifests that were written before
-            there were others than float16 vectors (`columns` tells of both).
+        features: the feature columns of `images` and of `documents`, each sorted.
     """
 
     dataset: str
@@ -71,8 +68,6 @@ class Manifest:
     splits: Mapping[str, SplitStatistics]
     failures: Mapping[str, int]
     stages: Mapping[str, Mapping[str, int]]
-    image_extractors: Mapping[str, int]
-    sentence_extractors: Mapping[str, int]
     config: Mapping[str, Any]
     inputs: Mapping[str, str]
     schema_versions: Mapping[str, int]
@@ -93,28 +88,37 @@ class Manifest:
         values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
         values["features"] = {
             table: tuple(restore(FeatureColumn, column) for column in columns)
-            for table, columns in values.get("features", {}).items()
+            for table, columns in values["features"].items()
         }
         values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
         return cls(**values)
 
     @property
+    def image_extractors(self) -> dict[str, int]:
+        """Return the size of an image's vector by extractor."""
+        return self._sizes("images", FeatureKind.VECTOR)
+
+    @property
+    def sentence_extractors(self) -> dict[str, int]:
+        """Return the size of a sentence's vector by extractor."""
+        return self._sizes("documents", FeatureKind.VECTOR)
+
+    @property
     def region_extractors(self) -> dict[str, int]:
         """Return the size of a region's vector by extractor of regions."""
-        return self._sizes(FeatureKind.REGIONS)
+        return self._sizes("images", FeatureKind.REGIONS)
 
     @property
     def class_extractors(self) -> dict[str, int]:
         """Return the extractors of classes, each with 0: they have no vectors."""
-        return self._sizes(FeatureKind.CLASSES)
+        return self._sizes("images", FeatureKind.CLASSES)
 
-    def _sizes(self, kind: FeatureKind) -> dict[str, int]:
-        return {column.name: column.dimensions for column in self.columns("images") if column.kind is kind}
+    def _sizes(self, table: str, kind: FeatureKind) -> dict[str, int]:
+        return {column.name: column.dimensions for column in self.columns(table) if column.kind is kind}
 
     def columns(self, table: str) -> tuple[FeatureColumn, ...]:
         """Return the feature columns of a table (`images`, `documents`), sorted by name."""
-        vectors = self.image_extractors if table == "images" else self.sentence_extractors
-        return tuple(feature_list(self.features.get(table) or vectors))
+        return self.features.get(table, ())
 
     def parts(self, table: str, split: Split | str) -> list[FileEntry]:
         """Return the part files of a table (`documents`, `images`) in one split, in part order."""
@@ -161,12 +165,7 @@ def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
 
 def diff(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield one line per difference between two versions: configuration, inputs, counts, files."""
-    for title in (
-        "config",
-        "inputs",
-        "schema_versions",
-        "failures",
-    ):
+    for title in ("config", "inputs", "schema_versions", "failures"):
         yield from _diff_values(title, getattr(old, title), getattr(new, title))
     for table in ("images", "documents"):
         yield from _diff_values(f"features.{table}", _by_name(old.columns(table)), _by_name(new.columns(table)))

@@ -53,20 +53,3 @@ def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
             raise IntegrityError(f"{where}: column {field.name} is missing")
         if found.field(position).type != field.type:
             raise IntegrityError(f"{where}: column {field.name} is {found.field(position).type}, expected {field.type}")
-
-
-def vector_type(dimensions: int) -> pa.DataType:
-    """Return the type of one feature vector: `dimensions` float16 values."""
-    return pa.list_(pa.float16(), dimensions)
-
-
-def feature_columns(schema: pa.Schema) -> dict[str, int]:
-    """Return extractor name -> dimensions of every `features.<extractor>` column of an images or documents schema."""
-    found: dict[str, int] = {}
-    for field in schema:
-        if field.name.startswith(FEATURE_PREFIX):
-            kind = field.type
-            while not pa.types.is_fixed_size_list(kind):
-                kind = kind.field("values").type if pa.types.is_struct(kind) else kind.value_type
-            found[field.name.removeprefix(FEATURE_PREFIX)] = kind.list_size
-    return found

@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
-from schemas.vectors import Vectors, pack_vectors
+from schemas.feature_arrays import storable
+from schemas.features import Storage
 from schemas.versions import digest_stream, fingerprint
 
 ROW = "row:"
+Vectors = npt.NDArray[np.float16]  # N x d
 
 
 class VectorRejected(Exception):  # noqa: N818 - an outcome with a reason, not a fault of the program
@@ -63,11 +65,10 @@ class GivenVectors:
         """
         if not 0 <= row < len(self):
             raise VectorRejected(f"row {row}: the feature array has {len(self)} rows")
-        packed, is_valid = pack_vectors(self._array[row : row + 1])
-        if not is_valid[0]:
+        values = self._array[row : row + 1]
+        if not storable(values, Storage.FLOAT16)[0]:
             raise VectorRejected(f"row {row}: a value is not finite, or beyond float16's 65504")
-        vector: Vectors = packed[0]
-        return vector
+        return np.asarray(values[0], np.float16)
 
     def rows(self, rows: Sequence[int]) -> Vectors:
         """Return rows as an N x d float16 matrix, in the order asked for; see `vector`."""

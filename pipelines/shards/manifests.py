@@ -17,7 +17,6 @@ from schemas.configs import Json, resolve
 from schemas.documents import DOCUMENT_VERSION, Split
 from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
-from schemas.features import FeatureColumn, FeatureKind
 from schemas.images import IMAGE_VERSION
 from schemas.leaks import LEAK_VERSION
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
@@ -108,8 +107,6 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
         splits={str(split): _statistics(split, facts) for split in Split},
         failures=dict(sorted(facts.reasons.items())),
         stages=_stages(facts.stages),
-        image_extractors=_vector_sizes(facts.features.images),
-        sentence_extractors=_vector_sizes(facts.features.sentences),
         features={"images": facts.features.images, "documents": facts.features.sentences},
         config=content_config(config),
         inputs={"records": f"{facts.digest:064x}", **_extractor_inputs(facts.features)},
@@ -121,10 +118,6 @@ def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Ma
 
 def _counts(leaks: Iterable[LeakCount]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(count) for count in sorted(leaks)]
-
-
-def _vector_sizes(columns: Sequence[FeatureColumn]) -> dict[str, int]:
-    return {column.name: column.dimensions for column in columns if column.kind is FeatureKind.VECTOR}
 
 
 def _extractor_inputs(features: FeaturePlan) -> dict[str, str]:

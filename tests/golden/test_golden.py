@@ -42,6 +42,8 @@ def recipe_text(config: object) -> str:
     return json.dumps(resolve(config), indent=1, sort_keys=True) + "\n"
 
 
+SENTENCE_VECTOR = FeatureColumn(name="sentence-extractor", dimensions=4)
+IMAGE_VECTOR = FeatureColumn(name="image-extractor", dimensions=4)
 EVERY_KIND = (
     FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
     FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
@@ -71,8 +73,8 @@ def asset_graph_text() -> str:
 
 
 GOLDEN: dict[str, Callable[[], str]] = {
-    "schema-documents.txt": lambda: schema_text(document_schema({"sentence-extractor": 4})),
-    "schema-images.txt": lambda: schema_text(image_schema({"image-extractor": 4})),
+    "schema-documents.txt": lambda: schema_text(document_schema([SENTENCE_VECTOR])),
+    "schema-images.txt": lambda: schema_text(image_schema([IMAGE_VECTOR])),
     "schema-features.txt": lambda: schema_text(image_schema(EVERY_KIND)),
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),

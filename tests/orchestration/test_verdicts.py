@@ -24,6 +24,7 @@ from orchestration.verdicts import (
 )
 from schemas.errors import IntegrityError
 from schemas.failures import Stage
+from schemas.features import FeatureColumn
 from schemas.lake import Folder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -141,10 +142,13 @@ def test_odd_vectors_are_found(version: Make, vectors: np.ndarray, words: str) -
 
 def test_an_announced_feature_column_must_be_there(version: Make) -> None:
     subject = version()
-    lying = replace(subject, manifest=replace(subject.manifest, image_extractors={"resnet50": 4}))
+    lying = replace(
+        subject,
+        manifest=replace(subject.manifest, features={"images": (FeatureColumn(name="resnet50", dimensions=4),)}),
+    )
     with pytest.raises(IntegrityError, match=r"features\.resnet50 is not there"):
         norms_are_sane(lying)
-    without = replace(subject, manifest=replace(subject.manifest, image_extractors={}, sentence_extractors={}))
+    without = replace(subject, manifest=replace(subject.manifest, features={}))
     assert not norms_are_sane(without).passed
 
 

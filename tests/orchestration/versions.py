@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from orchestration.config import CheckSettings
 from orchestration.verdicts import VersionOnDisk
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, to_row
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics
@@ -38,13 +39,17 @@ def write_version(
 ) -> VersionOnDisk:
     """Write two documents of two pictures each; what is given replaces what is sound."""
     numbers = np.eye(4, dtype=np.float16) if vectors is None else vectors.astype(np.float16)
+    features = {
+        "images": (FeatureColumn(name="cnn", dimensions=numbers.shape[1]),),
+        "documents": (FeatureColumn(name="text", dimensions=3),),
+    }
     made = [_document(f"d{place}", [f"h{2 * place}", f"h{2 * place + 1}"]) for place in range(2)]
     halves = np.eye(2, 3, dtype=np.float16)
     rows = [to_row(each) | {f"{FEATURE_PREFIX}text": [list(halves[0]), list(halves[1])]} for each in made]
     looks = [_image(f"h{place}", codes[place], numbers[place]) for place in range(4)]
     files = [
-        _write(folder, "documents/train/part-0.parquet", to_table(rows, document_schema({"text": 3}))),
-        _write(folder, "images/train/part-0.parquet", to_table(looks, image_schema({"cnn": numbers.shape[1]}))),
+        _write(folder, "documents/train/part-0.parquet", to_table(rows, document_schema(features["documents"]))),
+        _write(folder, "images/train/part-0.parquet", to_table(looks, image_schema(features["images"]))),
     ]
     manifest = Manifest(
         dataset="own",
@@ -53,8 +58,7 @@ def write_version(
         splits={name: _statistics(count) for name, count in (documents or {"train": 2}).items()},
         failures={},
         stages=stages or {},
-        image_extractors={"cnn": numbers.shape[1]},
-        sentence_extractors={"text": 3},
+        features=features,
         config={"dedupe": {"policy": policy, "radius": radius}},
         inputs={},
         schema_versions={},

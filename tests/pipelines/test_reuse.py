@@ -21,8 +21,6 @@ def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
         splits={},
         failures=failures,
         stages={},
-        image_extractors={},
-        sentence_extractors={},
         config={},
         inputs={},
         schema_versions={},

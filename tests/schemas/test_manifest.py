@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -47,8 +46,7 @@ def make_manifest(**changes: object) -> Manifest:
         splits={"train": statistics},
         failures={"low-score": 2},
         stages={},
-        image_extractors={"efficientnet-lite0": 1280},
-        sentence_extractors={},
+        features={"images": (FeatureColumn(name="efficientnet-lite0", dimensions=1280),), "documents": ()},
         config={"splits": {"seed": 0}},
         inputs={"records": "00"},
         schema_versions={"documents": 1},
@@ -66,7 +64,7 @@ def folder(tmp_path: Path) -> Folder:
     return folder
 
 
-def test_feature_columns_read_back_and_older_manifests_have_float16_vectors() -> None:
+def test_feature_columns_read_back() -> None:
     columns = (
         FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=2048, fingerprint="ab"),
         FeatureColumn(name="efficientnet-lite0", dimensions=1280, storage=Storage.INT8, fingerprint="cd"),
@@ -75,12 +73,8 @@ def test_feature_columns_read_back_and_older_manifests_have_float16_vectors() ->
     found = Manifest.from_json(manifest.to_json())
     assert found == manifest
     assert found.columns("images") == columns
+    assert (found.image_extractors, found.sentence_extractors) == ({"efficientnet-lite0": 1280}, {})
     assert (found.region_extractors, found.class_extractors) == ({"detector": 2048}, {})
-    values = json.loads(make_manifest().to_json())
-    del values["features"]  # as written before there were other columns
-    older = Manifest.from_json(json.dumps(values))
-    assert older.columns("images") == (FeatureColumn(name="efficientnet-lite0", dimensions=1280),)
-    assert older.columns("documents") == ()
 
 
 def test_a_committed_manifest_reads_back(folder: Folder, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pyarrow as pa
 import pytest
 
 from schemas.documents import (
@@ -16,13 +15,14 @@ from schemas.documents import (
     Sentence,
     Split,
     document_schema,
-    from_row,
     to_row,
 )
 from schemas.errors import IntegrityError
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
-from schemas.tables import check_schema, feature_columns, to_table
+from schemas.tables import check_schema, to_table
 
+VECTOR = FeatureColumn(name="use", dimensions=4)
 DOCUMENT = Document(
     id="a1",
     dataset="diy",
@@ -39,8 +39,8 @@ DOCUMENT = Document(
 def test_the_three_states_of_links_survive_the_table(links: tuple[Link, ...] | None) -> None:
     document = dataclasses.replace(DOCUMENT, links=links)
     (row,) = to_table([to_row(document)], document_schema()).to_pylist()
-    assert from_row(row) == document
-    assert (row["links"] is None) == (links is None)
+    assert row == to_row(document)
+    assert (None if row["links"] is None else len(row["links"])) == (None if links is None else len(links))
 
 
 def test_a_document_without_split_is_no_row() -> None:
@@ -55,20 +55,14 @@ def test_a_null_where_none_may_be_is_refused() -> None:
 
 
 def test_columns_say_what_they_mean() -> None:
-    for schema in (document_schema({"x": 3}), image_schema({"x": 3})):
+    for schema in (document_schema([VECTOR]), image_schema([VECTOR])):
         for field in schema:
             assert field.metadata[b"meaning"]
 
 
-def test_feature_columns_are_found_with_their_dimensions() -> None:
-    assert feature_columns(document_schema({"use": 4})) == {"use": 4}
-    assert feature_columns(image_schema({"a": 3, "b": 5})) == {"a": 3, "b": 5}
-    assert image_schema({"a": 3}).field("features.a").type == pa.list_(pa.float16(), 3)
-
-
 def test_a_reader_accepts_further_columns_and_nothing_else() -> None:
-    check_schema(document_schema({"use": 4}), document_schema(), where="part")
+    check_schema(document_schema([VECTOR]), document_schema(), where="part")
     with pytest.raises(IntegrityError, match=r"column features\.use is missing"):
-        check_schema(document_schema(), document_schema({"use": 4}), where="part")
+        check_schema(document_schema(), document_schema([VECTOR]), where="part")
     with pytest.raises(IntegrityError, match="part"):
         check_schema(image_schema(), document_schema(), where="part")

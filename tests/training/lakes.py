@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, to_row
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
@@ -134,8 +135,7 @@ def write_lake(
         splits={str(split): _statistics(made.documents) for split, made in splits.items()},
         failures={},
         stages={},
-        image_extractors=writer.images,
-        sentence_extractors=writer.sentences,
+        features={"images": writer.images, "documents": writer.sentences},
         config={},
         inputs={},
         schema_versions={"documents": 1, "images": 1},
@@ -148,8 +148,8 @@ def write_lake(
 class _Writer:
     def __init__(self, lake: Lake, version: str, world: World) -> None:
         self.folder = lake.dataset("synthetic", version)
-        self.images = {IMAGE_EXTRACTOR: world.image_dimensions}
-        self.sentences = {TEXT_EXTRACTOR: world.text_dimensions}
+        self.images = (FeatureColumn(name=IMAGE_EXTRACTOR, dimensions=world.image_dimensions),)
+        self.sentences = (FeatureColumn(name=TEXT_EXTRACTOR, dimensions=world.text_dimensions),)
         self.files: list[FileEntry] = []
 
     def write_shard(self, split: Split, shard: int, shards: int, documents: Sequence[Document], made: Made) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipelines.card.card import complete_cards, dataset_card, write_cards
+from schemas.features import FeatureColumn
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest, verify
 
@@ -44,8 +45,10 @@ def make_manifest(**changes: Any) -> Manifest:
         splits={"train": TWO_DOCUMENTS, "val": NO_DOCUMENT, "test": TWO_DOCUMENTS},
         failures={"low-score": 1, "not-found": 2},
         stages={"sources": {"in": 6, "out": 5, "rejected": 1, "failed": 0}},
-        image_extractors={"resnet50": 2048},
-        sentence_extractors={"use-multilingual": 512},
+        features={
+            "images": (FeatureColumn(name="resnet50", dimensions=2048),),
+            "documents": (FeatureColumn(name="use-multilingual", dimensions=512),),
+        },
         config={"dataset": "wiki", "dedupe": {"policy": "keep-all", "radius": 3}, "source": {"titles": ["A|B", "C`"]}},
         inputs={},
         schema_versions={"documents": 1, "images": 1},
@@ -133,7 +136,7 @@ def test_leaks_are_told_where_the_build_looked() -> None:
 
 
 def test_a_version_without_failures_or_documents_has_a_card() -> None:
-    bare = make_manifest(failures={}, files=(), image_extractors={}, sentence_extractors={}, config={})
+    bare = make_manifest(failures={}, files=(), features={}, config={})
     card = dataset_card(bare)
     assert front_matter(card)["configs"] is None
     assert "Nothing was rejected, and nothing failed." in card

@@ -20,6 +20,12 @@ FAILURES = FileEntry(path=f"failures/{PART}", bytes=5, sha256="f" * 64, rows=1)
 CARD = FileEntry(path="README.md", bytes=5, sha256="c" * 64, rows=0)
 
 
+FEATURES = {
+    "images": (FeatureColumn(name="resnet152", dimensions=2048),),
+    "documents": (FeatureColumn(name="use-multilingual", dimensions=512),),
+}
+
+
 def make_manifest(*files: FileEntry) -> Manifest:
     return Manifest(
         dataset="news",
@@ -28,8 +34,7 @@ def make_manifest(*files: FileEntry) -> Manifest:
         splits={},
         failures={},
         stages={},
-        image_extractors={"resnet152": 2048},
-        sentence_extractors={"use-multilingual": 512},
+        features=FEATURES,
         config={},
         inputs={},
         schema_versions={},
@@ -96,7 +101,7 @@ def test_each_part_is_a_file_with_its_hash_and_each_table_a_set() -> None:
 def test_every_column_is_a_field_and_images_take_their_split_from_the_path() -> None:
     description = describe(DOCUMENTS, IMAGES)
     names = {records["@id"]: [item["@id"] for item in records["field"]] for records in description["recordSet"]}
-    documents, images = document_schema({"use-multilingual": 512}).names, image_schema({"resnet152": 2048}).names
+    documents, images = document_schema(FEATURES["documents"]).names, image_schema(FEATURES["images"]).names
     assert names == {
         "documents": [f"documents/{name}" for name in documents],
         "images": [*(f"images/{name}" for name in images), "images/split"],
