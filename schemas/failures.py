@@ -1,11 +1,13 @@
 """FAILURE: the one row for everything that was rejected, anywhere, and the closed list of reasons.
 
-A failure row carries no clock time: two equal builds must give equal bytes. When a response was received is written
-beside its capture in `raw/`.
+A failure row holds nothing that another try could change: no clock time, no number of attempts. Two equal builds must
+give equal bytes. What is wrong with the machine rather than with a record is no row at all (`is_about_machine`).
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +17,19 @@ import pyarrow as pa
 from schemas.tables import column, table_schema
 
 FAILURE_VERSION = 1
+_OF_MACHINE = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+    }
+)
+_OF_MACHINE_TEXTS = tuple(map(os.strerror, sorted(_OF_MACHINE)))
 
 
 class Stage(StrEnum):
@@ -110,7 +125,6 @@ class Failure:
         reason: one of the closed list.
         message: one line: expected, found, where.
         exception: class name of the exception behind it, if one was caught.
-        attempt: which attempt gave up, counted from 1.
     """
 
     stage: Stage
@@ -118,7 +132,6 @@ class Failure:
     reason: Reason
     message: str = ""
     exception: str | None = None
-    attempt: int = 1
 
 
 FAILURE_SCHEMA = table_schema(
@@ -130,7 +143,6 @@ FAILURE_SCHEMA = table_schema(
         column("reason", pa.string(), "one of the closed list in schemas/failures.py"),
         column("message", pa.string(), "what was expected, what was found, where"),
         column("exception", pa.string(), "class of the exception caught, if any", nullable=True),
-        column("attempt", pa.int32(), "attempt that gave up", unit="from 1"),
     ],
 )
 
@@ -138,3 +150,21 @@ FAILURE_SCHEMA = table_schema(
 def failure_row(failure: Failure) -> dict[str, Any]:
     """Return a failure as a row of FAILURE_SCHEMA."""
     return asdict(failure) | {"stage": str(failure.stage), "reason": str(failure.reason)}
+
+
+def is_about_machine(error: BaseException | None) -> bool:
+    """Return whether an exception, or what caused it, is about the machine: disk, memory or open files.
+
+    Then it says nothing of the record that was being handled, and must end the build. pyarrow's errors of files have
+    no number where a Parquet file was being read or written: they are told by the system's text for it.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        if isinstance(error, OSError):
+            if error.errno in _OF_MACHINE:
+                return True
+            if error.errno is None and any(text in str(error) for text in _OF_MACHINE_TEXTS):
+                return True
+        error = error.__cause__
+    return False

@@ -44,4 +44,4 @@ class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is ca
 
     def failure(self, record_id: str, *, stage: Stage) -> Failure:
         """Return the failure row of a record this fetch was for."""
-        return Failure(stage, record_id, self.reason, self.message, self.exception, self.attempt)
+        return Failure(stage, record_id, self.reason, self.message, self.exception)
