@@ -9,21 +9,28 @@ without Pillow can import.
 from __future__ import annotations
 
 import io
-import struct
-import zlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from PIL import (
+    AvifImagePlugin,
     BmpImagePlugin,
     ExifTags,
     GifImagePlugin,
     Image,
     ImageFile,
+    Jpeg2KImagePlugin,
     JpegImagePlugin,
+    PcxImagePlugin,
     PngImagePlugin,
+    PpmImagePlugin,
+    PsdImagePlugin,
+    QoiImagePlugin,
+    SgiImagePlugin,
+    TgaImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
 )
@@ -33,18 +40,6 @@ from schemas.failures import Reason
 STRIP_PIXELS = 1_000_000  # converted at once
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
 
-# What Pillow's decoders raise for bytes that are not what they say: header and chunk parsing, then pixels.
-_BROKEN = (
-    OSError,  # includes UnidentifiedImageError and truncation
-    SyntaxError,
-    ValueError,
-    struct.error,
-    EOFError,
-    zlib.error,
-    OverflowError,  # these two: TIFF tags of the wrong kind, found by fuzzing
-    TypeError,
-    UserWarning,  # odd metadata, where warnings are errors
-)
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -65,7 +60,7 @@ class _Format:
     """A format that is decoded: how its files start, and Pillow's reader of exactly that format.
 
     Attributes:
-        weight: how many pixels one of it counts for: decoding holds 16 to 17 bytes of each where others hold 4 to 12.
+        weight: how many pixels one of it counts for, by the memory or the time that decoding one takes.
     """
 
     name: str
@@ -83,26 +78,37 @@ _FORMATS = (
     _Format("webp", (b"RIFF",), WebPImagePlugin.WebPImageFile, may_move=True, weight=2),
     _Format("bmp", (b"BM",), BmpImagePlugin.BmpImageFile),
     _Format("tiff", (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImagePlugin.TiffImageFile),
+    _Format(
+        "jpeg2000", (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"), Jpeg2KImagePlugin.Jpeg2KImageFile, weight=4
+    ),
+    _Format("pnm", (b"P4", b"P5", b"P6"), PpmImagePlugin.PpmImageFile),
+    _Format("pnm", (b"P1", b"P2", b"P3"), PpmImagePlugin.PpmImageFile, weight=50),  # text, decoded in Python
+    _Format("psd", (b"8BPS\0\1",), PsdImagePlugin.PsdImageFile, weight=2),
+    _Format("pcx", (b"\x0a\2\1", b"\x0a\3\1", b"\x0a\5\1"), PcxImagePlugin.PcxImageFile),
+    _Format("sgi", (b"\x01\xda",), SgiImagePlugin.SgiImageFile),
+    _Format("qoi", (b"qoif",), QoiImagePlugin.QoiImageFile, weight=50),  # decoded in Python
 )
+_AVIF = _Format("avif", (), AvifImagePlugin.AvifImageFile, may_move=True, weight=2)
+_TGA = _Format("tga", (), TgaImagePlugin.TgaImageFile)
+_TGA_END = b"TRUEVISION-XFILE.\0"  # of version 2; version 1 has nothing to tell it by
 
 # Pictures of other formats, told by their first bytes alone: no further parser ever sees untrusted data.
 _OTHER_PICTURES = (
-    b"\0\0\0\x0cjP  \r\n\x87\n",  # JPEG 2000
-    b"\xff\x4f\xff\x51",  # JPEG 2000 codestream
     b"\0\0\0\x0cJXL \r\n\x87\n",
     b"\xff\x0a",  # JPEG XL codestream
-    b"\0\0\x01\0",  # icon
-    b"8BPS",  # Photoshop
+    b"\0\0\1\0",  # icon
     b"%PDF",
     b"%!PS",
     b"DDS ",
     b"gimp xcf",
-    b"qoif",
-    b"v/1\x01",  # OpenEXR
+    b"v/1\1",  # OpenEXR
     b"IIRO",  # Olympus raw
     b"FUJIFILMCCD-RAW",
 )
-_ISO_BRANDS = frozenset({b"avif", b"avis", b"heic", b"heix", b"hevc", b"heim", b"mif1", b"msf1", b"crx "})
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_ISO_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"heim", b"mif1", b"msf1", b"crx "})
+_START_OF_SCAN = b"\xff\xda"  # cannot occur in a JPEG's compressed data
+SCANS_AT_FULL_SIZE = 16  # a progressive JPEG has about ten; a smaller picture may have more in proportion
 
 _TURN = {  # EXIF orientation, 0x0112 -> what puts the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -116,31 +122,36 @@ _TURN = {  # EXIF orientation, 0x0112 -> what puts the picture upright
 
 
 def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animated: bool) -> Image.Image:
-    """Return the upright RGB pixels of a JPEG, PNG, GIF, WebP, BMP or TIFF file; `.format` names which (`jpeg` ...).
+    """Return the upright RGB pixels of a picture in any format of `_FORMATS`; `.format` names which (`jpeg` ...).
 
     Transparent parts are shown on white; 16-bit grey is scaled to 8 bits; of an allowed animation, and of a TIFF with
     several pages, the first picture counts. Colour profiles are not applied.
 
     Args:
         data: the whole file.
-        max_pixels: width x height, as the header gives it: beyond it nothing is decoded. A WebP's pixels count double,
-            since decoding one takes twice the memory.
+        max_pixels: width x height, as the header gives it: beyond it nothing is decoded. Formats that take more memory
+            or time count more for each pixel (a WebP's count double), and so do the many scans of a JPEG: what
+            decoding may cost is bounded by what the file says, and never by the clock.
         min_side_px: least shorter side, in pixels.
-        allow_animated: whether the first frame of an animation (GIF, PNG, WebP) counts as an image.
+        allow_animated: whether the first frame of an animation (GIF, PNG, WebP, AVIF) counts as an image.
 
     Raises:
         ImageRejected: with the reason, and what was expected and found.
     """
     kind = _sniff(data)
-    _keep_memory()
+    _prepare()
     try:
         image = kind.open(io.BytesIO(data))
+        if kind.name == "jpeg":
+            _check_scans(data.count(_START_OF_SCAN), image.size, max_pixels=max_pixels)
         _check_header(image, kind, max_pixels=max_pixels, min_side_px=min_side_px, allow_animated=allow_animated)
         image.load()
         turn = _TURN.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _BOMB as error:
         raise ImageRejected(Reason.TOO_MANY_PIXELS, f"{kind.name}: {error}") from error
-    except _BROKEN as error:
+    except (ImageRejected, MemoryError):
+        raise
+    except Exception as error:  # decoders of untrusted bytes raise what they like
         raise ImageRejected(Reason.CORRUPT_IMAGE, f"{kind.name} of {len(data)} bytes: {error}") from error
     pixels = _to_rgb(image)
     upright = pixels if turn is None else pixels.transpose(turn)
@@ -149,11 +160,12 @@ def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animat
 
 
 @cache
-def _keep_memory() -> None:
-    """Let Pillow use its memory again, once in a process (its setting `PILLOW_BLOCKS_MAX`).
+def _prepare() -> None:
+    """Set Pillow up, once in a process: it uses its memory again, and keeps what it has to say of odd files to itself.
 
     Of 400 x 300 px it otherwise asks the system for 270 new pages a picture, which are a tenth of the work on it.
     """
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     Image.core.set_blocks_max(KEPT_BLOCKS)  # type: ignore[attr-defined]
 
 
@@ -161,10 +173,22 @@ def _sniff(data: bytes) -> _Format:
     for kind in _FORMATS:
         if data.startswith(kind.starts) and (kind.name != "webp" or data[8:12] == b"WEBP"):
             return kind
+    is_iso = data[4:8] == b"ftyp"
+    if is_iso and data[8:12] in _AVIF_BRANDS:
+        return _AVIF
+    if data.endswith(_TGA_END):
+        return _TGA
     found = f"{len(data)} bytes that start with {data[:12]!r}"
-    if data.startswith(_OTHER_PICTURES) or (data[4:8] == b"ftyp" and data[8:12] in _ISO_BRANDS):
-        raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"expected jpeg, png, gif, webp, bmp or tiff, found {found}")
+    if data.startswith(_OTHER_PICTURES) or (is_iso and data[8:12] in _ISO_BRANDS):
+        raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"expected a format that Pillow decodes, found {found}")
     raise ImageRejected(Reason.NOT_AN_IMAGE, f"expected an image, found {found}")
+
+
+def _check_scans(scans: int, size: tuple[int, int], *, max_pixels: int) -> None:
+    width, height = size
+    if scans * width * height > SCANS_AT_FULL_SIZE * max_pixels:
+        message = f"{scans} scans of {width} x {height} px, at most {SCANS_AT_FULL_SIZE} of {max_pixels} allowed"
+        raise ImageRejected(Reason.TOO_MANY_PIXELS, message)
 
 
 def _check_header(

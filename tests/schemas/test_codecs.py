@@ -67,6 +67,46 @@ def test_every_format_gives_its_pixels(kind: str) -> None:
     assert np.abs(np.asarray(image).astype(int) - RED).max() <= 3
 
 
+OTHERS = {"AVIF": "avif", "JPEG2000": "jpeg2000", "PPM": "pnm", "TGA": "tga", "PCX": "pcx", "SGI": "sgi", "QOI": "qoi"}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_pillow_decodes_is_taken(kind: str) -> None:
+    image = decode(file_of(red(), kind))
+    assert (image.mode, image.size, image.format) == ("RGB", (32, 20), OTHERS[kind])
+    assert np.abs(np.asarray(image).astype(int) - RED).max() <= 3
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_other_formats_are_bounded_by_pixels_and_refuse_cuts(kind: str) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
+    data = file_of(noise, kind)
+    assert reason_of(data, max_pixels=64 * 64 - 1) == Reason.TOO_MANY_PIXELS
+    cut = data[: len(data) // 3]
+    assert reason_of(cut) in ({Reason.NOT_AN_IMAGE} if kind == "TGA" else {Reason.CORRUPT_IMAGE})
+
+
+def test_formats_decoded_in_python_are_kept_small() -> None:
+    text = b"P3 200 200 255 " + b"1 2 3 " * 40_000
+    assert decode(text, max_pixels=2_000_000).size == (200, 200)
+    assert reason_of(text, max_pixels=1_999_999) == Reason.TOO_MANY_PIXELS
+
+
+def with_scans(data: bytes, scans: int) -> bytes:
+    """Return a progressive JPEG with its last scan repeated: each is decoded again over all of the picture."""
+    start = data.rindex(b"\xff\xda")
+    return data[:-2] + data[start:-2] * scans + data[-2:]
+
+
+def test_a_jpeg_of_many_scans_is_refused_by_their_number() -> None:
+    data = file_of(red(64, 64), progressive=True, kind="JPEG")
+    scans = data.count(b"\xff\xda")
+    assert scans > 5 and decode(data).size == (64, 64)
+    assert decode(with_scans(data, 50)).size == (64, 64)  # a small picture may have many
+    assert reason_of(with_scans(data, 4000)) == Reason.TOO_MANY_PIXELS
+    assert reason_of(data, max_pixels=64 * 64 * scans // 16 - 1) == Reason.TOO_MANY_PIXELS
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -74,8 +114,9 @@ def test_every_format_gives_its_pixels(kind: str) -> None:
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", Reason.NOT_AN_IMAGE),
         (b"<!DOCTYPE html><html></html>", Reason.NOT_AN_IMAGE),
         (b"RIFF\0\0\0\0WAVEfmt ", Reason.NOT_AN_IMAGE),
-        (b"8BPS\0\1" + bytes(20), Reason.UNSUPPORTED_FORMAT),
-        (b"\0\0\0\x1cftypavif" + bytes(20), Reason.UNSUPPORTED_FORMAT),
+        (b"8BPS\0\1" + bytes(20), Reason.CORRUPT_IMAGE),
+        (b"\0\0\0\x1cftypavif" + bytes(20), Reason.CORRUPT_IMAGE),
+        (b"\0\0\0\x1cftypheic" + bytes(20), Reason.UNSUPPORTED_FORMAT),
         (b"\xff\xd8\xff", Reason.CORRUPT_IMAGE),
         (b"\x89PNG\r\n\x1a\n", Reason.CORRUPT_IMAGE),
         (b"GIF89a", Reason.CORRUPT_IMAGE),
