@@ -23,7 +23,7 @@ from schemas.lake import Folder
 from schemas.tables import to_table
 
 if TYPE_CHECKING:
-    from pipelines.plain import Extraction, VectorDocument
+    from pipelines.documents_for_linking import Extraction, VectorDocument
     from schemas.feature_arrays import RegionArrays
     from training.data.documents import RegionBank
     from training.linking.links import LinkInput
@@ -144,7 +144,7 @@ def link_file(
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
-    from pipelines.plain import read_vectors
+    from pipelines.documents_for_linking import read_vectors
     from training.linking_commands import run_link
     from training.registry.evaluations import calibration_of
     from training.registry.loading import load
@@ -176,8 +176,8 @@ def link_file(
 
 def _extraction(card: ModelCard, settings: list[str]) -> Extraction:
     """Return the extractors of the columns a model was trained on, with the weights and limits of the settings."""
+    from pipelines.documents_for_linking import Extraction
     from pipelines.features.plan import make_image_extractor, make_sentence_extractor
-    from pipelines.plain import Extraction
     from pipelines.recipes import recipe
     from schemas.configs import override
     from training.fitting import inputs_of

@@ -1,50 +1,51 @@
-"""The one page that chains the stages into a pipeline.
+"""The pipeline of a build: one statement a stage, in the order of the data.
 
-    sources -> documents -> images -> dedupe -> features -> shards -> manifest (a draft of it)
+    sources -> documents -> images -> dedupe -> splits -> features -> shards -> manifest (a draft of it)
 
-Everything up to the documents touches the outside world, through captures in `raw/`; what follows is a function of
-those documents and the configuration. The fingerprint of both is the version, known inside the pipeline before a
-shard is written.
+Everything up to settled documents touches the outside world, through the answers kept in `raw/`. What follows is a
+function of those documents and the configuration. The fingerprint of both names the version, and is known inside the
+pipeline before a shard is written.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig, MultiRetrievalSource
+from pipelines.config import BuildConfig
+from pipelines.counts import CountStages, GatherFacts, as_facts
 from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
-from pipelines.documents.transforms import DropRejected, FilterCandidates, LeaveOut, ResolveImages
+from pipelines.documents.settle import SettledDocument, without_images
+from pipelines.documents.transforms import FilterCandidates, LeaveOut, MeetParts, SettleDocuments
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.transforms import ExtractImages, ExtractSentences
-from pipelines.images.obtain import ImagePlaces
-from pipelines.images.store import ImageStore, stored_copies
-from pipelines.images.transforms import ObtainImages, UniqueImages
+from pipelines.images.obtain import ImageAccess
+from pipelines.images.packed import copy_packs
+from pipelines.images.store import ImageStore
+from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.settings import OnLeak, SplitsConfig
-from pipelines.shards.manifests import BuildFacts, SizeKey, StageCount, compose_manifest, version_name
+from pipelines.shards.manifests import compose_manifest, version_name
 from pipelines.shards.transforms import AssignSplits, CountLeaks, FindLeaks, WriteRows, WriteShards
-from pipelines.shards.writing import ShardSummary
 from pipelines.sources.credentials import Credentials
-from pipelines.sources.readers import image_root
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.transforms import ListRetrievals, ReadSource, WriteRetrievals
+from pipelines.sources.transforms import ReadSource, WriteRetrievals
 from pipelines.splits.leaks import is_heeded, is_weaker_end
+from pipelines.transforms import Fallible
 from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
-from schemas.failures import FAILURE_SCHEMA, FILTERED, Failure, Reason, Stage, failure_row
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
 from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
-from schemas.manifest import FileEntry
-from schemas.retrievals import RETRIEVAL_SCHEMA, retrieval_row
+from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 
 _MODULUS = 1 << 256
 
@@ -56,8 +57,10 @@ class BuildPlan:
     Attributes:
         features: which there are, and what computes them.
         captured: files of the source that were fetched for it.
+        files: folder or archive that names of image files are looked up in.
+        given: path of the feature array the source brings, or None.
         result: name of the file in `stages/` that the manifest's draft is written to.
-        neighbours: worker processes that share a machine, and so a host's pace; 1 where they may not.
+        workers: parts that hosts are divided into.
     """
 
     config: BuildConfig
@@ -66,116 +69,94 @@ class BuildPlan:
     features: FeaturePlan
     progress: Progress
     captured: tuple[CapturedFile, ...]
+    files: str
+    given: str | None
     result: str
-    neighbours: int = 1
+    workers: int = 1
 
     @property
-    def store(self) -> ImageStore:
-        return ImageStore(stored_copies(self.lake, self.config.images.jpeg_quality))
-
-    @property
-    def places(self) -> ImagePlaces:
-        source = self.config.source
-        return ImagePlaces(
-            http=self.config.http,
+    def access(self) -> ImageAccess:
+        config = self.config
+        return ImageAccess(
+            http=config.http,
             raw=self.lake.raw,
-            store=self.store,
-            files=image_root(source),
-            features=given_features(source),
+            copies=copy_packs(self.lake, config.images, config.dedupe.fingerprint),
+            files=self.files,
+            features=self.given,
+            config=config.images,
+            fingerprint=config.dedupe.fingerprint,
+            takedowns=Takedowns(config.takedowns),
         )
-
-
-def given_features(source: Any) -> str | None:
-    """Return the path of the feature array a source brings, or None."""
-    return source.features if isinstance(source, MultiRetrievalSource) else None
 
 
 def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline."""
-    config = plan.config
-    read = read_documents(root, plan)
-    digest = digest_inputs(read.documents, read.failures)
+    config, progress, takedowns = plan.config, plan.progress, Takedowns(plan.config.takedowns)
+    sources = root | "sources" >> ReadSource(
+        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, progress
+    )
+    candidates = sources.results | "documents" >> FilterCandidates(config.documents, takedowns)
+    images = candidates.results | "images" >> ObtainImages(plan.access, progress, plan.workers)
+    settled = candidates.results | "settle" >> SettleDocuments(config.documents, images)
+    read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
+    digest = digest_inputs(settled.results, read)
     version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.features.fingerprints)))
-    unique = drop_duplicates(plan, read)
 
-    assigned = unique.kept | "splits" >> AssignSplits(config.splits)
-    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, read.images, unique.duplicates)
+    unique = settled.results | "dedupe" >> DropDuplicates(plan)
+    known = unique.kept | "images of documents" >> UniqueImages()
+    assigned = unique.kept | "only documents" >> beam.Map(_document) | "splits" >> AssignSplits(config.splits)
+    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, known, unique.duplicates)
     split, leak_failures = drop_leaks(assigned, leaks, config.splits)
-    outcomes = needed_images(split, read.images) | "image features" >> ExtractImages(
-        plan.features, plan.store, plan.progress
-    )
-    featured = split | "with features" >> DropRejected(config.documents, outcomes)
-    complete = featured.documents | "sentence features" >> ExtractSentences(plan.features, plan.progress)
-    images = outcomes | "images with features" >> beam.Filter(_is_image)
+    outcomes = known | "image features" >> ExtractImages(plan.features, ImageStore(plan.access.copies), progress)
+    met = split | "with features" >> MeetParts(_document_id, _hashes, outcomes)
+    featured = met | "drop rejected" >> Fallible(Stage.FEATURES, partial(_drop_rejected, config=config))
+    complete = featured.results | "sentence features" >> ExtractSentences(plan.features, progress)
     shards = complete | "shards" >> WriteShards(
-        config.shards, plan.lake, config.dataset, plan.store, plan.features, plan.progress, images, version
+        config.shards,
+        plan.lake,
+        config.dataset,
+        ImageStore(plan.access.copies),
+        plan.features,
+        progress,
+        outcomes | "with features only" >> beam.Filter(_is_image),
+        version,
     )
-    late = (leak_failures, featured.failures) | "late failures" >> beam.Flatten()
-    failures = (read.failures, unique.failures, late) | "all failures" >> beam.Flatten()
+    failures = (read, unique.failures, leak_failures, featured.failures) | "all failures" >> beam.Flatten()
     write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
         unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
         leaks | "leaks" >> write("leaks", LEAK_SCHEMA, leak_row),
     ) | "tables" >> beam.Flatten()
-    retrievals = split | "retrievals" >> ListRetrievals(images, plan.captured, plan.lake.raw)
+    of_inputs = root | "inputs" >> beam.Create([retrieval_of(file) for file in plan.captured])
+    of_documents = unique.kept | "retrieved" >> beam.FlatMap(_retrievals) | "retrieved once" >> beam.Distinct()
+    retrievals = (of_inputs, of_documents) | "retrievals" >> beam.Flatten()
     _ = retrievals | "write retrievals" >> WriteRetrievals(
         "", RETRIEVAL_SCHEMA, retrieval_row, plan.lake, config.dataset, version
     )
-    counts = (
-        read.counts,
-        count_stage(Stage.DEDUPE, unique.kept, unique.failures),
-        count_stage(Stage.FEATURES, images, outcomes | "image failures" >> beam.FlatMap(_failure_of)),
-        count_stage(Stage.SHARDS, complete, late | "of documents lost" >> _only(Stage.SHARDS)),
-    ) | "stage counts" >> beam.Flatten()
-    facts = {
-        "version": beam.pvalue.AsSingleton(version),
-        "digest": beam.pvalue.AsSingleton(digest),
-        "files": beam.pvalue.AsList(
-            (tables, shards | "shard files" >> beam.FlatMap(_files)) | "files" >> beam.Flatten()
-        ),
-        "sizes": beam.pvalue.AsDict(shards | "sizes" >> beam.FlatMap(_sizes) | "count sizes" >> _per_element()),
-        "unique_images": beam.pvalue.AsDict(count_images(shards)),
-        "reasons": beam.pvalue.AsDict(count_reasons(failures)),
-        "stages": beam.pvalue.AsList(counts),
-        "leaks": beam.pvalue.AsList(leaks | "count leaks" >> CountLeaks()),
-        "heeded_leaks": beam.pvalue.AsList(
-            leaks | "heeded" >> beam.Filter(is_heeded, config.splits) | "count heeded" >> CountLeaks()
-        ),
+    passed = {
+        Stage.SOURCES: sources.results,
+        Stage.DOCUMENTS: settled.results,
+        Stage.IMAGES: images | "images only" >> beam.Filter(_is_image),
+        Stage.DEDUPE: unique.kept,
+        Stage.FEATURES: outcomes | "featured only" >> beam.Filter(_is_image),
+        Stage.SHARDS: complete,
     }
-    _ = root | "manifest" >> beam.Create([None]) | "compose" >> beam.Map(_write_result, plan=plan, **facts)
-
-
-class Reading(NamedTuple):
-    """What came of sources, documents and images."""
-
-    documents: beam.PCollection
-    images: beam.PCollection
-    failures: beam.PCollection
-    counts: beam.PCollection
-
-
-def read_documents(root: beam.Pipeline, plan: BuildPlan) -> Reading:
-    """Add the stages that touch the outside world: records, their drafts, the images, and documents of them."""
-    config = plan.config
-    takedowns = Takedowns(config.takedowns)
-    sources = root | "sources" >> ReadSource(
-        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, plan.progress
-    )
-    drafts = sources.results | "documents" >> FilterCandidates(config.documents, takedowns)
-    outcomes = drafts.results | "images" >> ObtainImages(
-        plan.places, config.images, config.dedupe.fingerprint, takedowns, plan.progress, plan.neighbours
-    )
-    resolved = drafts.results | "documents with images" >> ResolveImages(config.documents, outcomes)
-    images = outcomes | "unique images" >> UniqueImages()
-    of_documents = (drafts.failures, resolved.failures) | "document failures" >> beam.Flatten()
-    failures = (sources.failures, of_documents) | "failures so far" >> beam.Flatten()
-    counts = (
-        count_stage(Stage.SOURCES, sources.results, sources.failures | "of sources" >> _only(Stage.SOURCES)),
-        count_stage(Stage.DOCUMENTS, resolved.documents, of_documents | "of documents" >> _only(Stage.DOCUMENTS)),
-        count_stage(Stage.IMAGES, outcomes | beam.Filter(_is_image), outcomes | beam.FlatMap(_failure_of)),
-    ) | "counts so far" >> beam.Flatten()
-    return Reading(resolved.documents, images, failures, counts)
+    lost = {Stage.IMAGES: images | "not images" >> beam.FlatMap(_failure)}
+    counts = failures | "counts" >> CountStages(passed, lost)
+    facts = (
+        counts,
+        tables | "files of tables" >> as_facts("files"),
+        shards | "shards of facts" >> as_facts("shards"),
+        version | "version of facts" >> as_facts("version"),
+        digest | "digest of facts" >> as_facts("digest"),
+        leaks | "count leaks" >> CountLeaks() | "leaks of facts" >> as_facts("leaks"),
+        leaks
+        | "heeded" >> beam.Filter(is_heeded, config.splits)
+        | "count heeded" >> CountLeaks()
+        | "heeded of facts" >> as_facts("heeded_leaks"),
+    ) | "facts" >> beam.Flatten()
+    _ = facts | "gather facts" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
 
 
 class Unique(NamedTuple):
@@ -186,12 +167,26 @@ class Unique(NamedTuple):
     failures: beam.PCollection
 
 
-def drop_duplicates(plan: BuildPlan, read: Reading) -> Unique:
-    """Add the dedupe stage: every duplicate occurrence, and the documents that stay."""
-    duplicates = find_duplicates(plan, read.documents, read.images)
-    dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
-    kept = (read.documents, dropped) | "keep" >> LeaveOut()
-    return Unique(kept, duplicates, dropped | "duplicate failures" >> beam.Map(_duplicate_failure))
+@dataclass(eq=False)
+class DropDuplicates(beam.PTransform):
+    """Settled documents to those that stay, every duplicate occurrence, and the failures of those that go."""
+
+    plan: BuildPlan
+
+    def expand(self, documents: beam.PCollection) -> Unique:
+        config = self.plan.config.dedupe
+        occurrences = documents | "occurrences" >> beam.FlatMap(_occurrences)
+        duplicates = occurrences | "find" >> FindDuplicates(radius=config.radius, policy=config.policy)
+        dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
+        kept = (documents, dropped) | "keep" >> LeaveOut()
+        return Unique(kept, duplicates, dropped | "failures" >> beam.Map(_duplicate_failure))
+
+
+class UniqueImages(beam.PTransform):
+    """Settled documents to (content hash, Image), once each: of the smallest address, under a stated licence."""
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        return documents | "shown" >> beam.FlatMap(_shown) | "one of each" >> beam.CombinePerKey(_first_image)
 
 
 def digest_inputs(documents: beam.PCollection, failures: beam.PCollection) -> beam.PCollection:
@@ -200,23 +195,61 @@ def digest_inputs(documents: beam.PCollection, failures: beam.PCollection) -> be
     return digests | "digests" >> beam.Flatten() | "add digests" >> beam.CombineGlobally(_add_digests)
 
 
-def find_duplicates(plan: BuildPlan, documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
-    """Return every duplicate image occurrence of the data set."""
-    places = documents | "image places" >> beam.FlatMap(_image_places)
-    occurrences = (
-        (places, images) | "meet fingerprints" >> beam.CoGroupByKey() | "occurrences" >> beam.FlatMap(_occurrences)
-    )
-    return occurrences | "dedupe" >> FindDuplicates(radius=plan.config.dedupe.radius, policy=plan.config.dedupe.policy)
-
-
 def drop_leaks(
     documents: beam.PCollection, leaks: beam.PCollection, config: SplitsConfig
 ) -> tuple[beam.PCollection, beam.PCollection]:
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
     wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
-    stays = (documents, weaker) | "keep unleaked" >> LeaveOut()
+    settled = documents | "to settled" >> beam.Map(_unknown)
+    stays = (settled, weaker) | "keep unleaked" >> LeaveOut() | "to documents" >> beam.Map(_document)
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
+
+
+def _unknown(document: Document) -> SettledDocument:
+    return SettledDocument(document, ())
+
+
+def _document(settled: SettledDocument) -> Document:
+    return settled.document
+
+
+def _document_id(document: Document) -> str:
+    return document.id
+
+
+def _hashes(document: Document) -> list[str]:
+    return sorted({image.hash for image in document.images})
+
+
+def _occurrences(settled: SettledDocument) -> Iterator[Occurrence]:
+    for position, found in enumerate(settled.images):
+        image = found.image
+        yield Occurrence(settled.document.id, position, image.hash, image.fingerprint, image.is_flat)
+
+
+def _shown(settled: SettledDocument) -> Iterator[tuple[str, Image]]:
+    for found, ref in zip(settled.images, settled.document.images, strict=True):
+        yield found.image.hash, replace(found.image, licence=ref.licence)
+
+
+def _first_image(images: Iterable[Image]) -> Image:
+    shown = list(images)
+    licence = min((image.licence for image in shown if image.licence), default=None)
+    return replace(min(shown, key=_address), licence=licence)
+
+
+def _address(image: Image) -> str:
+    return image.source or ""
+
+
+def _drop_rejected(met: Any, config: BuildConfig) -> Iterator[Document | Failure]:
+    _, documents, outcomes = met
+    rejected = {key: found for key, found in outcomes.items() if isinstance(found, Failure)}
+    for document in documents:
+        settled = SettledDocument(document, (None,) * len(document.images))  # type: ignore[arg-type]
+        for found in without_images(settled, rejected, config.documents, stage=Stage.SHARDS):
+            yield found.document if isinstance(found, SettledDocument) else found
 
 
 def _is_to_drop(config: SplitsConfig, leak: Leak) -> bool:
@@ -232,90 +265,16 @@ def _leak_failure(document_id: str) -> Failure:
     return Failure(Stage.SHARDS, document_id, Reason.LEAKED, message)
 
 
-def needed_images(documents: beam.PCollection, images: beam.PCollection) -> beam.PCollection:
-    """Return (content hash, Image) of the images that kept documents refer to, once each."""
-    wanted = documents | "refs" >> beam.FlatMap(_licensed_refs) | "refs once" >> beam.Distinct()
-    return (wanted, images) | "meet kept" >> beam.CoGroupByKey() | "only needed" >> beam.FlatMap(_needed)
-
-
-def count_stage(stage: Stage, passed: beam.PCollection, failures: beam.PCollection | None) -> beam.PCollection:
-    """Return `StageCount`s of what a stage passed on, rejected by a rule of the data set, and failed to handle."""
-    title = f"count {stage}"
-    counts = passed | f"{title} out" >> beam.combiners.Count.Globally() | f"{title} as out" >> _out_count(stage)
-    if failures is None:
-        return counts
-    kinds = failures | f"{title} kinds" >> beam.Map(_failure_field) | f"{title} failures" >> _per_element()
-    return (counts, kinds | f"{title} as failures" >> _failure_count(stage)) | title >> beam.Flatten()
-
-
-def count_images(shards: beam.PCollection) -> beam.PCollection:
-    """Return (split, number) of the different images of each split; two shards may show the same one."""
-    once = shards | "shown images" >> beam.FlatMap(_shown_images) | "shown once" >> beam.Distinct()
-    return once | "splits of images" >> beam.Keys() | "count images of splits" >> _per_element()
-
-
-def count_reasons(failures: beam.PCollection) -> beam.PCollection:
-    """Return (reason, number) of every failure reason that occurs."""
-    return failures | "reasons" >> beam.Map(_reason_of) | "count reasons" >> beam.combiners.Count.PerElement()
-
-
-def _out_count(stage: Stage) -> beam.PTransform:
-    return beam.Map(partial(StageCount, str(stage), "out"))
-
-
-def _failure_count(stage: Stage) -> beam.PTransform:
-    return beam.MapTuple(partial(StageCount, str(stage)))
-
-
-def _per_element() -> beam.PTransform:
-    return beam.combiners.Count.PerElement()
-
-
-def _failure_field(failure: Failure) -> str:
-    return "rejected" if failure.reason in FILTERED else "failed"
-
-
-def _only(stage: Stage) -> beam.PTransform:
-    return beam.Filter(partial(_is_of, stage))
-
-
-def _is_of(stage: Stage, failure: Failure) -> bool:
-    return failure.stage == stage
-
-
-def _reason_of(failure: Failure) -> str:
-    return str(failure.reason)
-
-
-def _key_by_self() -> beam.PTransform:
-    return beam.Map(_pair)
-
-
-def _pair(item: str) -> tuple[str, None]:
-    return item, None
-
-
-def _digest(item: Document | Failure) -> int:
-    return int.from_bytes(hashlib.sha256(repr(item).encode()).digest(), "big")
+def _digest(item: SettledDocument | Failure) -> int:
+    read = item.document if isinstance(item, SettledDocument) else item
+    return int.from_bytes(hashlib.sha256(repr(read).encode()).digest(), "big")
 
 
 def _add_digests(digests: Iterable[int]) -> int:
     return sum(digests) % _MODULUS
 
 
-def _image_places(document: Document) -> Iterable[tuple[str, tuple[str, int]]]:
-    for position, image in enumerate(document.images):
-        yield image.hash, (document.id, position)
-
-
-def _occurrences(group: tuple[str, tuple[Iterable[tuple[str, int]], Iterable[Image]]]) -> Iterable[Occurrence]:
-    _, (places, images) = group
-    for image in images:
-        for document, position in places:
-            yield Occurrence(document, position, image.hash, image.fingerprint, image.is_flat)
-
-
-def _dropped(duplicate: Duplicate) -> Iterable[str]:
+def _dropped(duplicate: Duplicate) -> Iterator[str]:
     if duplicate.is_dropped:
         yield duplicate.document
 
@@ -325,43 +284,30 @@ def _duplicate_failure(document_id: str) -> Failure:
     return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
-def _licensed_refs(document: Document) -> Iterable[tuple[str, str | None]]:
-    for image in document.images:
-        yield image.hash, image.licence
+def retrieval_of(file: CapturedFile) -> Retrieval:
+    """Return when a file of the source was fetched."""
+    return Retrieval(Retrieved.INPUT, file.url, file.url, file.fetched_at)
 
 
-def _needed(group: tuple[str, tuple[Iterable[str | None], Iterable[Image]]]) -> Iterable[tuple[str, Image]]:
-    """Yield an image that a document refers to, under the first of the licences stated for it."""
-    content_hash, (licences, images) = group
-    if wanted := list(licences):
-        stated = min((licence for licence in wanted if licence), default=None)
-        for image in images:
-            yield content_hash, replace(image, licence=image.licence or stated)
+def _retrievals(settled: SettledDocument) -> Iterator[Retrieval]:
+    """Yield when the page of a document, and its images, were fetched, as far as they were."""
+    provenance = settled.document.provenance
+    if provenance.retrieved is not None:
+        yield Retrieval(Retrieved.DOCUMENT, settled.document.id, provenance.url, provenance.retrieved)
+    for found in settled.images:
+        if found.retrieved is not None:
+            yield Retrieval(Retrieved.IMAGE, found.image.hash, found.image.source, found.retrieved)
 
 
-def _is_image(outcome: tuple[str, Image | Failure]) -> bool:
-    return isinstance(outcome[1], Image)
+def _is_image(outcome: tuple[str, Any]) -> bool:
+    return not isinstance(outcome[1], Failure)
 
 
-def _failure_of(outcome: tuple[str, Image | Failure]) -> Iterable[Failure]:
+def _failure(outcome: tuple[str, Any]) -> Iterator[Failure]:
     if isinstance(outcome[1], Failure):
         yield outcome[1]
 
 
-def _files(shard: ShardSummary) -> Iterable[FileEntry]:
-    return shard.entries
-
-
-def _sizes(shard: ShardSummary) -> Iterable[SizeKey]:
-    for size in shard.sizes:
-        yield str(shard.split), size.sentences, size.images, size.links
-
-
-def _shown_images(shard: ShardSummary) -> Iterable[tuple[str, str]]:
-    for content_hash in shard.image_hashes:
-        yield str(shard.split), content_hash
-
-
-def _write_result(_: None, plan: BuildPlan, version: str, **facts: Any) -> None:
-    manifest = compose_manifest(plan.config, version, BuildFacts(features=plan.features, **facts))
+def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
+    manifest = compose_manifest(plan.config, plan.features, facts)
     plan.lake.stages.write(plan.result, manifest.to_json().encode())

@@ -39,17 +39,19 @@ from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.inputs import find_inputs, named_inputs
 from pipelines.sources.openings import INSIDE, input_file, open_uri
+from pipelines.sources.readers import image_root
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile
 from pipelines.web.errors import FetchFailed
-from pipelines.web.schedules import are_shared
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, commit
 from schemas.versions import digest_stream, fingerprint
+
+CLUSTER_SHARES = 32  # parts that hosts are divided into where the number of workers is the cluster's affair
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,8 @@ def build_dataset(
         return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
     if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
         say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-    neighbours = workers if runner in ON_THIS_MACHINE and are_shared(lake.raw) else 1
-    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, neighbours=neighbours)
+    shares = workers if runner in ON_THIS_MACHINE else CLUSTER_SHARES
+    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, workers=shares)
     run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
     manifest = run_plan(plan, run, say=say)
     check_budget(manifest, config.max_failure_share)
@@ -166,7 +168,7 @@ def plan_build(
     lake: Lake,
     credentials: Credentials,
     captured: tuple[CapturedFile, ...] = (),
-    neighbours: int = 1,
+    workers: int = 1,
 ) -> BuildPlan:
     """Return everything that is decided before a pipeline starts."""
     return BuildPlan(
@@ -177,7 +179,9 @@ def plan_build(
         progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
         captured=captured,
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
-        neighbours=neighbours,
+        workers=workers,
+        files=image_root(config.source),
+        given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
     )
 
 

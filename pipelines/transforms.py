@@ -1,6 +1,8 @@
 """Beam wiring that every stage shares: the door with a name by which bad records leave, and counting.
 
-A fallible step is a plain function that yields results or `Failure`s; `Fallible` runs it and keeps the two apart.
+A fallible step is a plain function that yields results or `Failure`s; `Fallible` runs it and keeps the two apart. An
+exception that the function did not expect is a failure row of that record, too: no record stops a build. What is about
+the machine, and the project's own errors, end it.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 
-from schemas.failures import Failure, Stage
+from schemas.errors import MultilinkError
+from schemas.failures import Failure, Reason, Stage, is_about_machine
 
 T = TypeVar("T")
 FAILED = "failed"
@@ -25,42 +27,48 @@ class Outcome(NamedTuple):
     failures: beam.PCollection
 
 
-class _Separate(beam.DoFn):
-    """Sends failures to their own output, and counts both."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._passed = Metrics.counter(str(stage), "out")
-        self._failed = Metrics.counter(str(stage), "failed")
-
-    def process(self, element: Any) -> Iterator[Any]:
-        if isinstance(element, Failure):
-            self._failed.inc()
-            yield beam.pvalue.TaggedOutput(FAILED, element)
-        else:
-            self._passed.inc()
-            yield element
-
-
-@dataclass(eq=False)
-class Separate(beam.PTransform):
-    """Separates results from failures: gives an `Outcome`."""
-
-    stage: Stage
-
-    def expand(self, elements: beam.PCollection) -> Outcome:
-        outputs = elements | "separate failures" >> beam.ParDo(_Separate(self.stage)).with_outputs(
-            FAILED, main="results"
-        )
-        return Outcome(outputs["results"], outputs[FAILED])
-
-
 @dataclass(eq=False)
 class Fallible(beam.PTransform, Generic[T]):
-    """Applies a function that yields results or failures to each element: gives an `Outcome`."""
+    """Applies a function that yields results or failures to each element: gives an `Outcome`.
+
+    Attributes:
+        id_of: names the record of an element, where the function raises what it should not.
+    """
 
     stage: Stage
     function: Callable[[T], Iterable[Any]]
+    id_of: Callable[[T], str] = str
 
     def expand(self, elements: beam.PCollection) -> Outcome:
-        outcome: Outcome = elements | "apply" >> beam.FlatMap(self.function) | Separate(self.stage)
+        outcome: Outcome = elements | "apply" >> beam.FlatMap(self._apply) | Separate()
         return outcome
+
+    def _apply(self, element: T) -> Iterator[Any]:
+        try:
+            yield from self.function(element)
+        except Exception as error:  # noqa: BLE001 - the border of every stage
+            yield unexpected(error, stage=self.stage, record_id=self.id_of(element))
+
+
+def unexpected(error: Exception, *, stage: Stage, record_id: str) -> Failure:
+    """Return the failure row of a record that raised what no one expected.
+
+    Raises:
+        Exception: the same one, where it is about the machine or one of the project's own, and not about the record.
+    """
+    if isinstance(error, MultilinkError) or is_about_machine(error):
+        raise error
+    message = str(error).partition("\n")[0][:200]
+    return Failure(stage, record_id, Reason.BROKEN_RECORD, f"unexpected: {message}", type(error).__name__)
+
+
+class Separate(beam.PTransform):
+    """Separates results from failures: gives an `Outcome`."""
+
+    def expand(self, elements: beam.PCollection) -> Outcome:
+        outputs = elements | "separate failures" >> beam.FlatMap(_tagged).with_outputs(FAILED, main="results")
+        return Outcome(outputs["results"], outputs[FAILED])
+
+
+def _tagged(element: Any) -> Iterator[Any]:
+    yield beam.pvalue.TaggedOutput(FAILED, element) if isinstance(element, Failure) else element

@@ -53,3 +53,7 @@ def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
     ]
     return table_schema("images", IMAGE_VERSION, [*columns, *image_fields(features)])
+
+
+KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat")  # by the bytes alone
+COPY_SCHEMA = pa.schema([image_schema().field(name) for name in (*KNOWN_COLUMNS, "jpeg")])

@@ -1,6 +1,7 @@
 """The lake: a folder, local or on an object store, and the few operations everything on it is made of.
 
     <lake>/raw/<source>/                       captured answers, each under the hash of what was asked
+    <lake>/images/<method>/                    packs of 256-px copies
     <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
     <lake>/features/<extractor>/<fingerprint>/ features that were computed once
     <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
@@ -202,6 +203,10 @@ class Lake:
     @property
     def stages(self) -> Folder:
         return self.root.child("stages")
+
+    @property
+    def images(self) -> Folder:
+        return self.root.child("images")
 
     @property
     def features(self) -> Folder:

@@ -1,4 +1,4 @@
-"""The duplicates of a finished version, and pictures of them: dropped images are in no shard, but in `stages/`."""
+"""The duplicates of a finished version, and pictures of them: dropped images are in no shard, but in the packs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.images.store import ImageStore, stored_copies
+from pipelines.images.packed import copy_packs
+from pipelines.images.store import ImageStore
+from pipelines.settings import FingerprintName, ImagesConfig
+from schemas.configs import restore
 from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
@@ -25,7 +28,8 @@ def read_duplicates(manifest: Manifest, folder: Folder) -> pa.Table:
 
 def stored_picture(lake: Lake, manifest: Manifest) -> Callable[[str], bytes | None]:
     """Return a function from content hash to 256-px JPEG, or None where it is no longer kept."""
-    store = ImageStore(stored_copies(lake, manifest.config["images"]["jpeg_quality"]))
+    fingerprint = FingerprintName(manifest.config["dedupe"]["fingerprint"])
+    store = ImageStore(copy_packs(lake, restore(ImagesConfig, manifest.config["images"]), fingerprint))
 
     def read(content_hash: str) -> bytes | None:
         return store.read(content_hash) if store.exists(content_hash) else None

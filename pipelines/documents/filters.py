@@ -1,13 +1,16 @@
 """Which documents are kept: the thresholds of SPEC 2, each with its reason.
 
-Filters run twice: on drafts, before any image is fetched (what cannot become a document costs no request), and on
+Filters run twice: on candidates, before any image is fetched (what cannot become a document costs no request), and on
 documents, once it is known which images are valid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
 from schemas.documents import Document, Sentence
 from schemas.failures import Failure, Reason, Stage
 
@@ -17,15 +20,21 @@ def count_tokens(text: str) -> int:
     return len(text.split())
 
 
-def reject_candidate(draft: CandidateDocument, config: DocumentsConfig) -> Failure | None:
-    """Return why a draft cannot become a document, or None where it still can."""
-    sentences = _sentences_problem(draft.sentences, config)
-    reason, message = sentences or _images_problem(len(draft.image_uris), config) or (None, "")
-    return None if reason is None else Failure(Stage.DOCUMENTS, draft.id, reason, message)
+def check_candidate(
+    candidate: CandidateDocument, *, config: DocumentsConfig, takedowns: Takedowns = NO_TAKEDOWNS
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield a candidate that can still become a document, or why it cannot."""
+    entry = takedowns.matches_candidate(candidate)
+    if entry is not None:
+        message = f"on the takedown list by its {entry.partition(':')[0]}"
+        yield Failure(Stage.DOCUMENTS, candidate.id, Reason.TAKEN_DOWN, message)
+        return
+    problem = _sentences_problem(candidate.sentences, config) or _images_problem(len(candidate.image_uris), config)
+    yield candidate if problem is None else Failure(Stage.DOCUMENTS, candidate.id, *problem)
 
 
 def reject_document(document: Document, config: DocumentsConfig, *, missing: int = 0) -> Failure | None:
-    """Return why a document with its valid images is dropped, or None where it is kept.
+    """Return why a document of its valid images is dropped, or None where it is kept.
 
     Args:
         document: with the images that could be had.
@@ -35,8 +44,8 @@ def reject_document(document: Document, config: DocumentsConfig, *, missing: int
     if missing and not config.keep_partial:
         message = f"expected all of its {len(document.images) + missing} images, {missing} cannot be had"
         return Failure(Stage.DOCUMENTS, document.id, Reason.TOO_FEW_IMAGES, message)
-    reason, message = _images_problem(len(document.images), config) or (None, "")
-    return None if reason is None else Failure(Stage.DOCUMENTS, document.id, reason, f"{message} that are valid")
+    problem = _images_problem(len(document.images), config)
+    return problem and Failure(Stage.DOCUMENTS, document.id, problem[0], f"{problem[1]} that are valid")
 
 
 def _sentences_problem(sentences: tuple[Sentence, ...], config: DocumentsConfig) -> tuple[Reason, str] | None:

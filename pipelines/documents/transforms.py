@@ -1,153 +1,131 @@
-"""The documents stage in Beam: drafts are filtered, then meet what became of their images."""
+"""The documents stage in Beam: candidates are filtered, then settled with what became of their images."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
-from pipelines.documents.filters import reject_candidate, reject_document
-from pipelines.documents.resolve import resolve, without_images
+from pipelines.documents.filters import check_candidate
+from pipelines.documents.settle import SettledDocument, settle
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
-from pipelines.transforms import Fallible, Outcome, Separate
-from schemas.documents import Document
+from pipelines.transforms import Fallible, Outcome
 from schemas.failures import Failure, Reason, Stage
-from schemas.images import Image
 
-ImageOutcome = tuple[str, Image | Failure]
+T = TypeVar("T")
+Met = tuple[str, list[T], Mapping[str, Any]]  # id, the wholes of it, what became of their parts by key
 
 
 @dataclass(eq=False)
 class FilterCandidates(beam.PTransform):
-    """Drops drafts that cannot become documents, before anything is fetched for them."""
+    """Drops candidates that cannot become documents, before anything is fetched for them."""
 
     config: DocumentsConfig
     takedowns: Takedowns
 
-    def expand(self, drafts: beam.PCollection) -> Outcome:
-        outcome: Outcome = drafts | Fallible(Stage.DOCUMENTS, self._check)
+    def expand(self, candidates: beam.PCollection) -> Outcome:
+        check = partial(check_candidate, config=self.config, takedowns=self.takedowns)
+        outcome: Outcome = candidates | Fallible(Stage.DOCUMENTS, check)
         return outcome
 
-    def _check(self, draft: CandidateDocument) -> Iterator[CandidateDocument | Failure]:
-        entry = self.takedowns.matches_candidate(draft)
-        if entry is not None:
-            yield Failure(
-                Stage.DOCUMENTS, draft.id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
-            )
-        else:
-            yield reject_candidate(draft, self.config) or draft
-
-
-class Resolution(NamedTuple):
-    """Documents of valid images, and failure rows of images and documents."""
-
-    documents: beam.PCollection
-    failures: beam.PCollection
-
 
 @dataclass(eq=False)
-class ResolveImages(beam.PTransform):
-    """Joins drafts with the outcome of each of their image addresses: gives a `Resolution`."""
-
-    config: DocumentsConfig
-    outcomes: beam.PCollection
-
-    def expand(self, drafts: beam.PCollection) -> Resolution:
-        by_id = drafts | "key by document" >> beam.Map(_key_by_id)
-        wanted = drafts | "list addresses" >> beam.FlatMap(_addresses)
-        found = (wanted, self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "spread" >> beam.FlatMap(_spread)
-        joined = (by_id, found) | "meet drafts" >> beam.CoGroupByKey()
-        outcome = joined | "resolve" >> Fallible(Stage.DOCUMENTS, self._resolve)
-        return Resolution(outcome.results, outcome.failures)
-
-    def _resolve(self, group: tuple[str, tuple[Iterable[CandidateDocument], Iterable[ImageOutcome]]]) -> Iterator[Any]:
-        _, (drafts, outcomes) = group
-        found = dict(outcomes)
-        for draft in drafts:
-            resolved = resolve(draft, found)
-            yield from resolved.failures
-            missing = len(resolved.failures)
-            yield reject_document(resolved.document, self.config, missing=missing) or resolved.document
-
-
-@dataclass(eq=False)
-class DropRejected(beam.PTransform):
-    """Takes images that have no features out of their documents: gives a `Resolution`.
+class SettleDocuments(beam.PTransform):
+    """Joins candidates with what became of their images: gives an `Outcome` of settled documents.
 
     Attributes:
-        outcomes: PCollection[(content hash, Image | Failure)] of the features stage.
+        outcomes: PCollection[(address, PackedImage | Failure)].
     """
 
     config: DocumentsConfig
     outcomes: beam.PCollection
 
-    def expand(self, documents: beam.PCollection) -> Resolution:
-        rejected = beam.pvalue.AsDict(self.outcomes | "only rejected" >> beam.FlatMap(_only_failures))
-        outcome = documents | "take out" >> beam.FlatMap(self._take_out, rejected=rejected) | Separate(Stage.SHARDS)
-        return Resolution(outcome.results, outcome.failures)
+    def expand(self, candidates: beam.PCollection) -> Outcome:
+        met = candidates | "meet images" >> MeetParts(_candidate_id, _addresses, self.outcomes)
+        outcome: Outcome = met | "settle" >> Fallible(Stage.DOCUMENTS, self._settle)
+        return outcome
 
-    def _take_out(self, document: Document, rejected: Mapping[str, Failure]) -> Iterator[Any]:
-        resolved = without_images(document, rejected)
-        yield from resolved.failures
-        missing = len(resolved.failures)
-        problem = reject_document(resolved.document, self.config, missing=missing) if missing else None
-        yield dataclasses.replace(problem, stage=Stage.SHARDS) if problem else resolved.document
+    def _settle(self, met: Met[CandidateDocument]) -> Iterator[SettledDocument | Failure]:
+        document_id, candidates, outcomes = met
+        first, *others = sorted(candidates, key=repr)
+        for _ in others:
+            yield Failure(Stage.DOCUMENTS, document_id, Reason.DUPLICATE_RECORD, "another document has the same id")
+        yield from settle(first, outcomes, self.config)
 
 
-def _only_failures(outcome: ImageOutcome) -> Iterator[tuple[str, Failure]]:
-    content_hash, found = outcome
-    if isinstance(found, Failure):
-        yield content_hash, found
+@dataclass(eq=False)
+class MeetParts(beam.PTransform, Generic[T]):
+    """Joins wholes with what became of their parts: gives PCollection[`Met`], one for each id.
+
+    Attributes:
+        id_of: id of a whole.
+        parts_of: keys of its parts, each once.
+        outcomes: PCollection[(key, outcome)], one for each key that any whole has.
+    """
+
+    id_of: Callable[[T], str]
+    parts_of: Callable[[T], Iterable[str]]
+    outcomes: beam.PCollection
+
+    def expand(self, wholes: beam.PCollection) -> beam.PCollection:
+        by_id = wholes | "by id" >> beam.Map(self._keyed)
+        parts = wholes | "parts" >> beam.FlatMap(self._parts)
+        found = (parts, self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "deliver" >> beam.FlatMap(_deliver)
+        return (by_id, found) | "meet wholes" >> beam.CoGroupByKey() | "met" >> beam.MapTuple(_met)
+
+    def _keyed(self, whole: T) -> tuple[str, T]:
+        return self.id_of(whole), whole
+
+    def _parts(self, whole: T) -> Iterator[tuple[str, str]]:
+        for key in self.parts_of(whole):
+            yield key, self.id_of(whole)
+
+
+def _deliver(group: tuple[str, tuple[Iterable[str], Iterable[Any]]]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    key, (ids, outcomes) = group
+    for outcome in outcomes:
+        for whole_id in ids:
+            yield whole_id, (key, outcome)
+
+
+def _met(whole_id: str, group: tuple[Iterable[Any], Iterable[tuple[str, Any]]]) -> Met[Any]:
+    wholes, outcomes = group
+    return whole_id, list(wholes), dict(outcomes)
 
 
 @dataclass(eq=False)
 class LeaveOut(beam.PTransform):
-    """(documents, ids of those to leave out, once each) to the documents that stay: a join, however many go."""
+    """(settled documents, ids of those to leave out, once each) to the documents that stay, however many go."""
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         documents, unwanted = inputs
-        by_id = documents | "key documents" >> beam.Map(_key_document)
-        keyed = unwanted | "key ids" >> beam.Map(_key_by_self)
+        by_id = documents | "key documents" >> beam.Map(_by_settled_id)
+        keyed = unwanted | "key ids" >> beam.Map(_by_itself)
         return (by_id, keyed) | "meet ids" >> beam.CoGroupByKey() | "stay" >> beam.FlatMap(_staying)
 
 
-def _key_document(document: Document) -> tuple[str, Document]:
-    return document.id, document
-
-
-def _key_by_self(document_id: str) -> tuple[str, None]:
+def _by_itself(document_id: str) -> tuple[str, None]:
     return document_id, None
 
 
-def _staying(group: tuple[str, tuple[Iterable[Document], Iterable[None]]]) -> Iterator[Document]:
+def _by_settled_id(settled: SettledDocument) -> tuple[str, SettledDocument]:
+    return settled.document.id, settled
+
+
+def _staying(group: tuple[str, tuple[Iterable[SettledDocument], Iterable[None]]]) -> Iterator[SettledDocument]:
     _, (documents, unwanted) = group
     if not list(unwanted):
         yield from documents
 
 
-def _key_by_id(draft: CandidateDocument) -> tuple[str, CandidateDocument]:
-    return draft.id, draft
+def _candidate_id(candidate: CandidateDocument) -> str:
+    return candidate.id
 
 
-def _addresses(draft: CandidateDocument) -> Iterator[tuple[str, str]]:
-    for uri in sorted(set(draft.image_uris)):
-        yield uri, draft.id
-
-
-def _spread(
-    group: tuple[str, tuple[Iterable[str], Iterable[Image | Failure]]],
-) -> Iterator[tuple[str, ImageOutcome]]:
-    uri, (document_ids, outcomes) = group
-    (outcome,) = outcomes
-    for document_id in document_ids:
-        yield document_id, (uri, outcome)
-
-
-def image_refs(document: Document) -> Iterator[str]:
-    """Yield each content hash a document refers to, once."""
-    yield from sorted({image.hash for image in document.images})
+def _addresses(candidate: CandidateDocument) -> list[str]:
+    return sorted(set(candidate.image_uris))

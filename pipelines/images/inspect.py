@@ -34,8 +34,6 @@ def inspect_image(
     *,
     config: ImagesConfig,
     fingerprint: FingerprintName,
-    source: str | None = None,
-    licence: str | None = None,
 ) -> Inspected:
     """Return what is known of a picture; the same bytes always give the same.
 
@@ -43,8 +41,6 @@ def inspect_image(
         data: the whole file as it was fetched; its SHA-256 is the picture's identity.
         config: what is acceptable.
         fingerprint: which perceptual hash, computed on the decoded original.
-        source: URL or path it came from.
-        licence: where known.
 
     Raises:
         schemas.codecs.ImageRejected: the bytes are no acceptable picture.
@@ -54,14 +50,12 @@ def inspect_image(
     )
     image = Image(
         hash=hashlib.sha256(data).hexdigest(),
-        source=source,
         format=pixels.format,
         width=pixels.width,
         height=pixels.height,
         original_bytes=len(data),
         fingerprint=fingerprint_image(pixels, fingerprint),
         is_flat=is_flat(pixels),
-        licence=licence,
     )
     return Inspected(image, encode_jpeg(pixels, quality=config.jpeg_quality))
 

@@ -1,139 +1,181 @@
-"""An image address becomes bytes, and bytes become an `Image` with a 256-px copy in the store, or a failure.
+"""From addresses to images: what is at hand is read, what is not is fetched, and what is new is inspected and packed.
 
-http://... https://...   fetched through the one client, kept in raw/
-path/of/file.jpg         read from the source's image folder, tar or zip
-row:<n>                  a row of a released feature array: an image without pixels
+    http://... https://...   fetched through the client, once: its answer is in raw/
+    path/of/file.jpg         read from the source's image folder, tar or zip
+    row:<n>                  a row of a released feature array: an image without pixels
+
+A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlsplit
 
 from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.images.files import image_files
 from pipelines.images.inspect import inspect_image
-from pipelines.images.store import ImageStore
+from pipelines.images.packed import PackedImage
+from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.web.captures import Capture, Kind
-from pipelines.web.client import Client, process_client
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
+from pipelines.web.captures import Kind
+from pipelines.web.client import process_client
 from pipelines.web.errors import FetchFailed
 from pipelines.web.fan_out import map_concurrently
 from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage
-from schemas.images import Image
+from schemas.images import KNOWN_COLUMNS, Image
 from schemas.lake import Folder
 
-WEB = "web"
-HELD_BYTES = 1 << 20  # of a body that waits to be inspected: a larger one is read again
+WEB = "web"  # the folder of images in the raw store
+RECENT = 1000  # images packed last, whose bytes another address may show, too
+Found = PackedImage | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImagePlaces:
-    """Where images come from and go to.
+class ImageAccess:
+    """Where images come from and go to, and which are accepted.
 
     Attributes:
-        http: settings of the client.
-        raw: captured bytes.
-        store: 256-px copies.
+        raw: answers of hosts.
+        copies: packs of 256-px copies.
         files: folder, tar or zip that names of files are looked up in.
         features: path of a feature array for `row:` addresses, or None.
     """
 
     http: HttpConfig
     raw: Folder
-    store: ImageStore
+    copies: PackFolder
     files: str
     features: str | None = None
+    config: ImagesConfig
+    fingerprint: FingerprintName
+    takedowns: Takedowns = NO_TAKEDOWNS
+
+
+class Inspector:
+    """Makes images of bytes in one process; the copies of new ones are visible once it is closed, not for good."""
+
+    def __init__(self, access: ImageAccess) -> None:
+        self._access = access
+        self._writer = access.copies.writer()
+        self._index = access.copies.index()
+        self._recent: OrderedDict[str, PackedImage] = OrderedDict()
+
+    def close(self) -> None:
+        """Make the new copies visible to other processes."""
+        self._writer.close()
+
+    def image_of(self, data: bytes, uri: str, *, retrieved: str | None = None) -> Found:
+        """Return the image in the bytes of an address, or why it is refused."""
+        digest = hashlib.sha256(data).hexdigest()
+        known = self._recent.get(digest) or next(self.known([digest]))
+        if known is not None:
+            return self._checked(known, uri, retrieved)
+        try:
+            inspected = inspect_image(data, config=self._access.config, fingerprint=self._access.fingerprint)
+        except ImageRejected as problem:
+            return rejection(uri, problem)
+        image = inspected.image
+        row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [inspected.jpeg]}
+        (copy,) = self._writer.add(row)
+        self._recent[digest] = PackedImage(image, copy)
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+        return self._checked(self._recent[digest], uri, retrieved)
+
+    def known(self, digests: Sequence[str]) -> Iterator[PackedImage | None]:
+        """Yield what the packs know of each image by its SHA-256, None where it is not there."""
+        refs = self._index.find(digests)
+        there = [ref for ref in refs if ref is not None]
+        rows = iter(self._access.copies.read(there, KNOWN_COLUMNS).to_pylist() if there else ())
+        for ref in refs:
+            yield None if ref is None else PackedImage(Image(**next(rows)), ref)
+
+    def _checked(self, found: PackedImage, uri: str, retrieved: str | None) -> Found:
+        """Return an image under the address it was asked by, unless the takedown list names it."""
+        image = replace(found.image, source=uri)
+        entry = self._access.takedowns.matches_image(image)
+        return taken_down(uri, entry) if entry else PackedImage(image, found.copy, retrieved)
+
+
+def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
+    """Return the image of an address that is not on the web, or why there is none."""
+    entry = access.takedowns.matches_address(uri)
+    if entry is not None:
+        return taken_down(uri, entry)
+    try:
+        if uri.startswith(ROW):
+            return PackedImage(_row_image(uri, access.features))
+        return inspector.image_of(_read_file(uri, access), uri)
+    except (ImageRejected, VectorRejected) as problem:
+        return rejection(uri, problem)
+
+
+def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
+    """Yield the image of each address on the web, or why there is none, as the answers come.
+
+    Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
+    """
+    for uri, fetched in map_concurrently(partial(_fetch, access=access), uris, threads=access.http.connections):
+        if isinstance(fetched, tuple):
+            body, retrieved = fetched
+            yield uri, inspector.image_of(body, uri, retrieved=retrieved)
+        else:
+            yield uri, fetched
+
+
+def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:
+    """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
+    inspector = Inspector(access)
+    on_web: list[str] = []
+    for uri in uris:
+        if host_of(uri):
+            on_web.append(uri)
+        else:
+            yield uri, read_at_hand(uri, access, inspector)
+    yield from fetch_images(on_web, access, inspector)
+    inspector.close()
+
+
+def _fetch(uri: str, access: ImageAccess) -> tuple[str, Failure | tuple[bytes, str]]:
+    entry = access.takedowns.matches_address(uri)
+    if entry is not None:
+        return uri, taken_down(uri, entry)
+    client = process_client(access.http, access.raw)
+    try:
+        capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
+        return uri, (client.body(capture), capture.fetched_at)
+    except FetchFailed as problem:
+        return uri, problem.failure(uri, stage=Stage.IMAGES)
 
 
 def host_of(uri: str) -> str:
     """Return the host an address is fetched from; empty for a file or a row."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # it cannot be parsed: the client says why
+        return "?" if uri.startswith(("http:", "https:", "//")) else ""
     return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
 
 
-def obtain_images(
-    uris: Iterable[str], *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName, threads: int
-) -> Iterator[tuple[str, Image | Failure]]:
-    """Yield every address with what is known of its image, as `obtain_image` does, about in the order they come.
-
-    Several threads fetch and the calling one inspects: threads that inspect side by side take a sixth more of the
-    processor for each picture, and hold as many of them.
-    """
-    keep = partial(keep_image, places=places, config=config, fingerprint=fingerprint)
-    for uri, found in map_concurrently(partial(_brought, places=places), uris, threads=threads):
-        if found is None:
-            yield uri, obtain_image(uri, places=places, config=config, fingerprint=fingerprint)
-        else:
-            yield uri, keep(uri, found) if isinstance(found, bytes) else found
-
-
-def obtain_image(
-    uri: str, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
-) -> Image | Failure:
-    """Return what is known of the image at an address, its 256-px copy stored; or why it cannot be had."""
-    try:
-        if uri.startswith(ROW):
-            return _row_image(uri, places.features)
-        data = _captured(uri, places) if host_of(uri) else _read_file(uri, places)
-    except (FetchFailed, ImageRejected, VectorRejected) as problem:
-        return failure_of(uri, problem)
-    return keep_image(uri, data, places=places, config=config, fingerprint=fingerprint)
-
-
-def fetch_image(uri: str, places: ImagePlaces) -> bytes | None:
-    """Return the body a web address has given now; None where it was stored before, or is large: it is not held then.
-
-    Raises:
-        FetchFailed: there is none.
-    """
-    client, capture = _ask(uri, places)
-    return None if capture.from_store or capture.body_bytes > HELD_BYTES else client.body(capture)
-
-
-def keep_image(
-    uri: str, data: bytes, *, places: ImagePlaces, config: ImagesConfig, fingerprint: FingerprintName
-) -> Image | Failure:
-    """Return what is known of the picture in an address's bytes, its 256-px copy stored; or why it is refused."""
-    try:
-        inspected = inspect_image(data, config=config, fingerprint=fingerprint, source=uri)
-    except ImageRejected as problem:
-        return failure_of(uri, problem)
-    places.store.write(inspected.image.hash, inspected.jpeg)
-    return inspected.image
-
-
-def failure_of(uri: str, problem: FetchFailed | ImageRejected | VectorRejected) -> Failure:
+def rejection(uri: str, problem: ImageRejected | VectorRejected) -> Failure:
     """Return the failure row of an address that gave no image."""
-    if isinstance(problem, FetchFailed):
-        return problem.failure(uri, stage=Stage.IMAGES)
     return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
 
 
-def _brought(uri: str, *, places: ImagePlaces) -> tuple[str, bytes | Failure | None]:
-    """Return what fetching a web address brings; None for all that is read where it is inspected."""
-    try:
-        return uri, fetch_image(uri, places) if host_of(uri) else None
-    except FetchFailed as problem:
-        return uri, failure_of(uri, problem)
+def taken_down(uri: str, entry: str) -> Failure:
+    """Return the failure row of an image that the takedown list names."""
+    return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
 
 
-def _captured(uri: str, places: ImagePlaces) -> bytes:
-    client, capture = _ask(uri, places)
-    return client.body(capture)
-
-
-def _ask(uri: str, places: ImagePlaces) -> tuple[Client, Capture]:
-    client = process_client(places.http, places.raw)
-    return client, client.get(uri, source=WEB, kind=Kind.IMAGE)
-
-
-def _read_file(path: str, places: ImagePlaces) -> bytes:
-    files, max_bytes = image_files(places.files), places.http.max_bytes
+def _read_file(path: str, access: ImageAccess) -> bytes:
+    files, max_bytes = image_files(access.files), access.http.max_bytes
     try:
         size = files.size(path)
         if size > max_bytes:
@@ -148,12 +190,3 @@ def _read_file(path: str, places: ImagePlaces) -> bytes:
 def _row_image(uri: str, features: str | None) -> Image:
     vector = given_vectors("", str(features)).vector(row_of(uri))
     return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)
-
-
-def unique_images(images: Iterable[Image]) -> Image:
-    """Return the one record of images with equal bytes: the one of the smallest address, wherever they came from."""
-    return min(images, key=_address)
-
-
-def _address(image: Image) -> str:
-    return image.source or ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipelines.config import BuildConfig
+from pipelines.counts import stage_table
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.copies import METHOD
-from pipelines.shards.statistics import DocumentSize, summarise
+from pipelines.shards.statistics import summarise
+from pipelines.shards.writing import ShardSummary
 from pipelines.sources.readers import path_settings
 from pipelines.sources.takedowns import Takedowns
 from pipelines.splits.leaks import LeakCount
@@ -19,7 +22,7 @@ from schemas.duplicates import DUPLICATE_VERSION
 from schemas.failures import FAILURE_VERSION
 from schemas.images import IMAGE_VERSION
 from schemas.leaks import LEAK_VERSION
-from schemas.manifest import FileEntry, Manifest, SplitStatistics
+from schemas.manifest import Manifest, SplitStatistics
 from schemas.versions import code_version, version_of
 
 SCHEMA_VERSIONS = {
@@ -31,39 +34,6 @@ SCHEMA_VERSIONS = {
 }
 # Settings of features that change the speed, or that the extractors' fingerprints stand for.
 _COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
-
-SizeKey = tuple[str, int, int, int | None]  # split; sentences, images and links of a document: a `DocumentSize`
-
-
-class StageCount(NamedTuple):
-    """How many elements a stage passed on (`out`), rejected by a rule (`rejected`), or could not use (`failed`)."""
-
-    stage: str
-    field: str
-    elements: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFacts:
-    """Everything a finished build knows of itself: counts, whose number does not grow with the documents'.
-
-    Attributes:
-        files: every part of the version.
-        sizes: documents of each split and size.
-        unique_images: different images of each split that has any.
-        leaks: of each kind and pair of splits.
-        heeded_leaks: those of them that are heeded (`splits.leak_kinds`).
-    """
-
-    features: FeaturePlan
-    files: Iterable[FileEntry]
-    sizes: Mapping[SizeKey, int]
-    unique_images: Mapping[str, int]
-    reasons: Mapping[str, int]
-    stages: Sequence[StageCount]
-    digest: int
-    leaks: Iterable[LeakCount]
-    heeded_leaks: Iterable[LeakCount]
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
@@ -98,21 +68,28 @@ def version_name(config: BuildConfig, extractors: Mapping[str, str], digest: int
     return version_of({**build_identity(config, extractors), "inputs": f"{digest:064x}"})
 
 
-def compose_manifest(config: BuildConfig, version: str, facts: BuildFacts) -> Manifest:
-    """Return the manifest of a finished build."""
+def compose_manifest(config: BuildConfig, features: FeaturePlan, facts: Mapping[str, Sequence[Any]]) -> Manifest:
+    """Return the manifest of a finished build.
+
+    Args:
+        facts: `version`, `digest`; `shards`, a summary each; `files` of the tables; `stages`, `reasons`, and counts of
+            `leaks` and `heeded_leaks`.
+    """
+    (version,), (digest,) = facts["version"], facts["digest"]
+    shards: Sequence[ShardSummary] = facts["shards"]
     return Manifest(
         dataset=config.dataset,
         version=version,
-        files=tuple(sorted(facts.files)),
-        splits={str(split): _statistics(split, facts) for split in Split},
-        failures=dict(sorted(facts.reasons.items())),
-        stages=_stages(facts.stages),
-        features={"images": facts.features.images, "documents": facts.features.sentences},
+        files=tuple(sorted([*facts["files"], *(entry for shard in shards for entry in shard.entries)])),
+        splits={str(split): _statistics([shard for shard in shards if shard.split is split]) for split in Split},
+        failures=dict(sorted(facts.get("reasons", ()))),
+        stages=stage_table(facts["stages"]),
+        features={"images": features.images, "documents": features.sentences},
         config=content_config(config),
-        inputs={"records": f"{facts.digest:064x}", **_extractor_inputs(facts.features)},
+        inputs={"records": f"{digest:064x}", **_extractor_inputs(features)},
         schema_versions=SCHEMA_VERSIONS,
         code_version=code_version(),
-        notes={"leaks": _counts(facts.leaks), "heeded_leaks": _counts(facts.heeded_leaks)},
+        notes={"leaks": _counts(facts.get("leaks", ())), "heeded_leaks": _counts(facts.get("heeded_leaks", ()))},
     )
 
 
@@ -124,17 +101,6 @@ def _extractor_inputs(features: FeaturePlan) -> dict[str, str]:
     return {f"extractors.{name}": value for name, value in features.fingerprints}
 
 
-def _statistics(split: Split, facts: BuildFacts) -> SplitStatistics:
-    sizes = {
-        DocumentSize(sentences, images, links): documents
-        for (name, sentences, images, links), documents in facts.sizes.items()
-        if name == split
-    }
-    return summarise(sizes, unique_images=facts.unique_images.get(str(split), 0))
-
-
-def _stages(counts: Sequence[StageCount]) -> dict[str, dict[str, Any]]:
-    stages: dict[str, dict[str, Any]] = {}
-    for count in sorted(counts):
-        stages.setdefault(count.stage, {"out": 0, "rejected": 0, "failed": 0})[count.field] = count.elements
-    return {stage: {"in": sum(row.values()), **row} for stage, row in stages.items()}
+def _statistics(shards: Sequence[ShardSummary]) -> SplitStatistics:
+    sizes = Counter(size for shard in shards for size in shard.sizes)
+    return summarise(sizes, unique_images=len({image for shard in shards for image in shard.image_hashes}))

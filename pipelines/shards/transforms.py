@@ -13,7 +13,6 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.documents.transforms import image_refs
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
@@ -128,7 +127,7 @@ def _shard_key(document: Document, counts: Mapping[str, int]) -> tuple[ShardKey,
 
 def _wanted_images(keyed: tuple[ShardKey, Document]) -> Iterator[tuple[str, ShardKey]]:
     key, document = keyed
-    for content_hash in image_refs(document):
+    for content_hash in sorted({image.hash for image in document.images}):
         yield content_hash, key
 
 

@@ -121,6 +121,9 @@ class Takedowns:
         return next((entry for entry, look in self._looks if look.is_near(image.fingerprint)), None)
 
 
+NO_TAKEDOWNS = Takedowns()
+
+
 def read_takedowns(path: Path) -> Takedowns:
     """Return the list in a UTF-8 file.
 

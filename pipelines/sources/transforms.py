@@ -18,7 +18,6 @@ from pipelines.config import DiySource, DumpOrApi, PageOrApi, Source
 from pipelines.progress import Progress
 from pipelines.settings import HttpConfig
 from pipelines.shards.transforms import WriteRows
-from pipelines.sources import retrievals
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.credentials import Credentials
@@ -40,13 +39,10 @@ from pipelines.sources.wikipedia import fetch_article, list_titles
 from pipelines.transforms import Fallible, Outcome, Separate
 from pipelines.web.captures import Kind
 from pipelines.web.client import Client, process_client
-from pipelines.web.downloads import CapturedFile
 from pipelines.web.errors import FetchFailed
 from pipelines.web.fan_out import map_concurrently
 from schemas.failures import Failure, Reason, Stage
-from schemas.images import Image
 from schemas.lake import Folder
-from schemas.retrievals import Retrieval
 
 AlbumRequest = tuple[str, Submission]  # album id, the submission that links it
 IMGUR = "imgur"
@@ -171,7 +167,7 @@ class FetchRecords(beam.PTransform):
             | "key by host" >> beam.Map(_key_by_constant, key=self.host)
             | "group by host" >> beam.GroupByKey()
             | "fetch" >> beam.FlatMap(self._fetch)
-            | Separate(Stage.SOURCES)
+            | Separate()
         )
         return outcome
 
@@ -237,30 +233,6 @@ class ReadWikipedia(beam.PTransform):
     def _titles(self, _: None) -> Iterator[str | Failure]:
         client = process_client(self.http, self.raw)
         yield from list_titles(self.source, client, max_age_s=self.http.listing_max_age_s)
-
-
-@dataclass(eq=False)
-class ListRetrievals(beam.PTransform):
-    """When everything that was fetched for kept documents was: PCollection[Document] to PCollection[Retrieval].
-
-    Attributes:
-        images: PCollection[(content hash, Image)] that the documents refer to.
-        inputs: files of the source that were captured.
-    """
-
-    images: beam.PCollection
-    inputs: tuple[CapturedFile, ...]
-    raw: Folder
-
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        of_inputs = documents.pipeline | "inputs" >> beam.Create(retrievals.of_inputs(self.inputs))
-        of_documents = documents | "of documents" >> beam.FlatMap(retrievals.of_document)
-        of_images = self.images | "of images" >> beam.FlatMap(self._of_image)
-        return (of_inputs, of_documents, of_images) | beam.Flatten()
-
-    def _of_image(self, named: tuple[str, Image]) -> Iterator[Retrieval]:
-        _, image = named
-        yield from retrievals.of_image(image, self.raw)
 
 
 @dataclass(eq=False)

@@ -13,16 +13,17 @@ import pytest
 
 from pipelines import recipes
 from pipelines.config import BuildConfig
+from pipelines.documents.settle import SettledDocument
+from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.features.extractors import image_extractor, sentence_extractor
-from pipelines.images.obtain import ImagePlaces
-from pipelines.images.store import ImageStore
+from pipelines.images.obtain import ImageAccess
+from pipelines.images.packed import copy_packs
 from pipelines.launch import Runner
-from pipelines.plain import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
-from schemas.documents import Document, Split, to_row
+from schemas.documents import Split, to_row
 from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
@@ -103,18 +104,21 @@ def test_shards_hold_the_documents_their_links_and_their_vectors(
 def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path, quiet: Say) -> None:
     summary = build(ten_documents, tmp_path / "lake", quiet)
     config = config_of(ten_documents)
-    places = ImagePlaces(
+    scratch = Lake.at(str(tmp_path / "scratch"))
+    access = ImageAccess(
         http=config.http,
-        raw=Folder(str(tmp_path / "raw")),
-        store=ImageStore(Folder(str(tmp_path / "store"))),
+        raw=scratch.raw,
+        copies=copy_packs(scratch, config.images, config.dedupe.fingerprint),
         files=str(ten_documents.parent),
+        config=config.images,
+        fingerprint=config.dedupe.fingerprint,
     )
-    found = list(documents_of(read_documents(ten_documents), config, places))
-    documents = [item for item in found if isinstance(item, Document)]
+    found = list(documents_of(read_documents(ten_documents), config, access))
+    documents = [item for item in found if isinstance(item, SettledDocument)]
     extraction = Extraction(
         images=image_extractor("efficientnet-lite0"), sentences=sentence_extractor("use-multilingual")
     )
-    vectors = list(add_vectors(documents, config.documents, places.store, extraction))
+    vectors = list(add_vectors(documents, config.documents, access.copies, extraction))
     rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}
     images = {row["hash"]: row for row in read_table(summary, "images").to_pylist()}
     assert len(found) - len(documents) == sum(summary.manifest.failures.values())

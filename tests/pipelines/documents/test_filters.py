@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from pipelines.documents.filters import reject_candidate, reject_document
-from pipelines.documents.resolve import resolve
+from pipelines.documents.filters import check_candidate
+from pipelines.documents.settle import SettledDocument, settle, without_images
+from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import ImageRef, Link, Provenance, Sentence
@@ -43,34 +44,50 @@ def make_draft(sentences: int = 3, images: int = 3, text: str = LONG) -> Candida
     ],
 )
 def test_a_draft_is_kept_or_dropped_for_its_reason(draft: CandidateDocument, reason: Reason | None) -> None:
-    failure = reject_candidate(draft, DocumentsConfig())
-    assert (failure.reason if failure else None) == reason
+    (found,) = check_candidate(draft, config=DocumentsConfig())
+    assert (found.reason if isinstance(found, Failure) else None) == reason
+
+
+def found_image(content_hash: str) -> PackedImage:
+    return PackedImage(Image(hash=content_hash))
 
 
 def test_links_follow_the_images_that_are_left() -> None:
     gone = Failure(Stage.IMAGES, "http://i/1", Reason.NOT_FOUND, "404")
-    outcomes: dict[str, Image | Failure] = {
-        "http://i/0": Image(hash="h0"),
-        "http://i/1": gone,
-        "http://i/2": Image(hash="h2"),
-    }
-    resolved = resolve(make_draft(), outcomes)
-    assert resolved.document.images == (ImageRef("h0", "http://i/0"), ImageRef("h2", "http://i/2"))
-    assert resolved.document.links == (Link(0, 0), Link(2, 1))
-    assert len(resolved.document.sentences) == 3
-    assert resolved.failures == (dataclasses.replace(gone, record_id="d#1"),)
+    outcomes = {"http://i/0": found_image("h0"), "http://i/1": gone, "http://i/2": found_image("h2")}
+    failure, settled = settle(make_draft(), outcomes, DocumentsConfig())
+    assert isinstance(settled, SettledDocument)
+    assert settled.document.images == (ImageRef("h0", "http://i/0"), ImageRef("h2", "http://i/2"))
+    assert settled.document.links == (Link(0, 0), Link(2, 1))
+    assert len(settled.document.sentences) == 3
+    assert settled.images == (found_image("h0"), found_image("h2"))
+    assert failure == dataclasses.replace(gone, record_id="d#1")
 
 
 def test_unknown_links_stay_unknown() -> None:
     draft = dataclasses.replace(make_draft(images=1), links=None)
-    assert resolve(draft, {"http://i/0": Image(hash="h")}).document.links is None
+    (settled,) = settle(draft, {"http://i/0": found_image("h")}, DocumentsConfig(min_images=1))
+    assert isinstance(settled, SettledDocument) and settled.document.links is None
 
 
 def test_a_document_left_with_one_image_is_dropped() -> None:
     gone = Failure(Stage.IMAGES, "x", Reason.NOT_FOUND)
-    outcomes: dict[str, Image | Failure] = {f"http://i/{index}": gone for index in range(3)}
-    outcomes["http://i/0"] = Image(hash="h")
-    failure = reject_document(resolve(make_draft(), outcomes).document, DocumentsConfig())
-    assert failure is not None
+    outcomes = {f"http://i/{index}": gone for index in range(3)} | {"http://i/0": found_image("h")}
+    *_, failure = settle(make_draft(), outcomes, DocumentsConfig())
+    assert isinstance(failure, Failure)
     assert failure.reason is Reason.TOO_FEW_IMAGES
     assert "found 1" in failure.message
+
+
+def test_a_later_stage_takes_images_out_by_the_same_rule() -> None:
+    outcomes = {f"http://i/{index}": found_image(f"h{index}") for index in range(3)}
+    (settled,) = settle(make_draft(), outcomes, DocumentsConfig())
+    assert isinstance(settled, SettledDocument)
+    rejected = {"h1": Failure(Stage.FEATURES, "h1", Reason.FEATURE_MISSING, "no")}
+    assert list(without_images(settled, {}, DocumentsConfig(), stage=Stage.FEATURES)) == [settled]
+    row, left = without_images(settled, rejected, DocumentsConfig(), stage=Stage.FEATURES)
+    assert isinstance(row, Failure) and row.record_id == "d#1" and row.stage is Stage.FEATURES
+    assert isinstance(left, SettledDocument) and left.document.links == (Link(0, 0), Link(2, 1))
+    assert [found.image.hash for found in left.images] == ["h0", "h2"]
+    *_, gone = without_images(settled, rejected, DocumentsConfig(min_images=3), stage=Stage.FEATURES)
+    assert isinstance(gone, Failure) and (gone.stage, gone.reason) == (Stage.FEATURES, Reason.TOO_FEW_IMAGES)

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from orchestration.link import _extraction, _inputs
+from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extractors import image_extractor, sentence_extractor
-from pipelines.plain import Extraction, VectorDocument, read_vectors
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder

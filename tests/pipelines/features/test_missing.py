@@ -16,12 +16,14 @@ from pipelines.features.missing import ImageWork, SentenceWork, fill_images, fil
 from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.features.values import Compute, FeatureKind, Regions, Rejected
 from pipelines.images.copies import encode_jpeg
+from pipelines.images.packed import copy_packs
 from pipelines.images.store import ImageStore
+from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.configs import override
 from schemas.documents import Document, Provenance, Sentence
 from schemas.errors import BuildError, ConfigError, IntegrityError
 from schemas.features import FeatureColumn, Storage
-from schemas.images import Image
+from schemas.images import KNOWN_COLUMNS, Image
 from schemas.lake import Lake
 
 
@@ -39,14 +41,17 @@ def work_of(plan: FeaturePlan, name: str) -> ImageWork:
 def stored(store: ImageStore, *colours: str) -> list[Image]:
     """Keep a picture of each colour, and return the images."""
     images = [Image(hashlib.sha256(colour.encode()).hexdigest(), source=f"{colour}.png") for colour in colours]
+    writer = store.packs.writer()
     for image, colour in zip(images, colours, strict=True):
-        store.write(image.hash, encode_jpeg(Pixels.new("RGB", (40, 30), colour)))
+        row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS}
+        writer.add(row | {"jpeg": [encode_jpeg(Pixels.new("RGB", (40, 30), colour))]})
+    writer.close()
     return images
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ImageStore:
-    return ImageStore(Lake.at(str(tmp_path / "lake")).stages.child("images"))
+    return ImageStore(copy_packs(Lake.at(str(tmp_path / "lake")), ImagesConfig(), FingerprintName.PHASH))
 
 
 def test_only_what_is_missing_is_computed(tmp_path: Path, counts: Counter[str], store: ImageStore) -> None:

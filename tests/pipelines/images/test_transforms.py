@@ -1,14 +1,14 @@
-"""Where an image is inspected: as it comes, or later where its file is large or was there already."""
+"""How an image is obtained: from a folder, from the web, from what was there, under which address, and why not."""
 
 import hashlib
-import time
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -16,9 +16,11 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image as Pixels
 
-from pipelines.images.obtain import HELD_BYTES, ImagePlaces, obtain_image, obtain_images
-from pipelines.images.store import ImageStore, stored_copies
-from pipelines.images.transforms import ObtainImages, Outcome
+from pipelines.images import obtain
+from pipelines.images.obtain import Found, ImageAccess, obtain_images
+from pipelines.images.packed import PackedImage, copy_packs
+from pipelines.images.store import ImageStore
+from pipelines.images.transforms import ObtainImages
 from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
@@ -26,16 +28,15 @@ from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason
-from schemas.images import Image
 from schemas.lake import Lake
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    asked_at: ClassVar[list[float]] = []  # of pictures
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         if self.path.endswith(".png"):
-            self.asked_at.append(time.monotonic())
+            self.asked.append(self.path)
         super().do_GET()
 
     def log_message(self, *_: object) -> None:
@@ -46,118 +47,124 @@ class Quiet(SimpleHTTPRequestHandler):
 def site(tmp_path: Path) -> Iterator[str]:
     """Serve the folder `site` on loopback; gives its host and port."""
     (tmp_path / "site").mkdir()
-    Quiet.asked_at.clear()
+    Quiet.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "site"))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-def stage_of(tmp_path: Path, host: str, *takedowns: str, rate: float = 1000.0, **settings: int) -> ObtainImages:
-    counts = tmp_path / "counts"
-    counts.mkdir(parents=True, exist_ok=True)
-    lake = Lake.at(str(tmp_path / "lake"))
-    http = HttpConfig(allow_hosts=(host,), requests_per_second=rate)
-    places = ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
-    config, progress = ImagesConfig(**settings), Progress(str(counts))
-    return ObtainImages(
-        places, config, FingerprintName.PHASH, parse_takedowns(map(str.encode, takedowns), name="list"), progress
-    )
+@pytest.fixture
+def access(tmp_path: Path, site: str) -> Callable[..., ImageAccess]:
+    def make(*takedowns: str, lake: str = "lake", **settings: Any) -> ImageAccess:
+        config = ImagesConfig(**settings)
+        at = Lake.at(str(tmp_path / lake))
+        return ImageAccess(
+            http=HttpConfig(allow_hosts=(site,), requests_per_second=1000.0),
+            raw=at.raw,
+            copies=copy_packs(at, config, FingerprintName.PHASH),
+            files=str(tmp_path / "site"),
+            config=config,
+            fingerprint=FingerprintName.PHASH,
+            takedowns=parse_takedowns(map(str.encode, takedowns), name="list"),
+        )
+
+    return make
 
 
-def write_picture(path: Path, *, width: int, height: int) -> str:
+def write_picture(path: Path, *, width: int = 60, height: int = 40) -> str:
     """Write one with something on it; returns the file's SHA-256."""
     levels = np.linspace(0, 255, width).astype(np.uint8)
     Pixels.fromarray(np.broadcast_to(levels, (height, width))).convert("RGB").save(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def come(stage: ObtainImages, uri: str) -> Outcome:
-    _, fetched = stage.fetch(uri)
-    assert fetched is not None
-    return stage.keep(uri, fetched)
+def seen(found: Found) -> object:
+    """Return what does not depend on which pack a copy is in, and on the time."""
+    return found.image if isinstance(found, PackedImage) else found
 
 
-def test_what_comes_is_inspected_at_once_and_what_was_there_later(tmp_path: Path, site: str) -> None:
-    digest = write_picture(tmp_path / "site" / "a.png", width=60, height=40)
-    stage, uri = stage_of(tmp_path, site), f"http://{site}/a.png"
-    _, fresh = come(stage, uri)
-    assert isinstance(fresh, Image) and (fresh.hash, fresh.width, fresh.source) == (digest, 60, uri)
-    assert stage.places.store.exists(digest)
-    assert stage.fetch(uri) == (uri, None)
-    assert stage.inspect(uri) == (uri, fresh)
-    assert stage.progress.counts() == {"captures": 2, "images": 2}
+def test_a_picture_has_a_copy_and_is_inspected_once(
+    tmp_path: Path, site: str, access: Callable[..., ImageAccess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = write_picture(tmp_path / "site" / "a.png")
+    (tmp_path / "site" / "b.png").write_bytes((tmp_path / "site" / "a.png").read_bytes())
+    inspected: list[int] = []
+    inspect = obtain.inspect_image
+    monkeypatch.setattr(
+        obtain, "inspect_image", lambda data, **rest: inspected.append(len(data)) or inspect(data, **rest)
+    )
+    uris = [f"http://{site}/a.png", "a.png", "b.png"]
+    first = dict(obtain_images(uris, access()))
+    assert len(inspected) == 1
+    for uri, found in first.items():
+        assert isinstance(found, PackedImage) and found.copy is not None
+        assert (found.image.hash, found.image.width, found.image.source) == (digest, 60, uri)
+        assert (found.retrieved is not None) == uri.startswith("http")
+    again = dict(obtain_images(uris, access()))
+    assert again == first and len(inspected) == 1 and Quiet.asked == ["/a.png"]
+    copy = ImageStore(access().copies).read(digest)
+    with Pixels.open(io.BytesIO(copy)) as picture:
+        assert picture.size == (384, 256)
 
 
-def test_a_large_file_is_left_for_later(tmp_path: Path, site: str) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (600, 700, 3), np.uint8)
-    path = tmp_path / "site" / "large.png"
-    Pixels.fromarray(noise).save(path)
-    assert path.stat().st_size > HELD_BYTES
-    stage, uri = stage_of(tmp_path, site), f"http://{site}/large.png"
-    assert stage.fetch(uri) == (uri, None)
-    _, image = stage.inspect(uri)
-    assert isinstance(image, Image) and (image.width, image.height) == (700, 600)
-    assert len(Quiet.asked_at) == 1
+def test_other_settings_do_not_meet_the_copies_of_these(tmp_path: Path, access: Callable[..., ImageAccess]) -> None:
+    write_picture(tmp_path / "site" / "a.png")
+    ((_, found),) = obtain_images(["a.png"], access())
+    assert isinstance(found, PackedImage)
+    ((_, refused),) = obtain_images(["a.png"], access(min_side_px=41))
+    assert isinstance(refused, Failure) and refused.reason is Reason.TOO_SMALL
 
 
-def test_images_come_as_one_by_one_wherever_they_are(tmp_path: Path, site: str) -> None:
-    """Those of the web, of a folder, stored before, and none at all."""
-    for number in range(30):
-        write_picture(tmp_path / "site" / f"{number}.png", width=60 + number, height=40)
-    places = replace(stage_of(tmp_path, site).places, files=str(tmp_path / "site"))
-    uris = [f"http://{site}/{number}.png" for number in range(32)] + [f"{number}.png" for number in range(32)]
-    settings = {"config": ImagesConfig(), "fingerprint": FingerprintName.PHASH}
-    for uri in uris[::5]:
-        obtain_image(uri, places=places, **settings)
-    together = dict(obtain_images(uris, places=places, **settings, threads=3))
-    assert together == {uri: obtain_image(uri, places=places, **settings) for uri in uris}
-    assert sum(isinstance(found, Image) for found in together.values()) == 60
-
-
-def test_each_way_fails_with_its_reason(tmp_path: Path, site: str) -> None:
-    digest = write_picture(tmp_path / "site" / "a.png", width=60, height=40)
+def test_each_way_fails_with_its_reason(tmp_path: Path, site: str, access: Callable[..., ImageAccess]) -> None:
+    digest = write_picture(tmp_path / "site" / "a.png")
     (tmp_path / "site" / "broken.png").write_bytes((tmp_path / "site" / "a.png").read_bytes()[:60])
-    banned = f"http://{site}/banned.png"
-    stage = stage_of(tmp_path, site, f"sha256:{digest}", f"url:{banned}")
-    reasons = {}
-    for name in ("a.png", "broken.png", "none.png", "banned.png"):
-        uri = f"http://{site}/{name}"
-        _, failure = come(stage, uri)
-        assert isinstance(failure, Failure) and failure.record_id == uri
-        reasons[name] = failure.reason
-        _, again = stage.inspect(uri)
-        assert again == failure
-    assert reasons == {
+    listed = (f"sha256:{digest}", f"url:http://{site}/banned.png")
+    expected = {
         "a.png": Reason.TAKEN_DOWN,
         "broken.png": Reason.CORRUPT_IMAGE,
         "none.png": Reason.NOT_FOUND,
         "banned.png": Reason.TAKEN_DOWN,
     }
+    for prefix in (f"http://{site}/", ""):
+        uris = [f"{prefix}{name}" for name in ("a.png", "broken.png", "none.png", *(["banned.png"] if prefix else []))]
+        for _ in range(2):
+            found = dict(obtain_images(uris, access(*listed)))
+            assert all(isinstance(each, Failure) and each.record_id == uri for uri, each in found.items())
+            reasons = {
+                uri.removeprefix(prefix): each.reason for uri, each in found.items() if isinstance(each, Failure)
+            }
+            assert reasons == {name: expected[name] for name in reasons} and len(reasons) == len(uris)
+    assert "/banned.png" not in Quiet.asked
 
 
-def test_two_workers_share_a_host_and_its_pace(tmp_path: Path, site: str) -> None:
-    uris = [f"http://{site}/{number}.png" for number in range(24)]
-    for number in range(24):
-        write_picture(tmp_path / "site" / f"{number}.png", width=60 + number, height=40)
-    alone = stage_of(tmp_path / "alone", site)
-    expected = [come(alone, uri) for uri in uris]
-    Quiet.asked_at.clear()
+@pytest.mark.parametrize("address", ["http://[::1", "http://ex℀mple.com/x", "//[x.jpg", "http://[1.2.3.4]/a"])
+def test_an_address_that_cannot_be_parsed_is_a_failure(access: Callable[..., ImageAccess], address: str) -> None:
+    ((uri, found),) = obtain_images([address], access())
+    assert uri == address and isinstance(found, Failure)
+    assert found.reason in (Reason.INVALID_URL, Reason.NOT_FOUND)
 
-    stage = replace(stage_of(tmp_path / "shared", site, rate=25.0), neighbours=2)
-    drafts = [CandidateDocument("d", "s", (), tuple(uris), None, Provenance(source="s", record_id="d"))]
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_stage_gives_what_the_plain_path_gives(
+    tmp_path: Path, site: str, access: Callable[..., ImageAccess], workers: int
+) -> None:
+    for number in range(12):
+        write_picture(tmp_path / "site" / f"{number}.png", width=60 + number)
+    hosts = (site, f"localhost:{site.partition(':')[2]}")
+    uris = [f"http://{host}/{number}.png" for host in hosts for number in range(13)] + ["3.png", "none.png"]
+    plain = replace(access(lake="plain"), http=replace(access().http, allow_hosts=hosts))
+    expected = [(uri, seen(found)) for uri, found in obtain_images(uris, plain)]
+    Quiet.asked.clear()
+    stage = ObtainImages(replace(access(), http=plain.http), Progress(None), workers)
+    drafts = [
+        CandidateDocument(str(number), "s", (), tuple(uris[number:]), None, Provenance(source="s", record_id="d"))
+        for number in range(3)
+    ]
 
     def assemble(root: beam.Pipeline) -> None:
-        assert_that(root | beam.Create(drafts) | "images" >> stage, equal_to(expected))
+        found = root | beam.Create(drafts) | "images" >> stage | beam.MapTuple(lambda uri, each: (uri, seen(each)))
+        assert_that(found, equal_to(expected))
 
-    run_pipeline(assemble, runner=Runner.LOCAL, workers=2)
-    assert len(Quiet.asked_at) == 24
-    assert max(Quiet.asked_at) - min(Quiet.asked_at) > 23 / 25 - 0.2  # two paces would take half of it
-    assert len(list((tmp_path / "shared" / "counts").glob("captures.*"))) == 2  # a file for each process
-
-
-@pytest.mark.parametrize(("neighbours", "connections", "shares"), [(1, 4, 1), (2, 4, 2), (8, 4, 4), (8, 1, 1)])
-def test_a_share_has_a_connection_at_least(tmp_path: Path, neighbours: int, connections: int, shares: int) -> None:
-    stage = replace(stage_of(tmp_path, "a.example:80"), neighbours=neighbours)
-    http = replace(stage.places.http, connections_per_host=connections)
-    assert replace(stage, places=replace(stage.places, http=http)).shares == shares
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
+    assert len(Quiet.asked) == 26

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.documents.resolve import resolve
-from pipelines.settings import SplitsConfig
+from pipelines.documents.settle import SettledDocument, settle
+from pipelines.images.packed import PackedImage
+from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.cite import read_cite
 from pipelines.sources.clue import read_clue
@@ -303,7 +304,10 @@ def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> Non
     """test-0 and train-1 are of one URL; test-2 and the training rows are not."""
     drafts_found = drafts(clue()).values()
     images = {uri: Image(uri, uri) for draft in drafts_found for uri in draft.image_uris}  # equal URLs, equal bytes
-    documents = [resolve(draft, images).document for draft in drafts_found]
+    outcomes = {uri: PackedImage(image) for uri, image in images.items()}
+    config = DocumentsConfig(min_images=1, min_long_sentences=0)
+    settled = [found for draft in drafts_found for found in settle(draft, outcomes, config)]
+    documents = [found.document for found in settled if isinstance(found, SettledDocument)]
     leaks = find_leaks([trace_of(document, images) for document in documents], radius=3)
     assert [(str(leak.kind), leak.document, leak.other_document) for leak in leaks] == [
         ("exact-image", "test-0", "train-1"),

@@ -22,8 +22,10 @@ import pytest
 from PIL import Image as Pixels
 
 import pipelines
-from pipelines.images.obtain import ImagePlaces, obtain_image
+from pipelines.images.obtain import ImageAccess, obtain_images
+from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.images.store import ImageStore
+from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
 from pipelines.web.connections import Connections
@@ -31,7 +33,7 @@ from pipelines.web.errors import FetchFailed
 from pipelines.web.targets import parse_target
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 
 ROOT = Path(pipelines.__file__).parents[1]
 JPEG_HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
@@ -85,6 +87,10 @@ def huge_canvas_webp() -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
 
+def copies_of(tmp_path: Path) -> PackFolder:
+    return copy_packs(Lake.at(str(tmp_path / "lake")), ImagesConfig(), FingerprintName.PHASH)
+
+
 @pytest.fixture
 def obtain(tmp_path: Path, web) -> Callable[..., Image | Failure]:
     """`obtain(path, **settings)`: what becomes of the image at a path of the server."""
@@ -92,9 +98,16 @@ def obtain(tmp_path: Path, web) -> Callable[..., Image | Failure]:
     def call(path: str, **settings: Any) -> Image | Failure:
         quick: dict[str, Any] = {"requests_per_second": 1000.0, "attempts": 1, "max_bytes": 2_000_000}
         http = HttpConfig(allow_hosts=(f"127.0.0.1:{web.port}",), **(quick | settings))
-        store = ImageStore(Folder(str(tmp_path / "copies")))
-        places = ImagePlaces(http=http, raw=Folder(str(tmp_path / "raw")), store=store, files="")
-        return obtain_image(f"{web.url}{path}", places=places, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
+        access = ImageAccess(
+            http=http,
+            raw=Folder(str(tmp_path / "raw")),
+            copies=copies_of(tmp_path),
+            files="",
+            config=ImagesConfig(),
+            fingerprint=FingerprintName.PHASH,
+        )
+        ((_, found),) = obtain_images([f"{web.url}{path}"], access)
+        return found.image if isinstance(found, PackedImage) else found
 
     return call
 
@@ -127,7 +140,7 @@ BODIES: dict[str, tuple[bytes, Reason]] = {
     "zeros": (bytes(5000), Reason.NOT_AN_IMAGE),
     "half a jpeg": (JPEG[: len(JPEG) // 2], Reason.CORRUPT_IMAGE),
     "broken png": (png(40, 30)[:60] + b"\xff" * 40, Reason.CORRUPT_IMAGE),
-    "avif": (b"\0\0\0\x1cftypavif" + bytes(20), Reason.UNSUPPORTED_FORMAT),
+    "avif": (b"\0\0\0\x1cftypavif" + bytes(20), Reason.CORRUPT_IMAGE),
     "a dot": (file_of(red(1, 1), "PNG"), Reason.TOO_SMALL),
 }  # fmt: skip
 
@@ -274,7 +287,7 @@ def test_a_turned_picture_is_upright_in_size_fingerprint_and_copy(web, reply, ob
     assert isinstance(first, Image) and isinstance(second, Image)
     assert (first.width, first.height) == (second.width, second.height) == (60, 120)
     assert first.fingerprint == second.fingerprint
-    copies = ImageStore(Folder(str(tmp_path / "copies")))
+    copies = ImageStore(copies_of(tmp_path))
     with Pixels.open(io.BytesIO(copies.read(first.hash))) as copy:
         assert copy.size == (256, 512)
         assert copy.getpixel((128, 100))[0] > 240 and copy.getpixel((128, 400))[2] > 240  # type: ignore[index]

@@ -15,24 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.config import BuildConfig
-from pipelines.documents.filters import reject_candidate, reject_document
-from pipelines.documents.resolve import resolve, without_images
+from pipelines.documents.filters import check_candidate
+from pipelines.documents.settle import SettledDocument, settle, without_images
 from pipelines.features.columns import region_arrays
 from pipelines.features.extractors import ImageExtractor, SentenceExtractor
 from pipelines.features.missing import feature_failure, problem_of
 from pipelines.features.values import ImageValue, Regions, Rejected, Vector
-from pipelines.images.obtain import ImagePlaces, obtain_images
-from pipelines.images.store import ImageStore
+from pipelines.images.obtain import ImageAccess, obtain_images
+from pipelines.images.packed import copy_packs
+from pipelines.packs import PackFolder
 from pipelines.recipes import recipe
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Document
-from schemas.failures import Failure
+from schemas.failures import Failure, Stage
 from schemas.feature_arrays import RegionArrays
 from schemas.features import FeatureColumn
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 
 DOCUMENTS_AT_ONCE = 64
 
@@ -77,95 +78,80 @@ def read_vectors(
         extraction: what is extracted.
     """
     config = override(recipe("documents"), [f"source.documents={path}", *settings])
-    places = ImagePlaces(
+    access = ImageAccess(
         http=config.http,
         raw=scratch.child("raw"),
-        store=ImageStore(scratch.child("images")),
+        copies=copy_packs(Lake(scratch), config.images, config.dedupe.fingerprint),
         files=str(path.absolute().parent),
+        config=config.images,
+        fingerprint=config.dedupe.fingerprint,
     )
-    found = documents_of(read_documents(path), config, places)
+    found = documents_of(read_documents(path), config, access)
     while batch := list(islice(found, DOCUMENTS_AT_ONCE)):
         yield from (item for item in batch if isinstance(item, Failure))
-        documents = [item for item in batch if isinstance(item, Document)]
+        documents = [item for item in batch if isinstance(item, SettledDocument)]
         if documents:
-            yield from add_vectors(documents, config.documents, places.store, extraction)
+            yield from add_vectors(documents, config.documents, access.copies, extraction)
 
 
 def documents_of(
-    records: Iterable[CandidateDocument | Failure], config: BuildConfig, places: ImagePlaces
-) -> Iterator[Document | Failure]:
+    records: Iterable[CandidateDocument | Failure], config: BuildConfig, access: ImageAccess
+) -> Iterator[SettledDocument | Failure]:
     """Yield the document of every record that can become one, and a failure row for all that cannot."""
-    drafts: list[CandidateDocument] = []
+    candidates: list[CandidateDocument] = []
     for record in records:
-        checked = record if isinstance(record, Failure) else reject_candidate(record, config.documents) or record
+        checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config.documents))
         if isinstance(checked, Failure):
             yield checked
             continue
-        drafts.append(checked)
-        if len(drafts) == DOCUMENTS_AT_ONCE:
-            yield from _resolved(drafts, config, places)
-            drafts = []
-    yield from _resolved(drafts, config, places)
+        candidates.append(checked)
+        if len(candidates) == DOCUMENTS_AT_ONCE:
+            yield from _settled(candidates, config, access)
+            candidates = []
+    yield from _settled(candidates, config, access)
 
 
-def _resolved(
-    drafts: Sequence[CandidateDocument], config: BuildConfig, places: ImagePlaces
-) -> Iterator[Document | Failure]:
-    addresses = sorted({uri for draft in drafts for uri in draft.image_uris})
-    obtained = obtain_images(
-        addresses,
-        places=places,
-        config=config.images,
-        fingerprint=config.dedupe.fingerprint,
-        threads=config.http.connections_per_host,
-    )
-    outcomes = dict(obtained)
-    for draft in drafts:
-        resolved = resolve(draft, outcomes)
-        yield from resolved.failures
-        missing = len(resolved.failures)
-        yield reject_document(resolved.document, config.documents, missing=missing) or resolved.document
+def _settled(
+    candidates: Sequence[CandidateDocument], config: BuildConfig, access: ImageAccess
+) -> Iterator[SettledDocument | Failure]:
+    outcomes = dict(obtain_images(sorted({uri for each in candidates for uri in each.image_uris}), access))
+    for candidate in candidates:
+        yield from settle(candidate, outcomes, config.documents)
 
 
 def add_vectors(
-    documents: Sequence[Document], config: DocumentsConfig, store: ImageStore, extraction: Extraction
+    documents: Sequence[SettledDocument], config: DocumentsConfig, copies: PackFolder, extraction: Extraction
 ) -> Iterator[VectorDocument | Failure]:
     """Yield documents with their features, as the shards would hold them (float16); each picture is looked at once.
 
     A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
     """
-    hashes = sorted({image.hash for document in documents for image in document.images})
-    pictures = [store.read(content_hash) for content_hash in hashes]
-    vectors = _extracted(extraction.images, hashes, pictures)
-    regions = _extracted(extraction.regions, hashes, pictures)
+    refs = {found.image.hash: found.copy for document in documents for found in document.images if found.copy}
+    hashes = sorted(refs)
+    jpegs = copies.read([refs[content_hash] for content_hash in hashes], ["jpeg"])["jpeg"].to_pylist()
+    pictures = dict(zip(hashes, jpegs, strict=True))
+    vectors = _extracted(extraction.images, pictures)
+    regions = _extracted(extraction.regions, pictures)
     rejected = {
         key: value for found in (regions, vectors) for key, value in found.items() if isinstance(value, Failure)
     }
     for document in documents:
-        resolved = without_images(document, rejected)
-        yield from resolved.failures
-        missing = len(resolved.failures)
-        problem = reject_document(resolved.document, config, missing=missing) if missing else None
-        if problem is not None:
-            yield problem
-            continue
-        found = _with_features(resolved.document, vectors, regions, extraction)
-        yield replace(found, jpegs=_pictures_of(found.document, store)) if extraction.pictures else found
+        for kept in without_images(document, rejected, config, stage=Stage.DOCUMENTS):
+            if isinstance(kept, Failure):
+                yield kept
+                continue
+            found = _with_features(kept.document, vectors, regions, extraction)
+            shown = tuple(pictures[image.hash] for image in kept.document.images)
+            yield replace(found, jpegs=shown) if extraction.pictures else found
 
 
-def _pictures_of(document: Document, store: ImageStore) -> tuple[bytes, ...]:
-    return tuple(store.read(image.hash) for image in document.images)
-
-
-def _extracted(
-    extractor: ImageExtractor | None, hashes: Sequence[str], pictures: Sequence[bytes]
-) -> dict[str, ImageValue | Failure]:
+def _extracted(extractor: ImageExtractor | None, pictures: Mapping[str, bytes]) -> dict[str, ImageValue | Failure]:
     """Return the value of each picture that has one float16 can hold, and a failure for each other."""
     if extractor is None:
         return {}
     column = FeatureColumn(name=extractor.name, kind=extractor.kind, dimensions=extractor.dimensions)
     found: dict[str, ImageValue | Failure] = {}
-    for content_hash, value in zip(hashes, extractor.extract(pictures), strict=True):
+    for content_hash, value in zip(pictures, extractor.extract(list(pictures.values())), strict=True):
         problem = problem_of(value, column)
         if problem is None and not isinstance(value, Rejected):
             found[content_hash] = value
