@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -74,6 +75,7 @@ def main() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     logging.getLogger().addFilter(_is_worth_saying)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is temporary goes, as after Ctrl-C
     sys.exit(run(sys.argv[1:]))
 
 

@@ -29,6 +29,7 @@ from google.protobuf.struct_pb2 import Struct
 from pipelines.runner.spilling import SpillingRunner
 from schemas import errors
 from schemas.errors import BuildError, MultilinkError, UsageError
+from schemas.failures import is_about_machine
 
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
@@ -36,8 +37,9 @@ CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for,
 _STEP_TIME = "metric:ptransform_execution_time:total_msecs:v1"
 _STEP = " [while running "
 Assemble = Callable[[beam.Pipeline], None]
-# The last line of a traceback, with the step Beam adds to it.
+# The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
+_SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
 class Runner(StrEnum):
@@ -78,8 +80,9 @@ def run_pipeline(
             state = result.wait_until_finish()
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
-        except RuntimeError as failure:
-            raise _own_error(str(failure)) or failure from failure
+        except Exception as failure:
+            own = machine_error(failure) if is_about_machine(failure) else _own_error(str(failure))
+            raise own or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return _seconds_by_step(result)
@@ -94,13 +97,24 @@ def _seconds_by_step(result: object) -> dict[str, float]:
 
 
 def _own_error(text: str) -> MultilinkError | None:
-    """Return an error of this project that a worker raised: a runner passes on no more than its traceback's text."""
-    found = _OWN_ERROR.search(text)
-    if found is None:
-        return None
-    kind = getattr(errors, found["kind"])
-    own: MultilinkError = kind(found["message"].strip())
-    return own
+    """Return the error behind a worker's traceback, of which a runner passes on no more than the text.
+
+    It is one of this project, or one about the machine; None where it is neither.
+    """
+    own = list(_OWN_ERROR.finditer(text))
+    if own:
+        error: MultilinkError = getattr(errors, own[-1]["kind"])(own[-1]["message"].strip())
+        return error
+    system = [found["message"] for found in _SYSTEM_ERROR.finditer(text)]
+    about_machine = [message for message in system if is_about_machine(OSError(message))]
+    if about_machine or re.search(r"^MemoryError", text, re.MULTILINE):
+        return machine_error(about_machine[-1] if about_machine else "out of memory")
+    return None
+
+
+def machine_error(message: object) -> BuildError:
+    """Return the error of a build that the machine could not carry on."""
+    return BuildError(f"{message}; what is done is kept: build again when there is room")
 
 
 @contextlib.contextmanager

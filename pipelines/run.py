@@ -17,22 +17,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe
 from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, PageOrApi
 from pipelines.features.plan import FeaturePlan, plan_features
-from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, run_pipeline
+from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
+from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifests import build_identity
 from pipelines.sources.article_settings import WikipediaSource
@@ -45,12 +47,16 @@ from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile
 from pipelines.web.errors import FetchFailed
+from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
-from schemas.failures import TRANSIENT, Reason
+from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, commit
 from schemas.versions import digest_stream, fingerprint
 
+# Settings of `http` that change how fast answers come, and not which.
+_PACE = frozenset({"user_agent", "contact", "connect_to", "requests_per_second", "connections_per_host", "connections"})
+UNREACHED_SHARE = 0.05
 CLUSTER_SHARES = 32  # parts that hosts are divided into where the number of workers is the cluster's affair
 
 
@@ -100,20 +106,32 @@ def build_dataset(
         BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
             run failed.
     """
-    config, captured = with_inputs(with_takedowns(config), lake, say=say)
-    features = plan_features(config, lake=lake, workers=workers)
-    request = request_key(config, features)
-    earlier = answered(lake, config.dataset, request)
-    if earlier is not None:
-        why = "the same inputs and settings gave this version before"
-        lake.point_latest(config.dataset, earlier.version)
-        return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
-    if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
-        say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-    shares = workers if runner in ON_THIS_MACHINE else CLUSTER_SHARES
-    plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, workers=shares)
-    run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
-    manifest = run_plan(plan, run, say=say)
+    with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
+        config, captured = with_inputs(with_takedowns(config), lake, say=say)
+        features = plan_features(config, lake=lake, workers=workers)
+        request = request_key(config, features)
+        earlier = answered(lake, config.dataset, request)
+        if earlier is not None:
+            why = "the same inputs and settings gave this version before"
+            lake.point_latest(config.dataset, earlier.version)
+            return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
+        if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
+            say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
+        shares = workers if runner in ON_THIS_MACHINE else CLUSTER_SHARES
+        plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, workers=shares)
+        if runner in ON_THIS_MACHINE:
+            (scratch / "progress").mkdir()
+            plan = dataclasses.replace(plan, progress=Progress(str(scratch / "progress")))
+        run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
+        return finish(config, run_plan(plan, run, say=say), lake, request)
+
+
+def finish(config: BuildConfig, manifest: Manifest, lake: Lake, request: str | None) -> BuildSummary:
+    """Check what a run gave against the budget, and make it a version.
+
+    Raises:
+        BuildError: no document is left, a stage is over its failure budget, or splits leak that must not.
+    """
     check_budget(manifest, config.max_failure_share)
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
@@ -126,6 +144,40 @@ def build_dataset(
         remember(lake, request, manifest, retry_after_s=config.http.retry_failures_after_s)
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, was_there, why)
+
+
+@contextmanager
+def one_build_at_a_time(lake: Lake, dataset: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait for another build of the data set on this lake, where the lake is on a file system.
+
+    On an object store two builds may run side by side: files of one name have the same bytes.
+    """
+    folder = lake.stages.local
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f"{dataset}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"another build of {dataset} is under way on this lake; waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def machine_errors() -> Iterator[None]:
+    """Turn what the machine raises (disk full, read-only, no memory, too many open files) into one line."""
+    try:
+        yield
+    except (OSError, MemoryError) as problem:
+        if is_about_machine(problem):
+            raise machine_error(problem or "out of memory") from problem
+        raise
 
 
 def with_takedowns(config: BuildConfig) -> BuildConfig:
@@ -176,7 +228,7 @@ def plan_build(
         lake=lake,
         credentials=credentials,
         features=features,
-        progress=Progress(tempfile.mkdtemp(prefix="multilink-progress-") if lake.root.local else None),
+        progress=Progress(None),
         captured=captured,
         result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
         workers=workers,
@@ -193,8 +245,6 @@ def run_plan(plan: BuildPlan, run: Callable[[Assemble], object], *, say: Callabl
         return Manifest.from_json(plan.lake.stages.read(plan.result).decode())
     finally:
         plan.lake.stages.delete(plan.result)
-        if plan.progress.directory is not None:
-            shutil.rmtree(plan.progress.directory, ignore_errors=True)
 
 
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
@@ -227,6 +277,7 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
     return fingerprint(
         {
             **build_identity(config, dict(features.fingerprints)),
+            "http": {name: value for name, value in values_of(config.http).items() if name not in _PACE},
             "inputs": [_digest(place) for place in named_inputs(source)],
         }
     )
@@ -241,9 +292,10 @@ def _digest(place: str) -> str:
 def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
     """Note which version a request gave: for good, or until its transient failures may be tried again.
 
-    Where no host answered nothing is noted, as nothing is captured: the next build asks again.
+    Where hosts could not be reached at all for more than a few documents nothing is noted: the next build asks again.
     """
-    if Reason.CONNECTION_FAILED in manifest.failures:
+    documents = sum(split.documents for split in manifest.splits.values())
+    if manifest.failures.get(Reason.CONNECTION_FAILED, 0) > UNREACHED_SHARE * documents:
         return
     is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
     holds_until = time.time() + retry_after_s if is_transient else None

@@ -1,0 +1,114 @@
+"""What is about the machine ends a build in one line, leaves nothing temporary, and the next build goes on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.launch import _own_error
+from pipelines.runner.scratch import remove_leftovers, scratch_folder
+from schemas.errors import BuildError, ConfigError
+
+PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
+
+
+def build(documents: Path, folder: Path, **options: object) -> subprocess.Popen[str]:
+    (folder / "tmp").mkdir(exist_ok=True)
+    settings = ["--set", f"source.documents={documents}", *PLAIN, "--lake", str(folder / "lake")]
+    return subprocess.Popen(
+        [sys.executable, "-c", "from orchestration.cli import main; main()", "build", "documents", *settings],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder / "tmp")},
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+
+
+def test_no_room_is_one_line_and_the_next_build_goes_on(ten_documents: Path, tmp_path: Path) -> None:
+    process = build(ten_documents, tmp_path, preexec_fn=small_files)
+    _, said = process.communicate()
+    assert process.returncode == 1
+    assert said.startswith("multilink: ") and said.count("\n") == 1 and "Traceback" not in said
+    assert "build again" in said or "TMPDIR" in said
+    assert list((tmp_path / "tmp").iterdir()) == []
+    again = build(ten_documents, tmp_path)
+    said, _ = again.communicate()
+    assert again.returncode == 0 and "built" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_ended_build_leaves_nothing_temporary(ten_documents: Path, tmp_path: Path, number: signal.Signals) -> None:
+    process = build(ten_documents, tmp_path)
+    while not list((tmp_path / "tmp").iterdir()) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode == 130 and "Traceback" not in said
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left, own = tmp_path / f"multilink-run-{gone.pid}-x", tmp_path / f"multilink-run-{os.getpid()}-x"
+    for folder in (left, own, tmp_path / "multilink-run-of-another-kind"):
+        folder.mkdir()
+        (folder / "file").touch()
+    remove_leftovers(tmp_path)
+    assert not left.exists() and own.exists() and len(list(tmp_path.iterdir())) == 2
+
+
+def test_temporary_files_of_a_run_are_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with scratch_folder() as folder:
+        assert folder.parent == tmp_path and tempfile.gettempdir() == str(folder) == os.environ["TMPDIR"]
+    assert tempfile.gettempdir() == str(tmp_path) == os.environ["TMPDIR"] and not folder.exists()
+
+
+CHAINED = """Traceback (most recent call last):
+  File "a.py", line 1, in f
+schemas.errors.NotFoundError: x.json: no such file
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "a.py", line 2, in g
+schemas.errors.ConfigError: weights.onnx needs x.json beside it [while running 'features/extract']
+"""
+
+
+def test_of_chained_errors_the_last_is_told() -> None:
+    assert str(_own_error(CHAINED)) == "weights.onnx needs x.json beside it"
+    assert isinstance(_own_error(CHAINED), ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/lake/x' [while running 'shards/write']", "No space left"),
+        ("pyarrow.lib.ArrowIOError: [Errno 30] Error writing bytes. Detail: Read-only file system", None),
+        ("OSError: [Errno 24] Too many open files", "Too many open files"),
+        ("ValueError: a mistake", None),
+    ],
+)
+def test_the_machine_is_told_by_its_error(line: str, told: str | None) -> None:
+    found = _own_error(f"Traceback (most recent call last):\n  File 'a.py'\n{line}\n")
+    if told is None:
+        assert found is None or isinstance(found, BuildError)
+    else:
+        assert isinstance(found, BuildError) and told in str(found) and "while running" not in str(found)
