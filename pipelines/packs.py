@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import BuildError
 from schemas.lake import Folder
+from schemas.records import travels
 
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0
@@ -34,6 +35,7 @@ _OPEN_FILES = 64
 _Keys = npt.NDArray[np.bytes_]
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class PackRef:
     """Where a row is, for good: the name of its pack and its number in it."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.features import FeatureColumn, sentence_fields
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 DOCUMENT_VERSION = 1
@@ -36,12 +37,14 @@ class Role(StrEnum):
     SENTENCE = "sentence"
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class Sentence:
     text: str
     role: Role = Role.SENTENCE
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class ImageRef:
     """An image of a document: the SHA-256 of its original bytes, and where it came from.
@@ -55,6 +58,7 @@ class ImageRef:
     licence: str | None = None
 
 
+@travels
 @dataclass(frozen=True, slots=True, order=True)
 class Link:
     """Sentence `sentence` goes with image `image` (both count from 0); relations are true, false or unknown."""
@@ -64,6 +68,7 @@ class Link:
     relations: tuple[tuple[str, bool | None], ...] = ()
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a document came from.
@@ -80,6 +85,7 @@ class Provenance:
     retrieved: str | None = field(default=None, compare=False, repr=False)
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class Document:
     id: str

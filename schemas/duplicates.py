@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 DUPLICATE_VERSION = 1
 
 
+@travels
 @dataclass(frozen=True, slots=True, order=True)
 class Duplicate:
     """An image occurrence inside a cluster of near-duplicates.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 FAILURE_VERSION = 1
@@ -115,6 +116,7 @@ FILTERED = frozenset(
 )
 
 
+@travels
 @dataclass(frozen=True, slots=True, order=True)
 class Failure:
     """One rejected record, document or image.

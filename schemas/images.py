@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from schemas.features import FeatureColumn, image_fields
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 IMAGE_VERSION = 1
 SHORTER_SIDE_PX = 256
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class Image:
     """What is known of one image before features; `fingerprint` is the 64-bit hash in hexadecimal."""

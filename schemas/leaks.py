@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.documents import Split
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 LEAK_VERSION = 1
@@ -28,6 +29,7 @@ class LeakKind(StrEnum):
     DOCUMENT_TEXT = "document-text"  # the same sentences, all of them
 
 
+@travels
 @dataclass(frozen=True, slots=True, order=True)
 class Leak:
     """One end of a leak.

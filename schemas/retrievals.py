@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.records import travels
 from schemas.tables import column, table_schema
 
 RETRIEVAL_VERSION = 1
@@ -28,6 +29,7 @@ class Retrieved(StrEnum):
     IMAGE = "image"
 
 
+@travels
 @dataclass(frozen=True, slots=True, order=True)
 class Retrieval:
     """One thing that was fetched.

@@ -18,8 +18,10 @@ from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import Document, ImageRef, Link
 from schemas.failures import Failure, Stage
+from schemas.records import travels
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class SettledDocument:
     """A document with what is known of each of its images, in the order of `document.images`."""

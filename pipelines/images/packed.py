@@ -14,12 +14,14 @@ from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.configs import resolve
 from schemas.images import COPY_SCHEMA, Image
 from schemas.lake import Lake
+from schemas.records import travels
 from schemas.versions import fingerprint as digest_of
 
 ROWS_PER_GROUP = 16  # of some 15 KB each: one copy is read without many others
 _SETTINGS_DIGITS = 12
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class PackedImage:
     """What is known of an image.

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.documents import UNDETERMINED, Link, Provenance, Sentence, Split
+from schemas.records import travels
 
 
 def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
@@ -18,6 +19,7 @@ def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
     return known if any(known) else ()
 
 
+@travels
 @dataclass(frozen=True, slots=True)
 class CandidateDocument:
     """A document whose images are addresses.
