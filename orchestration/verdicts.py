@@ -91,19 +91,21 @@ def duplicate_free(version: VersionOnDisk) -> Verdict:
 
     A data set whose policy keeps duplicates is free of them by nobody's promise: the check tells how many there are.
     """
-    from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
+    from pipelines.dedupe.columns import from_hex, words_of
+    from pipelines.dedupe.hamming import near_pairs
 
     settings = version.manifest.config["dedupe"]
     occurrences = list(_fingerprints(version))
-    found = near_pairs(parse_fingerprints([code for code, _ in occurrences]), int(settings["radius"]))
-    times = np.bincount(found.group, minlength=len(found.codes))
+    codes, rows = np.unique(from_hex([code for code, _ in occurrences]), return_inverse=True)
+    pairs, _ = near_pairs(words_of(codes), int(settings["radius"]))
     documents_of: dict[int, set[str]] = {}
-    for row, (_, document) in zip(found.group.tolist(), occurrences, strict=True):
+    for row, (_, document) in zip(rows.tolist(), occurrences, strict=True):
         documents_of.setdefault(row, set()).add(document)
+    times = np.bincount(rows, minlength=len(codes))
     shared = [row for row in np.flatnonzero(times > 1).tolist() if len(documents_of[row]) > 1]
-    near = [(a, b) for a, b in found.pairs.tolist() if len(documents_of[a] | documents_of[b]) > 1]
+    near = [(a, b) for a, b in pairs.T.tolist() if len(documents_of[a] | documents_of[b]) > 1]
     numbers = {"pictures": len(occurrences), "shared_by_documents": len(shared), "near_pairs_of_documents": len(near)}
-    told = f"{len(occurrences)} pictures; {len(shared)} looks in several documents, {len(near)} near pairs across them"
+    told = f"{len(occurrences)} pictures; {len(shared)} in several documents, {len(near)} near pairs across documents"
     if settings["policy"] == _KEEP_ALL:
         return Verdict(passed=True, text=f"{told}; the policy keeps them", numbers=numbers)
     return Verdict(passed=not shared and not near, text=told, numbers=numbers)

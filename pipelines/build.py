@@ -19,7 +19,6 @@ import apache_beam as beam
 
 from pipelines.config import BuildConfig
 from pipelines.counts import CountStages, GatherFacts, as_facts
-from pipelines.dedupe.occurrences import Occurrence
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.documents.transforms import FilterCandidates, LeaveOut, MeetParts, SettleDocuments
@@ -40,7 +39,7 @@ from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.transforms import Fallible
 from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
-from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
+from schemas.duplicates import DUPLICATE_SCHEMA, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
 from schemas.images import Image
 from schemas.lake import Lake
@@ -175,11 +174,9 @@ class DropDuplicates(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> Unique:
         config = self.plan.config.dedupe
-        occurrences = documents | "occurrences" >> beam.FlatMap(_occurrences)
-        duplicates = occurrences | "find" >> FindDuplicates(radius=config.radius, policy=config.policy)
-        dropped = duplicates | "dropped" >> beam.FlatMap(_dropped) | "dropped once" >> beam.Distinct()
-        kept = (documents, dropped) | "keep" >> LeaveOut()
-        return Unique(kept, duplicates, dropped | "failures" >> beam.Map(_duplicate_failure))
+        found = documents | "find" >> FindDuplicates(radius=config.radius, policy=config.policy)
+        kept = (documents, found.dropped) | "keep" >> LeaveOut()
+        return Unique(kept, found.duplicates, found.dropped | "failures" >> beam.Map(_duplicate_failure))
 
 
 class UniqueImages(beam.PTransform):
@@ -220,12 +217,6 @@ def _document_id(document: Document) -> str:
 
 def _hashes(document: Document) -> list[str]:
     return sorted({image.hash for image in document.images})
-
-
-def _occurrences(settled: SettledDocument) -> Iterator[Occurrence]:
-    for position, found in enumerate(settled.images):
-        image = found.image
-        yield Occurrence(settled.document.id, position, image.hash, image.fingerprint, image.is_flat)
 
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, Image]]:
@@ -272,11 +263,6 @@ def _digest(item: SettledDocument | Failure) -> int:
 
 def _add_digests(digests: Iterable[int]) -> int:
     return sum(digests) % _MODULUS
-
-
-def _dropped(duplicate: Duplicate) -> Iterator[str]:
-    if duplicate.is_dropped:
-        yield duplicate.document
 
 
 def _duplicate_failure(document_id: str) -> Failure:

@@ -1,102 +1,118 @@
 """Every pair of codes within a Hamming distance: exact, without comparing all pairs.
 
-Equal codes are collapsed before the search: a million equal codes are one code. Then, for each key that near codes may
-share (`bands`), codes are sorted by it and those with equal keys compared (`buckets`).
+For each key that near codes may share (`bands`), codes are put in the order of their keys, small buckets first. Then
+one step compares each code with the one `shift` rows further on, on whole slices of memory with nothing gathered, and
+leaves out the buckets that are too small to hold both:
 
-Plain functions on arrays, for one machine; `transforms` does the same on a cluster with the same parts.
+    buckets  a a | b b | c c c | d d d d        shift 1  all rows
+                                                shift 2      from c on
+                                                shift 3            from d on
+
+Two codes of different buckets that meet this way and are near are near all the same; what meets in several keys is
+found in each. Codes of several words are compared by their first words, and in full where these are near.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from pipelines.dedupe.bands import WORD_BITS, Bands, Codes, Indices
-from pipelines.dedupe.buckets import Near, near_in_buckets
-from pipelines.dedupe.fitted_bands import cheapest_bands
-from pipelines.dedupe.radix import runs, sort_keys
+from pipelines.dedupe.bands import WORD_BITS, key_bits, keys_of
+from pipelines.dedupe.columns import Numbers, Words, starts_of_runs
 
-LEADING_BITS = 32  # that codes are sorted by first: few different codes tie
-THREADS = 4  # at most, each with a key of its own: numpy lets the others run while it sorts and compares
-MANY = 1 << 20  # codes: with fewer, threads gain little, and keep memory of their own
+ROWS_AT_ONCE = 1 << 15  # compared in one go: what this takes stays in the cache
+PAIRS_AT_ONCE = 1 << 18  # compared in full in one go
 
-
-@dataclass(frozen=True, slots=True)
-class NearPairs:
-    """Pairs of distinct codes.
-
-    Attributes:
-        codes: U x W distinct codes, sorted.
-        group: for each of the N codes given, its row in `codes`.
-        pairs: P x 2 rows of `codes`, first < second, sorted.
-        distances: P distances in bits, 1..radius.
-    """
-
-    codes: Codes
-    group: Indices
-    pairs: Indices
-    distances: Indices
+Pairs = Numbers  # 2 x P rows: the first and the second code of each pair
 
 
-def near_pairs(codes: Codes, radius: int, *, agreeing: int | None = None) -> NearPairs:
-    """Return every pair of distinct codes that differ in at most `radius` bits, each once.
+def near_pairs(codes: Words, radius: int) -> tuple[Pairs, Numbers]:
+    """Return every pair of rows, the first before the second, sorted, within the radius, and their distances.
 
     Args:
-        codes: N, or N x W for codes of W words; equal codes may repeat.
+        codes: N x W distinct codes.
         radius: in bits, at least 0 and less than the number of bits.
-        agreeing: bands that make a key (`Bands`); chosen by estimated time where None. The answer is the same.
     """
-    distinct, group = _collapse(codes[:, None] if codes.ndim == 1 else codes)
-    bands = cheapest_bands(distinct, radius)
-    if agreeing is not None:
-        bands = replace(bands, agreeing=agreeing)
-    permuted = bands.permute(distinct)
-    pairs_of, choices = partial(_pairs_of_choice, permuted, bands), range(len(bands.choices))
-    if len(distinct) < MANY:
-        found = list(map(pairs_of, choices))
-    else:
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            found = list(pool.map(pairs_of, choices))
-    pairs = np.concatenate([np.sort(near.pairs, axis=1) for near in found])
-    distances = np.concatenate([near.distances for near in found])
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    return NearPairs(codes=distinct, group=group, pairs=pairs[order], distances=distances[order])
+    found = [np.empty((2, 0), np.int64)]
+    for bits in key_bits(codes.shape[1] * WORD_BITS, radius=radius, count=len(codes)):
+        found += [np.sort(pairs, axis=0) for pairs, _ in near_rows(codes, keys_of(codes, bits), radius)]
+    first, second = np.concatenate(found, axis=1)
+    pairs = np.stack(np.divmod(np.unique(first * len(codes) + second), max(1, len(codes))))
+    return pairs, distances_of(codes, pairs)
 
 
-def parse_fingerprints(fingerprints: Sequence[str]) -> Codes:
-    """Return fingerprints of equal length, a multiple of 16 hexadecimal digits, as N x W codes."""
-    if not fingerprints:
-        return np.empty((0, 1), np.uint64)
-    octets = np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=">u8")
-    return octets.reshape(len(fingerprints), -1).astype(np.uint64)
+def near_rows(codes: Words, keys: Numbers, radius: int) -> Iterator[tuple[Pairs, Numbers]]:
+    """Yield pairs of rows within the radius and their distances, many at once.
+
+    Every pair with equal keys is among them, once. Others may be.
+
+    Args:
+        codes: N x W distinct codes.
+        keys: N keys.
+        radius: in bits.
+    """
+    order, sizes = rows_by_bucket(keys)
+    for places in _batched(_candidates(codes[order, 0], sizes, radius)):
+        rows = order[places]
+        distances = distances_of(codes, rows)
+        is_near = distances <= radius
+        yield rows[:, is_near], distances[is_near]
 
 
-def _collapse(words: Codes) -> tuple[Codes, Indices]:
-    """Return the distinct rows, sorted, and for each row its place among them."""
-    order = _sorted_order(words)
-    ordered = np.take(words, order, axis=0)
-    is_new = np.append(np.ones(min(len(words), 1), np.bool_), (ordered[1:] != ordered[:-1]).any(axis=1))
-    group = np.empty(len(words), np.int64)
-    group[order] = np.cumsum(is_new) - 1
-    return ordered[is_new], group
+def rows_by_bucket(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the rows that share their key with others, bucket after bucket, and the size of each row's bucket.
+
+    Small buckets come first.
+    """
+    short = _shortest(keys)
+    order = np.argsort(short, kind="stable")
+    sizes = np.diff(starts_of_runs(short[order]), append=len(order))
+    sizes = np.repeat(sizes, sizes)
+    order, sizes = order[sizes > 1], sizes[sizes > 1]
+    by_size = np.argsort(_shortest(sizes), kind="stable")
+    return order[by_size], sizes[by_size]
 
 
-def _sorted_order(words: Codes) -> Indices:
-    """Return the order that sorts rows by their words: by the first bits of all, then the few that tie by all bits."""
-    order, leading = sort_keys(words[:, 0] >> np.uint64(WORD_BITS - LEADING_BITS), bits=LEADING_BITS)
-    is_like_next = np.append(leading[1:] == leading[:-1], False)
-    tied = np.flatnonzero(is_like_next | np.roll(is_like_next, 1))
-    order[tied] = order[tied][np.lexsort(words[order[tied]].T[::-1])]
-    return order
+def distances_of(codes: Words, pairs: Pairs) -> Numbers:
+    """Return the bits in which the codes of each pair differ."""
+    distances: Numbers = np.bitwise_count(codes[pairs[0]] ^ codes[pairs[1]]).sum(axis=1, dtype=np.int64)
+    return distances
 
 
-def _pairs_of_choice(permuted: Codes, bands: Bands, choice: int) -> Near:
-    """Return the pairs (rows of `permuted`) that one choice of bands reports, and their distances."""
-    order, ordered = sort_keys(bands.keys(permuted, choice), bits=bands.key_bits(choice))
-    pairs, distances = near_in_buckets(np.take(permuted, order, axis=0), runs(ordered), bands=bands, choice=choice)
-    return Near(order[pairs], distances)
+def _candidates(words: Words, sizes: Numbers, radius: int) -> Iterator[Pairs]:
+    """Yield pairs of rows whose words are near.
+
+    Args:
+        words: N, one of each code, in the order of `rows_by_bucket`.
+        sizes: N, of their buckets.
+        radius: in bits.
+    """
+    for shift in range(1, int(sizes.max(initial=1))):
+        first, end = int(np.searchsorted(sizes, shift, side="right")), len(words) - shift
+        for start in range(first, end, ROWS_AT_ONCE):
+            stop = min(end, start + ROWS_AT_ONCE)
+            bits = np.bitwise_count(words[start:stop] ^ words[start + shift : stop + shift])
+            (near,) = (bits <= radius).nonzero()
+            if len(near):
+                yield near + np.array([[start], [start + shift]])
+
+
+def _shortest(numbers: Numbers) -> npt.NDArray[np.unsignedinteger]:
+    """Return numbers that are not negative in as few bits as they fit: numpy sorts 16 in linear time."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
+def _batched(parts: Iterable[Pairs]) -> Iterator[Pairs]:
+    """Yield the same pairs, many at once."""
+    batch: list[Pairs] = []
+    held = 0
+    for pairs in parts:
+        batch.append(pairs)
+        held += pairs.shape[1]
+        if held >= PAIRS_AT_ONCE:
+            yield np.concatenate(batch, axis=1)
+            batch, held = [], 0
+    if batch:
+        yield np.concatenate(batch, axis=1)

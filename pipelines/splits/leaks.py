@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
+from pipelines.dedupe.columns import from_hex, words_of
+from pipelines.dedupe.hamming import near_pairs
 from pipelines.settings import SharedThing, SplitsConfig
 from pipelines.splits.traces import MIN_TOKENS, Clue, Trace, clues_of
 from schemas.documents import Split
@@ -173,14 +174,11 @@ def _nearest(looks: _Looks, radius: int) -> dict[str, dict[Split, list[_Sight]]]
     """Return for each fingerprint and split the two closest images within the radius."""
     nearest = {look: dict(places) for look, places in looks.items()}
     names = list(looks)
-    near = near_pairs(parse_fingerprints(names), radius)
-    look_of = dict(zip(near.group.tolist(), names, strict=True))
-    splits = np.zeros(len(near.codes), np.uint8)
-    splits[near.group] = [sum(1 << _STRENGTH[split] for split in looks[name]) for name in names]
-    is_across = np.bitwise_count(splits[near.pairs[:, 0]] | splits[near.pairs[:, 1]]) > 1
-    across = zip(near.pairs[is_across].tolist(), near.distances[is_across].tolist(), strict=True)
-    for (one, two), distance in across:
-        for here, there in ((look_of[one], look_of[two]), (look_of[two], look_of[one])):
+    pairs, distances = near_pairs(words_of(from_hex(names)), radius)
+    splits = np.array([sum(1 << _STRENGTH[split] for split in looks[name]) for name in names], np.uint8)
+    is_across = np.bitwise_count(splits[pairs[0]] | splits[pairs[1]]) > 1
+    for one, two, distance in zip(*pairs[:, is_across].tolist(), distances[is_across].tolist(), strict=True):
+        for here, there in ((names[one], names[two]), (names[two], names[one])):
             for split, sights in looks[there].items():
                 found = [_Sight(distance, sight.image, sight.document) for sight in sights]
                 nearest[here][split] = _best([*nearest[here].get(split, []), *found])

@@ -5,50 +5,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe import buckets, hamming
-from pipelines.dedupe.bands import KEY_BITS, Bands, shuffled_bands
-from pipelines.dedupe.fitted_bands import cheapest_bands
-from pipelines.dedupe.hamming import near_pairs, parse_fingerprints
+from pipelines.dedupe import bands, hamming
+from pipelines.dedupe.bands import KEY_BITS, MAX_KEYS, key_bits, keys_of
+from pipelines.dedupe.hamming import near_pairs, near_rows, rows_by_bucket
 
-Pair = tuple[tuple[int, ...], tuple[int, ...], int]  # two codes and their distance
-
-
-def as_rows(codes: np.ndarray) -> np.ndarray:
-    return codes[:, None] if codes.ndim == 1 else codes
+Pairs = list[tuple[int, int, int]]  # two rows and their distance
 
 
-def brute_force(codes: np.ndarray, radius: int) -> set[Pair]:
-    """Return every pair of distinct codes within the radius, by value, comparing all with all."""
-    distinct = sorted({tuple(code) for code in as_rows(codes).tolist()})
-    found = set()
-    for place, first in enumerate(distinct):
-        for second in distinct[place + 1 :]:
-            distance = sum((a ^ b).bit_count() for a, b in zip(first, second, strict=True))
-            if distance <= radius:
-                found.add((first, second, distance))
-    return found
+def brute_force(codes: np.ndarray, radius: int) -> Pairs:
+    distances = np.bitwise_count(codes[:, None] ^ codes[None]).sum(-1, dtype=np.int64)
+    first, second = np.nonzero(np.triu(distances <= radius, k=1))
+    return list(zip(first.tolist(), second.tolist(), distances[first, second].tolist(), strict=True))
 
 
-def by_value(codes: np.ndarray, radius: int, agreeing: int | None = None) -> set[Pair]:
-    near = near_pairs(codes, radius, agreeing=agreeing)
-    np.testing.assert_array_equal(near.codes[near.group], as_rows(codes))
-    assert (near.pairs[:, 0] < near.pairs[:, 1]).all()
-    rows = [tuple(code) for code in near.codes.tolist()]
-    found = [
-        (rows[first], rows[second], distance)
-        for (first, second), distance in zip(near.pairs.tolist(), near.distances.tolist(), strict=True)
-    ]
-    assert len(found) == len(set(found)), "a pair was reported twice"
-    assert found == sorted(found)
-    return set(found)
+def found(codes: np.ndarray, radius: int) -> Pairs:
+    pairs, distances = near_pairs(codes, radius)
+    return list(zip(*pairs.tolist(), distances.tolist(), strict=True))
 
 
 @st.composite
 def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
-    """Codes near a few centres: many equal, many within some bits, some in one band alone, some with repeated bits."""
+    """Codes near a few centres: many within some bits, some in one band alone, some with repeated bits."""
     words = draw(st.sampled_from([1, 1, 1, 2, 4, 8]))
-    seed = draw(st.integers(0, 2**32 - 1))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     centres = random.integers(0, 2**64, (draw(st.integers(1, 4)), words), dtype=np.uint64)
     count = draw(st.integers(0, 60))
     codes = centres[random.integers(0, len(centres), count)]
@@ -59,142 +38,109 @@ def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
             code[bit // 64] ^= np.uint64(1 << int(bit % 64))
     if draw(st.booleans()):
         codes |= codes << np.uint64(1)
-    return codes[:, 0] if words == 1 else codes
+    return np.unique(codes, axis=0)
 
 
-@given(adversarial_codes(), st.integers(0, 12), st.sampled_from([None, None, 1, 2, 3]))
+@given(adversarial_codes(), st.integers(0, 12))
 @settings(max_examples=150, deadline=None)
-def test_pairs_are_exactly_those_of_brute_force(codes: np.ndarray, radius: int, agreeing: int | None) -> None:
-    assert by_value(codes, radius, agreeing) == brute_force(codes, radius)
+def test_pairs_are_exactly_those_of_brute_force(codes: np.ndarray, radius: int) -> None:
+    assert found(codes, radius) == brute_force(codes, radius)
+
+
+@given(adversarial_codes(), st.integers(0, 12), st.integers(1, 10**12))
+@settings(max_examples=50, deadline=None)
+def test_keys_for_any_number_of_codes_miss_no_pair(codes: np.ndarray, radius: int, count: int) -> None:
+    met = set()
+    for bits in key_bits(codes.shape[1] * 64, radius=radius, count=count):
+        for pairs, distances in near_rows(codes, keys_of(codes, bits), radius):
+            met |= set(zip(*np.sort(pairs, axis=0).tolist(), distances.tolist(), strict=True))
+    assert sorted(met) == brute_force(codes, radius)
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
-@pytest.mark.parametrize(("radius", "agreeing"), [(3, 1), (3, 2), (3, 4), (10, 1), (10, 2), (12, 2)])
-def test_codes_of_any_width_in_balls_that_overlap(words: int, radius: int, agreeing: int) -> None:
-    """Many pairs at every distance, compared with a matrix of all distances."""
+@pytest.mark.parametrize("radius", [3, 10, 12])
+def test_codes_of_any_width_in_balls_that_overlap(words: int, radius: int) -> None:
+    """Many pairs at every distance."""
     random = np.random.default_rng(words * radius)
     codes = random.integers(0, 2**64, (3, words), dtype=np.uint64)[random.integers(0, 3, 400)]
     for _ in range(9):
         rows = np.flatnonzero(random.random(len(codes)) < 0.4)
-        place = random.integers(0, 64 * words, len(rows))
-        codes[rows, place // 64] ^= np.uint64(1) << (place % 64).astype(np.uint64)
-    near = near_pairs(codes, radius, agreeing=agreeing)
-    distances = np.bitwise_count(near.codes[:, None] ^ near.codes[None]).sum(-1, dtype=np.int64)
-    first, second = np.nonzero(np.triu(distances <= radius, k=1))
-    assert len(first) > 0
-    np.testing.assert_array_equal(near.pairs, np.stack([first, second], axis=1))
-    np.testing.assert_array_equal(near.distances, distances[first, second])
+        bit = random.integers(0, 64 * words, len(rows))
+        codes[rows, bit // 64] ^= np.uint64(1) << (bit % 64).astype(np.uint64)
+    codes = np.unique(codes, axis=0)
+    pairs = found(codes, radius)
+    assert pairs
+    assert pairs == brute_force(codes, radius)
 
 
-def test_equal_first_words_are_told_apart_by_the_others() -> None:
-    codes = np.array([[5, 2], [5, 1], [4, 9], [5, 2], [5, 3]], np.uint64)
-    near = near_pairs(codes, 2)
-    assert near.codes.tolist() == [[4, 9], [5, 1], [5, 2], [5, 3]]
-    assert near.group.tolist() == [2, 1, 0, 2, 3]
-    assert near.pairs.tolist() == [[0, 1], [1, 2], [1, 3], [2, 3]]
-    assert near.distances.tolist() == [2, 2, 1, 1]
+@pytest.mark.parametrize("word", range(4))
+def test_codes_that_differ_in_one_word_alone_are_told_apart_by_it(word: int) -> None:
+    codes = np.full((300, 4), 5, np.uint64)
+    codes[:, word] = np.arange(300)
+    assert found(codes, 2) == brute_force(codes, 2)
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 7, 12])
 def test_every_code_within_one_bit_of_a_centre(radius: int) -> None:
     codes = np.uint64(0x0123456789ABCDEF) ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
-    codes = np.append(codes, np.uint64(0x0123456789ABCDEF))
-    near = near_pairs(codes, radius)
+    codes = np.append(codes, np.uint64(0x0123456789ABCDEF))[:, None]
     pairs_at = {1: 64, 2: 64 * 63 // 2}
     expected = {distance: count for distance, count in pairs_at.items() if distance <= radius}
-    assert dict(zip(*np.unique(near.distances, return_counts=True), strict=True)) == expected
+    _, distances = near_pairs(codes, radius)
+    assert dict(zip(*np.unique(distances, return_counts=True), strict=True)) == expected
 
 
-def test_a_million_equal_codes_are_one_code() -> None:
-    near = near_pairs(np.full(1_000_000, 7, np.uint64), 3)
-    assert near.codes.tolist() == [[7]]
-    assert len(near.pairs) == 0
-    assert not near.group.any()
+@pytest.mark.parametrize("codes", [np.empty((0, 1), np.uint64), np.array([[7]], np.uint64)])
+def test_fewer_than_two_codes_have_no_pairs(codes: np.ndarray) -> None:
+    assert found(codes, 3) == []
 
 
-def test_no_codes_have_no_pairs() -> None:
-    near = near_pairs(np.empty(0, np.uint64), 3)
-    assert len(near.codes) == len(near.pairs) == len(near.distances) == 0
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_the_answer_does_not_depend_on_what_is_compared_in_one_go(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    codes = np.random.default_rng(0).permutation(2**10)[:300].astype(np.uint64)[:, None]
+    monkeypatch.setattr(hamming, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(hamming, "PAIRS_AT_ONCE", at_once)
+    assert found(codes, 3) == brute_force(codes, 3)
 
 
-def test_a_bucket_larger_than_a_chunk_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = np.random.default_rng(0).integers(0, 2**10, 300, dtype=np.uint64)
-    expected = by_value(codes, 3)
-    for codes_at_once in (1, 7, 1000):
-        monkeypatch.setattr(buckets, "CODES_AT_ONCE", codes_at_once)
-        assert by_value(codes, 3) == expected
+@given(st.lists(st.integers(0, 5), max_size=40))
+def test_rows_that_share_a_key_come_bucket_by_bucket_small_ones_first(keys: list[int]) -> None:
+    order, sizes = rows_by_bucket(np.array(keys, np.int64))
+    assert sorted(order.tolist()) == [row for row, key in enumerate(keys) if keys.count(key) > 1]
+    assert sizes.tolist() == [keys.count(keys[row]) for row in order]
+    assert sizes.tolist() == sorted(sizes.tolist())
+    runs = [key for row, key in enumerate(np.array(keys)[order]) if row == 0 or keys[order[row - 1]] != key]
+    assert len(runs) == len(set(runs))
 
 
-@pytest.mark.parametrize("words", [1, 4])
-def test_several_threads_find_what_one_finds(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(0)
-    codes = random.integers(0, 2**64, (3000, words), dtype=np.uint64)
-    codes[:1000] = codes[1000:2000] ^ (np.uint64(1) << random.integers(0, 64, (1000, words)).astype(np.uint64))
-    alone = near_pairs(codes, 5)
-    monkeypatch.setattr(hamming, "MANY", 0)
-    together = near_pairs(codes, 5)
-    assert len(alone.pairs) >= 1000
-    np.testing.assert_array_equal(together.pairs, alone.pairs)
-    np.testing.assert_array_equal(together.distances, alone.distances)
+@pytest.mark.parametrize(("bits", "radius"), [(64, 0), (64, 3), (64, 12), (256, 2), (256, 12)])
+@pytest.mark.parametrize("count", [0, 1, 10**5, 10**12])
+def test_keys_are_of_bounded_number_and_width(bits: int, radius: int, count: int) -> None:
+    keys = key_bits(bits, radius=radius, count=count)
+    assert 1 <= len(keys) <= MAX_KEYS
+    for key in keys:
+        assert 1 <= len(key) == len(set(key.tolist())) <= KEY_BITS
+        assert set(key.tolist()) <= set(range(bits))
+    if bits // (radius + 1) <= KEY_BITS and len(keys) == radius + 1:
+        assert sorted(np.concatenate(keys).tolist()) == list(range(bits))
 
 
-@pytest.mark.parametrize(("bits", "radius"), [(64, 0), (64, 3), (64, 12), (256, 2), (256, 31)])
-def test_bands_cover_every_bit_once(bits: int, radius: int) -> None:
-    edges = Bands(bits=bits, radius=radius).edges
-    assert (edges[0], edges[-1], len(edges)) == (0, bits, radius + 2)
-    widths = np.diff(edges)
-    assert widths.max() - widths.min() <= 1
+def test_more_codes_call_for_longer_keys() -> None:
+    few, many = (key_bits(64, radius=3, count=count) for count in (10**6, 10**8))
+    assert (len(few), len(few[0])) == (4, 16)
+    assert (len(many), len(many[0])) == (10, 26)
 
 
-@pytest.mark.parametrize(("bits", "radius", "agreeing"), [(64, 3, 2), (64, 12, 4), (128, 10, 2), (256, 2, 3)])
-def test_near_codes_share_a_key_of_bounded_width(bits: int, radius: int, agreeing: int) -> None:
-    bands = Bands(bits=bits, radius=radius, agreeing=agreeing)
-    random = np.random.default_rng(0)
-    codes = random.integers(0, 2**64, (200, bits // 64), dtype=np.uint64)
-    other = codes.copy()
-    for row in other:
-        for bit in random.choice(bits, radius, replace=False):
-            row[bit // 64] ^= np.uint64(1 << int(bit % 64))
-    shared = np.zeros(len(codes), int)
-    for choice in range(len(bands.choices)):
-        assert bands.key_bits(choice) <= KEY_BITS
-        keys = bands.keys(bands.permute(codes), choice)
-        assert int(keys.max()).bit_length() <= bands.key_bits(choice)
-        shared += keys == bands.keys(bands.permute(other), choice)
-    assert shared.min() >= 1
-
-
-def test_more_codes_call_for_wider_keys() -> None:
-    random = np.random.default_rng(0)
-    few, many = (random.integers(0, 2**64, (count, 1), dtype=np.uint64) for count in (100, 100_000))
-    assert cheapest_bands(few, 8).agreeing == 1
-    assert cheapest_bands(many, 8).agreeing > 1
-
-
-@pytest.mark.parametrize(
-    ("bits", "radius", "agreeing"), [(64, 3, 1), (64, 5, 2), (64, 8, 2), (64, 12, 2), (256, 10, 1), (256, 12, 1)]
-)
-def test_a_cluster_shuffles_a_bounded_number_of_copies(bits: int, radius: int, agreeing: int) -> None:
-    bands = shuffled_bands(bits, radius)
-    assert bands.agreeing == agreeing
-    assert len(bands.choices) <= 128
-
-
-def test_permuting_bits_keeps_distances() -> None:
-    codes = np.random.default_rng(0).integers(0, 2**64, (50, 4), dtype=np.uint64)
-    permuted = Bands(bits=256, radius=3).permute(codes)
-    distance = np.bitwise_count(codes[:, None] ^ codes[None]).sum(-1)
-    np.testing.assert_array_equal(np.bitwise_count(permuted[:, None] ^ permuted[None]).sum(-1), distance)
+def test_a_key_is_made_of_the_bits_it_names() -> None:
+    codes = np.array([[0b1010, 1], [0b0010, 0]], np.uint64)
+    assert keys_of(codes, np.array([1, 3, 64])).tolist() == [0b111, 0b100]
 
 
 def test_a_bad_cut_is_refused() -> None:
     with pytest.raises(ValueError, match="multiple of 64"):
-        Bands(bits=63, radius=3)
-    with pytest.raises(ValueError, match=r"expected 1\.\.36 bands"):
-        Bands(bits=64, radius=3, agreeing=0)
-
-
-def test_fingerprints_are_read_as_numbers() -> None:
-    assert parse_fingerprints(["00000000000000ff", "8000000000000000"]).tolist() == [[255], [1 << 63]]
-    assert parse_fingerprints(["0" * 31 + "1"]).tolist() == [[0, 1]]
-    assert parse_fingerprints([]).shape == (0, 1)
+        key_bits(63, radius=3, count=1)
+    with pytest.raises(ValueError, match="a radius below it"):
+        key_bits(64, radius=64, count=1)
+    assert bands.WORD_BITS == 64

@@ -8,8 +8,9 @@ from apache_beam import Create
 from apache_beam.testing import test_pipeline as beam_testing
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.dedupe.occurrences import Occurrence
-from pipelines.dedupe.policies import find_duplicates
+from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.documents.settle import SettledDocument
+from pipelines.images.packed import PackedImage
 from pipelines.settings import Policy
 from pipelines.shards.transforms import FindLeaks
 from pipelines.splits.leaks import find_leaks
@@ -19,17 +20,18 @@ from schemas.images import Image
 from schemas.leaks import LeakKind
 
 RADIUS = 3
+BLIND = "b" * 64
 WORDS = ("sand", "oil", "cut", "glue", "paint")
 
 
 def made_up() -> tuple[list[Document], dict[str, Image]]:
     """Return 60 documents in three splits over few images, near, equal, flat and without pixels, and few texts."""
     chance = random.Random(5)
-    images: dict[str, Image] = {"blind": Image("blind")}
+    images: dict[str, Image] = {BLIND: Image(BLIND)}
     for centre in range(8):
         code = chance.getrandbits(64)
         for step in range(4):
-            name = f"i{centre}-{step}"
+            name = f"{centre}{step}".ljust(64, "0")
             near = code ^ sum(1 << bit for bit in chance.sample(range(64), step))
             images[name] = Image(name, fingerprint=f"{near:016x}", is_flat=centre == 7)
     documents = []
@@ -59,12 +61,10 @@ def test_the_beam_path_is_the_plain_path() -> None:
     documents, images = made_up()
     expected = find_leaks([trace_of(document, images) for document in documents], radius=RADIUS)
     assert {leak.kind for leak in expected} == set(LeakKind)
-    occurrences = [
-        Occurrence(document.id, position, ref.hash, images[ref.hash].fingerprint, images[ref.hash].is_flat)
+    settled = [
+        SettledDocument(document, tuple(PackedImage(images[ref.hash]) for ref in document.images))
         for document in documents
-        for position, ref in enumerate(document.images)
     ]
-    duplicates = find_duplicates(occurrences, radius=RADIUS, policy=Policy.KEEP_ALL)
     with beam_testing.TestPipeline(runner="FnApiRunner") as pipeline:
         found = (
             pipeline
@@ -72,7 +72,7 @@ def test_the_beam_path_is_the_plain_path() -> None:
             | FindLeaks(
                 RADIUS,
                 pipeline | "images" >> Create(sorted(images.items())),
-                pipeline | "duplicates" >> Create(duplicates),
+                (pipeline | "settled" >> Create(settled) | FindDuplicates(RADIUS, Policy.KEEP_ALL)).duplicates,
             )
         )
         assert_that(found, equal_to(expected))

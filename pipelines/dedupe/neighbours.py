@@ -1,0 +1,155 @@
+"""From image occurrences to distinct codes, from codes with common keys to neighbours, from these to clusters.
+
+A cluster is a connected component of "is near", named by its smallest image hash: two images of one need not be within
+the radius of each other. Plain functions on arrays; `transforms` runs them on partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from pipelines.dedupe.bands import WORD_BITS, key_bits, keys_of
+from pipelines.dedupe.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, words_of
+from pipelines.dedupe.hamming import near_rows, rows_by_bucket
+from pipelines.documents.settle import SettledDocument
+
+_FAR = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences(Columns):
+    """Images of documents.
+
+    Attributes:
+        codes: fingerprints; of an image without pixels, which is a duplicate only of itself, its content hash.
+        images: content hashes.
+        positions: index of the image in its document, from 0.
+        documents: ids.
+    """
+
+    codes: Bytes
+    images: Bytes
+    positions: Numbers
+    documents: Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Codes(Columns):
+    """Distinct codes, the smallest content hash of each, and a key."""
+
+    codes: Bytes
+    images: Bytes
+    keys: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours(Columns):
+    """Codes with another one within the radius: their distance, and the other's smallest content hash."""
+
+    codes: Bytes
+    distances: Numbers
+    images: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters(Columns):
+    """Codes, the smallest image hash of each, and the smallest known of those that belong with it: its cluster."""
+
+    codes: Bytes
+    images: Bytes
+    clusters: Bytes
+
+
+def pack_images(documents: Iterable[SettledDocument]) -> Iterator[Occurrences]:
+    """Yield the images of some documents, with pixels and without; flat ones, which look all alike, are left out."""
+    rows: dict[bool, list[tuple[str, str, int, str]]] = {True: [], False: []}
+    for settled in documents:
+        for position, image in enumerate(found.image for found in settled.images):
+            if not image.is_flat:
+                code = image.fingerprint or image.hash
+                rows[image.fingerprint is None].append((code, image.hash, position, settled.document.id))
+    for some in filter(None, rows.values()):
+        codes, hashes, positions, ids = zip(*some, strict=True)
+        yield Occurrences(from_hex(codes), from_hex(hashes), np.array(positions), np.array(ids, object))
+
+
+def keyed_codes(occurrences: Occurrences, *, radius: int, count: int) -> Iterator[Codes]:
+    """Yield the distinct fingerprints of some occurrences with one key after the other (`bands.key_bits`)."""
+    occurrences = occurrences.take(occurrences.codes != occurrences.images)
+    order = np.lexsort((occurrences.images, occurrences.codes))
+    order = order[starts_of_runs(occurrences.codes[order])]
+    codes, images = occurrences.codes[order], occurrences.images[order]
+    words = words_of(codes)
+    for bits in key_bits(words.shape[1] * WORD_BITS, radius=radius, count=count):
+        yield Codes(codes, images, keys_of(words, bits))
+
+
+def find_neighbours(codes: Codes, radius: int) -> tuple[Neighbours, Clusters]:
+    """Return the nearest of the neighbours that codes meet by their keys, and the clusters these make.
+
+    Of two that are equally near, the one with the smaller hash is the nearest.
+    """
+    codes = codes.take(np.argsort(codes.images))
+    count = len(codes)
+    nearest, roots = np.full(count, _FAR), np.arange(count)
+    for pairs, distances in near_rows(words_of(codes.codes), codes.keys, radius):
+        np.minimum.at(nearest, pairs[0], distances * count + pairs[1])
+        np.minimum.at(nearest, pairs[1], distances * count + pairs[0])
+        roots = join(roots, pairs)
+    rows = np.flatnonzero(nearest < _FAR)
+    found = codes.take(rows)
+    distances, others = np.divmod(nearest[rows], max(1, count))
+    neighbours = Neighbours(found.codes, distances, codes.images[others])
+    return neighbours, Clusters(found.codes, found.images, codes.images[roots[rows]])
+
+
+def cut_crowded(codes: Codes, limit: int) -> Iterator[Codes]:
+    """Yield the codes whose buckets have at most `limit`, and cells of the others: tables that any worker may compare.
+
+    A crowded bucket is cut into blocks; each two blocks are a cell:
+
+        4 blocks      01 02 03        6 cells of 2 blocks
+                         12 13
+                            23
+    """
+    order, sizes = rows_by_bucket(codes.keys)
+    order = order[sizes > limit]
+    yield codes.take(np.setdiff1d(np.arange(len(codes)), order))
+    for bucket in np.split(order, starts_of_runs(codes.keys[order])[1:]):
+        blocks = np.array_split(bucket, -(-2 * len(bucket) // limit) or 1)
+        for pair in combinations(blocks, 2):
+            yield codes.take(np.concatenate(pair))
+
+
+def join(roots: Numbers, pairs: Numbers) -> Numbers:
+    """Return for each node the smallest node of its connected component, with some more pairs.
+
+    Each round hangs every root that has a smaller neighbour under it, then shortens all paths: the number of roots of
+    an unfinished component at least halves, so there are at most log2(nodes) rounds.
+
+    Args:
+        roots: N, the smallest node of each node's component so far; itself where there are no pairs yet.
+        pairs: 2 x P nodes that belong together.
+    """
+    while True:
+        first, second = roots[pairs]
+        if np.array_equal(first, second):
+            return roots
+        roots = roots.copy()
+        np.minimum.at(roots, np.maximum(first, second), np.minimum(first, second))
+        while not np.array_equal(roots, shorter := roots[roots]):
+            roots = shorter
+
+
+def merge_clusters(found: Iterable[Clusters]) -> Clusters:
+    """Return each code once, with its cluster, from what parts of the data know of it."""
+    parts = Clusters.concatenate(found)
+    nodes, rows = np.unique(np.concatenate([parts.images, parts.clusters]), return_inverse=True)
+    pairs = rows.reshape(2, -1)
+    roots = join(np.arange(len(nodes)), pairs)
+    _, once = np.unique(parts.images, return_index=True)
+    return Clusters(parts.codes[once], parts.images[once], nodes[roots[pairs[0, once]]])
