@@ -1,28 +1,34 @@
-"""A whole build of generated documents, small and large: how its memory and its time grow, and where the time goes.
+"""The cost of `multilink build`: beside the bare cost of its parts, by size, and after one in a hundred records is new.
 
-    python benchmarks/build.py [--documents 1000 20000] [--images 10] [--vectors] [--placeholder] [--workers 1] [--json]
+    python -m benchmarks.build parts   [--documents 500] [--images 5] [--pixels 400] [--plain] [--json]
+    python -m benchmarks.build growth  [--documents 1000 50000] [--images 5] [--pixels 32] [--json]
+    python -m benchmarks.build rebuild [--documents 4000] [--images 5] [--new 40] [--json]
 
-Targets: the peak memory of 20,000 documents at most 1.25 times that of 1,000; the processor time that one more document
-takes (start-up is not of a document) at most 1.15 times.
+Documents come by the `documents` recipe: JSON Lines, and pictures fetched from a server on loopback (`parts`,
+`rebuild`; a process of its own, not counted) or read from disk (`growth`). Every picture has content of its own; one
+document in a hundred shows one of its neighbour's too, so that near-duplicate search has something to find.
 
-Each size is built in a process of its own, by the `documents` recipe from files on disk (JSON Lines, JPEGs), with no
-vectors unless `--vectors` asks for the default ones. Peak memory is that of all processes of the build together
-(resident pages, read from /proc every tenth of a second: pages that processes share count once for each). Processor
-time is that of the run, loading libraries apart, less that of a run of ten documents: what a build takes to begin.
-Seconds on the clock mean something on a quiet machine alone; the load average is told.
+parts     The processor time of a build as a multiple of plain Python loops over the same items, measured in the same
+          run: read, fetch, decode, fingerprint, copy, CNN, sentences, Parquet. Target: at most 1.3 with the default
+          features. `--plain` turns features off; then the target is at most 1.5 ms a document and 0.5 ms an image
+          beyond the parts.
+growth    Peak memory of the largest build as a multiple of the smallest's. Target: at most 1.25.
+rebuild   A build, then one with some documents more, on the same lake. Targets: at most 8% of the processor time of
+          the first, no request for what is there, at most one file in the lake per 200 images.
 
-Every picture has content of its own (random blocks of colour); one document in a hundred shows one of its neighbour's
-too, so that near-duplicate search has something to find. `--placeholder` puts one and the same picture into all.
-
-The table of stages tells how long the steps of each were at work on the clock, as Beam samples it, added up over worker
-processes. What is in none of them is `(between)`: decoding, sorting and keeping what passes between steps, and putting
-the pipeline together.
+Each build runs in a process of its own. Processor time is that of all its processes, loading libraries apart, less that
+of a build of ten documents: what a build takes to begin. Peak memory is that of all its processes together (resident
+pages, read from /proc every tenth of a second: pages that processes share count once for each).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import http.server
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -31,7 +37,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,44 +45,35 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-MEMORY_TARGET, TIME_TARGET = 1.25, 1.15
-FEW = 10  # documents of the run that shows what beginning takes
+MULTIPLE_TARGET, DOCUMENT_MS, IMAGE_MS, MEMORY_TARGET, REBUILD_TARGET, FILES_TARGET = 1.3, 1.5, 0.5, 1.25, 0.08, 200
+FEW = 10  # documents of the build that shows what beginning takes
 POLL_S = 0.1
 BLOCKS = 8  # of colour along each side of a picture: about what a perceptual hash looks at
 WORDS = (
     "align", "bench", "cut", "drill", "edge", "file", "glue", "hammer", "join",
     "level", "mark", "nail", "oak", "plane", "router", "sand", "table", "wood",
 )  # fmt: skip
-
+PLAIN = ["features.images=", "features.sentences="]
 
 Found = dict[str, Any]  # documents, seconds, cpu_s, peak_mb; steps: seconds by name
 
 
-def generate(folder: Path, *, documents: int, images: int, pixels: int, has_placeholder: bool) -> Path:
-    """Write that many documents and their pictures; returns the JSON Lines file."""
-    random = np.random.default_rng(0)
-    if has_placeholder:
-        picture(random, pixels).save(folder / "placeholder.jpg", quality=85)
+def generate(folder: Path, documents: range, *, images: int, pixels: int, url: str | None) -> Path:
+    """Write these documents and their pictures; returns the JSON Lines file, to which they are appended."""
     path = folder / "documents.jsonl"
-    with path.open("w", encoding="utf-8") as stream:
-        for number in range(documents):
-            paths = write_pictures(folder / f"{number // 1000:04d}", number, images, pixels, random)
-            if has_placeholder:
-                paths.append(folder / "placeholder.jpg")
+    with path.open("a", encoding="utf-8") as stream:
+        for number in documents:
+            random = np.random.default_rng(number)
+            names = [f"{number // 1000:04d}/{number}-{image}.jpg" for image in range(images)]
+            (folder / names[0]).parent.mkdir(exist_ok=True)
+            for name in names:
+                picture(random, pixels).save(folder / name, quality=85)
             if number % 100 == 99:
-                paths.append(folder / f"{(number - 1) // 1000:04d}" / f"{number - 1}-0.jpg")
+                names.append(f"{(number - 1) // 1000:04d}/{number - 1}-0.jpg")
             sentences = [sentence(number, random) for _ in range(4)]
-            pictures = [{"path": str(each.relative_to(folder))} for each in paths]
+            pictures = [{"url": f"{url}/{name}"} if url else {"path": name} for name in names]
             stream.write(json.dumps({"id": f"d{number}", "sentences": sentences, "images": pictures}) + "\n")
     return path
-
-
-def write_pictures(folder: Path, number: int, images: int, pixels: int, random: np.random.Generator) -> list[Path]:
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{number}-{image}.jpg" for image in range(images)]
-    for path in paths:
-        picture(random, pixels).save(path, quality=85)
-    return paths
 
 
 def picture(random: np.random.Generator, pixels: int) -> Image.Image:
@@ -89,30 +86,76 @@ def sentence(number: int, random: np.random.Generator) -> str:
     return f"{words.capitalize()}, as in project {number}."
 
 
-def build(path: Path, *, workers: int, has_vectors: bool) -> Found:
-    """Build the documents of a file; returns all but the peak of memory."""
-    from pipelines import recipes
-    from pipelines.build import chain_stages
-    from pipelines.features.plan import plan_features
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        with (Path(self.directory) / "requests").open("a") as stream:
+            stream.write(self.path + "\n")
+
+
+def serve(folder: str, port: Any) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        port.value = server.server_port
+        server.serve_forever()
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback from a process of its own; gives its address."""
+    port = multiprocessing.Value("i", 0)
+    process = multiprocessing.Process(target=serve, args=(str(folder), port), daemon=True)
+    process.start()
+    while not port.value:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port.value}"
+    process.terminate()
+    process.join()
+
+
+def requests_of(folder: Path) -> int:
+    """Return how many pictures the server was asked for."""
+    path = folder / "requests"
+    return sum(line.endswith(".jpg\n") for line in path.open()) if path.exists() else 0
+
+
+def settings_of(path: Path, *, url: str | None, plain: bool) -> list[str]:
+    settings = [f"source.documents={path}", "dedupe.policy=keep-all", *(PLAIN if plain else [])]
+    if url:
+        settings += [f"http.allow_hosts={url.removeprefix('http://')}", "http.requests_per_second=100000"]
+    return settings
+
+
+def build(settings: list[str], lake: str, workers: int) -> Found:
+    """Build a data set; returns all but the peak of memory."""
     from pipelines.launch import Runner, run_pipeline
-    from pipelines.run import plan_build
+    from pipelines.recipes import recipe
+    from pipelines.run import build_dataset
     from pipelines.sources.credentials import Credentials
     from schemas.configs import override
     from schemas.lake import Lake
-    from schemas.manifest import Manifest
 
-    settings = [f"source.documents={path}", "dedupe.policy=keep-all"]
-    settings += [] if has_vectors else ["features.images=", "features.sentences="]
-    config = override(recipes.recipe("documents"), settings)
-    lake = Lake.at(str(path.parent / "lake"))
-    features = plan_features(config, lake=lake, workers=workers)
-    plan = plan_build(config, features, lake=lake, credentials=Credentials())
+    steps: dict[str, float] = {}
+
+    def timed(*args: Any, **rest: Any) -> dict[str, float]:
+        steps.update(run_pipeline(*args, **rest))
+        return steps
+
+    import pipelines.run
+
+    pipelines.run.run_pipeline = timed
     begin, cpu_begin = time.perf_counter(), cpu_seconds()
-    steps = run_pipeline(partial(chain_stages, plan=plan), runner=Runner.LOCAL, workers=workers)
+    summary = build_dataset(
+        override(recipe("documents"), settings),
+        lake=Lake.at(lake),
+        credentials=Credentials(),
+        runner=Runner.LOCAL,
+        workers=workers,
+        say=lambda _: None,
+    )
     seconds, cpu_s = time.perf_counter() - begin, cpu_seconds() - cpu_begin
-    manifest = Manifest.from_json(lake.stages.read(plan.result).decode())
-    documents = sum(split.documents for split in manifest.splits.values())
-    return {"documents": documents, "seconds": seconds, "cpu_s": cpu_s, "steps": steps, "version": manifest.version}
+    documents = sum(split.documents for split in summary.manifest.splits.values())
+    return {"documents": documents, "seconds": seconds, "cpu_s": cpu_s, "steps": steps}
 
 
 def cpu_seconds() -> float:
@@ -120,17 +163,16 @@ def cpu_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def measure_apart(path: Path, options: argparse.Namespace) -> Found:
+def build_apart(settings: list[str], lake: Path, workers: int) -> Found:
     """Return what `build` does of a process of its own, and the `peak_mb` of it and its children."""
-    command = [sys.executable, __file__, "--measure", str(path), "--workers", str(options.workers)]
-    with subprocess.Popen(
-        [*command, *(["--vectors"] if options.vectors else [])], stdout=subprocess.PIPE, text=True
-    ) as process:
+    task = json.dumps({"settings": settings, "lake": str(lake), "workers": workers})
+    command = [sys.executable, "-m", "benchmarks.build", "measure", "--task", task]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         peak = Peak(process.pid)
         output, _ = process.communicate()
         peak.stop()
     if process.returncode:
-        raise SystemExit(f"the build of {path} ended with status {process.returncode}")
+        raise SystemExit(f"a build ended with status {process.returncode}")
     found: Found = json.loads(output.splitlines()[-1])
     return found | {"peak_mb": peak.mb}
 
@@ -174,76 +216,148 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def bare_loops(path: Path, *, plain: bool) -> dict[str, float]:
+    """Return the processor seconds of each part of a build as a plain loop over the same items."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import urllib3
+
+    from pipelines.features.extractors import image_extractor, sentence_extractor
+    from pipelines.images.copies import encode_jpeg
+    from pipelines.images.fingerprints import fingerprint_image
+    from pipelines.settings import FingerprintName
+    from schemas.codecs import decode_image
+
+    seconds: dict[str, float] = {}
+
+    def part(name: str, work: Callable[[], Any]) -> Any:
+        begin = cpu_seconds()
+        result = work()
+        seconds[name] = cpu_seconds() - begin
+        return result
+
+    records = part("read", lambda: [json.loads(line) for line in path.open(encoding="utf-8")])
+    pool = urllib3.PoolManager()
+    urls = sorted({image["url"] for record in records for image in record["images"]})
+    bodies = part("fetch", lambda: [pool.request("GET", url).data for url in urls])
+    decode = partial(decode_image, max_pixels=100_000_000, min_side_px=16, allow_animated=False)
+    pixels = part("decode", lambda: [decode(body) for body in bodies])
+    prints = part("fingerprint", lambda: [fingerprint_image(each, FingerprintName.PHASH) for each in pixels])
+    jpegs = part("copy", lambda: [encode_jpeg(each) for each in pixels])
+    texts = [record["sentences"] for record in records]
+    images = {"hash": urls, "fingerprint": prints, "jpeg": jpegs}
+    documents = {"id": [record["id"] for record in records], "sentences": texts}
+    if not plain:
+        cnn, encoder = image_extractor("efficientnet-lite0"), sentence_extractor("use-multilingual")
+        cnn.extract(jpegs[:16]), encoder.extract(texts[0])  # loads the weights
+        batches = [jpegs[start : start + 16] for start in range(0, len(jpegs), 16)]
+        vectors = part("CNN", lambda: [row for batch in batches for row in cnn.extract(batch)])
+        matrices = part("sentences", lambda: [encoder.extract(each) for each in texts])
+        images["vector"] = [np.asarray(vector, np.float16) for vector in vectors]
+        documents["vectors"] = [list(np.asarray(matrix, np.float16)) for matrix in matrices]
+
+    def write() -> None:
+        for columns in (images, documents):
+            pq.write_table(pa.table(columns), path.with_suffix(".parquet"), compression="zstd", row_group_size=256)
+
+    part("Parquet", write)
+    return seconds
+
+
 def by_stage(steps: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of work by the first part of steps' names, most first."""
+    """Return the seconds of work by the first part of steps' names, most first, below a hundredth none."""
     seconds: dict[str, float] = defaultdict(float)
     for step, spent in steps.items():
         seconds[step.partition("/")[0]] += spent
-    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+    some = {stage: spent for stage, spent in seconds.items() if spent >= 0.01 * sum(seconds.values())}
+    return dict(sorted(some.items(), key=lambda item: -item[1]))
 
 
-def measure_sizes(options: argparse.Namespace) -> list[Found]:
-    """Generate and build each number of documents, the fewest first."""
+def parts(options: argparse.Namespace) -> dict[str, float]:
+    (count,) = options.documents or [500]
+    with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name, server(Path(name)) as url:
+        folder = Path(name)
+        path = generate(folder, range(FEW), images=options.images, pixels=options.pixels, url=url)
+        few = build_apart(settings_of(path, url=url, plain=options.plain), folder / "few", options.workers)
+        generate(folder, range(FEW, count), images=options.images, pixels=options.pixels, url=url)
+        found = build_apart(settings_of(path, url=url, plain=options.plain), folder / "lake", options.workers)
+        loops = bare_loops(path, plain=options.plain)
+    share = (count - FEW) / count
+    bare, cpu_s = sum(loops.values()) * share, found["cpu_s"] - few["cpu_s"]
+    print(f"{count:,} documents of {options.images} images; beginning takes {few['cpu_s']:.1f} s of the processor")
+    for part, spent in loops.items():
+        print(f"  {part:<14}{spent:>8.2f} s bare")
+    for stage, spent in by_stage(found["steps"]).items():
+        print(f"  {stage:<28}{spent:>8.2f} s at work, as Beam samples it")
+    beyond = 1000 * (cpu_s - bare) / (count - FEW)
+    allowed = DOCUMENT_MS + options.images * IMAGE_MS
+    print(f"  the build {cpu_s:.1f} s, its parts {bare:.1f} s: {cpu_s / bare:.2f} times (target {MULTIPLE_TARGET})")
+    print(f"  {beyond:.2f} ms a document beyond its parts (target with features off {allowed:.1f})")
+    return {"multiple": round(cpu_s / bare, 3), "ms-beyond": round(beyond, 2), "ms-allowed": allowed}
+
+
+def growth(options: argparse.Namespace) -> dict[str, float]:
     results = []
-    for documents in (FEW, *options.documents):
-        with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as folder:
-            path = generate(
-                Path(folder),
-                documents=documents,
-                images=options.images,
-                pixels=options.pixels,
-                has_placeholder=options.placeholder,
-            )
-            results.append(measure_apart(path, options))
-        if documents != FEW:
-            show(results[-1])
-    return results
+    for documents in options.documents or (1_000, 50_000):
+        with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name:
+            path = generate(Path(name), range(documents), images=options.images, pixels=options.pixels, url=None)
+            settings = settings_of(path, url=None, plain=True)
+            results.append(build_apart(settings, Path(name) / "lake", options.workers))
+        peak, cpu_s = results[-1]["peak_mb"], results[-1]["cpu_s"]
+        print(
+            f"  {documents:>9,} documents: peak {peak:.0f} MB, {1000 * cpu_s / documents:.1f} ms a document", flush=True
+        )
+    ratio = results[-1]["peak_mb"] / results[0]["peak_mb"]
+    print(f"  memory {ratio:.2f} times (target {MEMORY_TARGET})")
+    return {"memory-ratio": round(ratio, 3)}
 
 
-def show(found: Found) -> None:
-    documents, seconds = found["documents"], found["seconds"]
-    print(f"\n{documents:,} documents: {seconds:.1f} s, {documents / seconds:.0f} documents/s on the clock")
-    stages = by_stage(found["steps"])
-    stages["(between)"] = seconds - sum(stages.values())
-    print(f"  {'stage':<28}{'seconds':>9}{'share':>8}{'documents/s':>13}")
-    for stage, spent in stages.items():
-        if spent >= 0.01 * seconds:
-            print(f"  {stage:<28}{spent:>9.1f}{spent / seconds:>8.0%}{documents / spent:>13,.0f}")
-    print(flush=True)
-
-
-def compare(few: Found, *others: Found) -> dict[str, float]:
-    """Print and return how memory, and time per document, of the largest build relate to those of the smallest."""
-    print(f"  {'documents':>9}{'peak MB':>9}{'processor s':>13}{'ms a document':>15}")
-    costs = []
-    for each in others:
-        costs.append(1000 * (each["cpu_s"] - few["cpu_s"]) / (each["documents"] - few["documents"]))
-        print(f"  {each['documents']:>9,}{each['peak_mb']:>9.0f}{each['cpu_s']:>13.1f}{costs[-1]:>15.2f}")
-    memory, time_ratio = others[-1]["peak_mb"] / others[0]["peak_mb"], costs[-1] / costs[0]
+def rebuild(options: argparse.Namespace) -> dict[str, float]:
+    (count,) = options.documents or [4_000]
+    with tempfile.TemporaryDirectory(prefix="multilink-benchmark-") as name, server(Path(name)) as url:
+        folder = Path(name)
+        path = generate(folder, range(FEW), images=options.images, pixels=options.pixels, url=url)
+        settings = settings_of(path, url=url, plain=options.plain)
+        few = build_apart(settings, folder / "few", options.workers)
+        generate(folder, range(FEW, count), images=options.images, pixels=options.pixels, url=url)
+        asked = requests_of(folder)
+        first = build_apart(settings, folder / "lake", options.workers)
+        asked_first = requests_of(folder) - asked
+        files = sum(each.is_file() for each in (folder / "lake").rglob("*"))
+        generate(folder, range(count, count + options.new), images=options.images, pixels=options.pixels, url=url)
+        second = build_apart(settings, folder / "lake", options.workers)
+        asked_second = requests_of(folder) - asked - asked_first
+    ratio = (second["cpu_s"] - few["cpu_s"]) / (first["cpu_s"] - few["cpu_s"])
+    whole = second["cpu_s"] / first["cpu_s"]
     print(
-        f"  memory {memory:.2f}x (target {MEMORY_TARGET}), time of a document {time_ratio:.2f}x (target {TIME_TARGET})"
+        f"  first {first['cpu_s']:.1f} s, then {second['cpu_s']:.1f} s of the processor; a build of ten {few['cpu_s']:.1f} s"
     )
-    figures = {f"peak-mb-{each['documents']}": round(each["peak_mb"]) for each in others}
-    costs_ms = {f"ms-{each['documents']}": round(cost, 2) for each, cost in zip(others, costs, strict=True)}
-    return {**figures, **costs_ms, "memory-ratio": round(memory, 3), "time-ratio": round(time_ratio, 3)}
+    print(f"  {ratio:.1%} beyond what beginning takes, {whole:.1%} of the whole (target {REBUILD_TARGET:.0%})")
+    print(f"  requests for pictures: {asked_first:,}, then {asked_second:,} ({options.new * options.images:,} are new)")
+    per_file = count * options.images / files
+    print(f"  {files} files in the lake: {per_file:.0f} images a file (target {FILES_TARGET})")
+    for stage, spent in by_stage(second["steps"]).items():
+        print(f"    {stage:<28}{spent:>8.2f} s at work in the second")
+    return {"rebuild-ratio": round(whole, 4), "images-a-file": round(per_file, 1), "asked-again": asked_second}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, nargs="+", default=[1_000, 20_000])
-    parser.add_argument("--images", type=int, default=10, help="of a document")
-    parser.add_argument("--pixels", type=int, default=96, help="of a side of a picture")
+    parser.add_argument("what", choices=["parts", "growth", "rebuild", "measure"], nargs="?", default="parts")
+    parser.add_argument("--documents", type=int, nargs="+")
+    parser.add_argument("--images", type=int, default=5, help="of a document")
+    parser.add_argument("--pixels", type=int, default=400, help="of a side of a picture")
+    parser.add_argument("--new", type=int, default=40, help="documents that come for the second build")
+    parser.add_argument("--plain", action="store_true", help="no features")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--vectors", action="store_true", help="extract the recipe's vectors")
-    parser.add_argument("--placeholder", action="store_true", help="one picture that all documents show")
-    parser.add_argument("--measure", type=Path, help="only build this file, and print the figures as JSON")
+    parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the figures as the last line")
     options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(build(options.measure, workers=options.workers, has_vectors=options.vectors)))
+    if options.what == "measure":
+        print(json.dumps(build(**json.loads(options.task))))
         return
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
-    figures = compare(*measure_sizes(options))
+    figures = {"parts": parts, "growth": growth, "rebuild": rebuild}[options.what](options)
     if options.json:
         print(json.dumps(figures))
 
