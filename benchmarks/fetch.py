@@ -1,35 +1,23 @@
-"""Fetching images against img2dataset, side by side in one run, on loopback and two processes.
+"""Fetching the images of `multilink build` against img2dataset, side by side in one run, on loopback and two processes.
 
     python -m venv /tmp/peer && /tmp/peer/bin/pip install img2dataset==1.47.0     (it needs another pyarrow)
-    python benchmarks/fetch.py --peer /tmp/peer/bin/python [--images 4000] [--rounds 3] [--json]
+    python -m benchmarks.fetch --peer /tmp/peer/bin/python [--images 8000] [--case many-hosts] [--rounds 1] [--json]
 
-Target: at least the images per second of img2dataset, both making JPEG copies of 256 px (shorter side, quality 90) as
-files, with SHA-256. Ours also asks robots.txt, checks addresses, limits and content, keeps each original and its
-response in the raw store, and computes the perceptual hash; the peer keeps a copy and its record.
-The peer has its fastest settings: no EXIF, area interpolation, and of the thread counts the one that does best.
+    many-hosts   200 hosts, 40 images each. Ten are dead: five refuse connections, five never take one. Ten answer
+                 after two seconds. Five answer 429 with a Retry-After of a second to their first three requests.
+    one-host     one host, asked as fast as it answers
+
+Target: at least the images per second of img2dataset, both making JPEG copies of 256 px (shorter side, quality 90).
+`stage` is the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers. It also asks
+robots.txt, checks addresses, limits and content, keeps a host's pace (four connections and, with many hosts, the
+default of five requests a second), keeps each original in the raw store, and computes the perceptual hash. The peer
+keeps a copy and its record; it has its fastest settings (no EXIF, area interpolation), two retries, and of the thread
+counts the one that does best.
 
 The pictures are of 400 x 300 px and about 20 KB; a comment in each makes every file another. The server is a process of
-its own on the same cores. Contestants take turns, and the fastest turn of each counts:
-
-    function     `obtain_images` over the addresses, in two processes of two threads each
-    stage        the images stage as a build runs it: `ObtainImages` on Beam's local runner with two workers
-    img2dataset  two processes
-
-Time is that of the whole command but for the imports of its driver: starting the workers counts, for each. CPU time is
-user and system of driver and workers, per image after the first quarter, so without what starting takes: it says what
-the cores can do where others disturb the clock, and its ratio is that of the rates that busy cores sustain.
-
-Files are written to memory (/dev/shm) where there is such a folder, and removed when all have had their turns. On ext4,
-making a file goes by the places of files removed in the last five minutes one by one: a run soon after another, or
-after the tests, spends a quarter of the processor on that. `--folder` measures on a disk; let it rest before.
-
-Found on two cores, 8,000 images, five runs in memory and on a rested disk: function 1.01 to 1.15 of the peer's rate
-(median 1.11), stage 0.98 to 1.09 (median 1.07); on the disk 636 and 623 images/s, the peer 571, and 2.9, 2.4 and 2.7 ms
-of the processor an image. Both start within 2.3 s. Of ours, as a thread's own time at its least: decoding 0.43 ms, the
-copy 0.42 (0.19 of it the resize; 0.95 in the peer), perceptual hash 0.54 (the peer has none), the client 0.45. What
-brought it there from 0.56 of the peer: the worker beside the one that had the host did nothing; urllib3 took 0.25 ms
-where http.client takes 0.09; Pillow asked the system for 270 pages a picture, and took 1.0 ms to resize it; threads
-that inspected side by side cost a sixth; workers ended one after the other.
+its own on the same cores; hosts are addresses of the loopback range. Time is that of the whole command but for the
+imports of its driver: starting the workers counts, for each. A rate counts the images that were had. Files are written
+to memory (/dev/shm) where there is such a folder, and removed when all have had their turns.
 """
 
 from __future__ import annotations
@@ -41,43 +29,41 @@ import io
 import json
 import logging
 import math
-import multiprocessing
 import os
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image as Pixels
 
-from pipelines.images.obtain import ImagePlaces, obtain_images
-from pipelines.images.store import ImageStore, stored_copies
+from pipelines.images.obtain import ImageAccess
+from pipelines.images.packed import copy_packs
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure
-from schemas.images import Image
 from schemas.lake import Lake
 
+MANY_HOSTS, ONE_HOST = "many-hosts", "one-host"
+HOSTS, SLOW_S, REFUSALS = 200, 2.0, 3
 PICTURES = 64  # different ones; comments make as many files of them as are asked for
 SIZE_PX = (400, 300)
 PROCESSES = 2
-CONNECTIONS = 4  # of ours, to the one host: as a build's default is
-ALBUM = 10  # images of one draft
+CONNECTIONS = 4  # of ours, to one host: as a build's default is
+ALBUM = 10  # images of one candidate
 PROVENANCE = Provenance(source="benchmark", record_id="")
 PEER_NAME = "img2dataset"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-# The server: a process of its own.
 
 
 def picture(seed: int) -> bytes:
@@ -91,11 +77,32 @@ def picture(seed: int) -> bytes:
     return stream.getvalue()
 
 
+class Behaviour(StrEnum):
+    """What a host does."""
+
+    ANSWERS = "answers"
+    SLOW = "slow"
+    BUSY = "busy"  # at first
+    REFUSES = "refuses"
+    SILENT = "silent"  # takes no connection
+
+
+def behaviour_of(number: int) -> Behaviour:
+    """Return what the host of a number, from 1, does among many."""
+    if number % 20 == 0:
+        return Behaviour.REFUSES if number % 40 == 0 else Behaviour.SILENT
+    if number % 20 == 10:
+        return Behaviour.SLOW
+    return Behaviour.BUSY if number % 40 == 5 else Behaviour.ANSWERS
+
+
 class ImageServer(asyncio.Protocol):
     """HTTP/1.1 with open connections, of GET alone: `/<number>.jpg` is a picture with the number in a comment."""
 
-    def __init__(self, pictures: list[bytes]) -> None:
+    def __init__(self, pictures: list[bytes], behaviour: Behaviour, refusals: list[int]) -> None:
         self._pictures = pictures
+        self._behaviour = behaviour
+        self._refusals = refusals
         self._unread = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,42 +112,80 @@ class ImageServer(asyncio.Protocol):
         self._unread += data
         while b"\r\n\r\n" in self._unread:
             request, _, self._unread = self._unread.partition(b"\r\n\r\n")
-            closes = b"connection: close" in request.lower()
-            self._transport.write(self._answer(request.split(b" ", 2)[1], closes=closes))
-            if closes:
-                self._transport.close()
+            answer = self._answer(request.split(b" ", 2)[1], closes=b"connection: close" in request.lower())
+            if self._behaviour is Behaviour.SLOW:
+                asyncio.get_running_loop().call_later(SLOW_S, self._send, answer)
+            else:
+                self._send(answer)
+
+    def _send(self, answer: bytes) -> None:
+        self._transport.write(answer)
+        if b"Connection: close" in answer[:200]:
+            self._transport.close()
 
     def _answer(self, path: bytes, *, closes: bool) -> bytes:
-        kind, body = b"text/plain", b"User-agent: *\nDisallow: /private\n"
+        status, kind, body = b"200 OK", b"text/plain", b"User-agent: *\nDisallow: /private\n"
         if path.endswith(b".jpg"):
             data = self._pictures[int(path[1:-4]) % len(self._pictures)]
             kind, body = b"image/jpeg", data[:2] + b"\xff\xfe" + (len(path) + 2).to_bytes(2, "big") + path + data[2:]
+            if self._behaviour is Behaviour.BUSY and self._refusals[0]:
+                self._refusals[0] -= 1
+                status, kind, body = b"429 Too Many Requests\r\nRetry-After: 1", b"text/plain", b""
         end = b"close" if closes else b"keep-alive"
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: %s\r\n\r\n"
-        return head % (kind, len(body), end) + body
+        head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: %s\r\n\r\n"
+        return head % (status, kind, len(body), end) + body
 
 
-def serve() -> None:
-    """Serve until killed; the port is printed first."""
+def serve(case: str) -> None:
+    """Serve until killed; the hosts are printed first."""
+    silent: list[socket.socket] = []
+
+    def silent_host(address: str, port: int) -> None:
+        """Listen, and fill the queue of connections, so that no further one is taken."""
+        listening = socket.socket()
+        listening.bind((address, port))
+        listening.listen(0)
+        silent.append(listening)
+        for _ in range(8):
+            waiting = socket.socket()
+            waiting.setblocking(False)
+            waiting.connect_ex((address, port))
+            silent.append(waiting)
 
     async def run() -> None:
         pictures = [picture(seed) for seed in range(PICTURES)]
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(partial(ImageServer, pictures), "127.0.0.1", 0, backlog=1024)
-        mean = sum(map(len, pictures)) / len(pictures)
-        print(json.dumps({"port": server.sockets[0].getsockname()[1], "mean_bytes": mean}), flush=True)
-        await server.serve_forever()
+        hosts, port = [], 0
+        for number in range(1, 2 if case == ONE_HOST else HOSTS + 1):
+            address = f"127.0.1.{number}"
+            behaviour = behaviour_of(number)
+            if behaviour is Behaviour.SILENT:
+                silent_host(address, port)
+            elif behaviour is not Behaviour.REFUSES:
+                make = partial(ImageServer, pictures, behaviour, [REFUSALS])
+                server = await loop.create_server(make, address, port, backlog=1024)
+                port = server.sockets[0].getsockname()[1]
+            hosts.append(f"{address}:{port}")
+        print(json.dumps(hosts), flush=True)
+        await asyncio.Event().wait()
 
     asyncio.run(run())
 
 
+@dataclass(frozen=True)
+class Server:
+    case: str
+    hosts: list[str]
+
+
 @contextlib.contextmanager
-def serving() -> Iterator[dict[str, float]]:
-    """Run the server for a block; gives `port` and `mean_bytes`."""
-    with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as server:
+def serving(case: str) -> Iterator[Server]:
+    """Run the server for a block."""
+    command = [sys.executable, "-m", "benchmarks.fetch", "--serve", "--case", case]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            yield json.loads(server.stdout.readline())
+            yield Server(case, json.loads(server.stdout.readline()))
         finally:
             server.kill()
 
@@ -148,56 +193,49 @@ def serving() -> Iterator[dict[str, float]]:
 # The contestants: each fetches all addresses into an empty folder.
 
 
-def settings(port: int, folder: Path) -> ImagePlaces:
+def access_of(server: Server, folder: Path) -> ImageAccess:
     lake = Lake.at(str(folder))
-    http = HttpConfig(
-        allow_hosts=(f"127.0.0.1:{port}",), requests_per_second=100_000.0, connections_per_host=CONNECTIONS
-    )
-    return ImagePlaces(http=http, raw=lake.raw, store=ImageStore(stored_copies(lake, 90)), files="")
-
-
-def fetch_with_function(addresses: list[str], folder: Path, port: int) -> None:
-    places = settings(port, folder)
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        shares = [(addresses[number::PROCESSES], places) for number in range(PROCESSES)]
-        check(sum(pool.starmap(obtain_all, shares)), len(addresses))
-
-
-def obtain_all(addresses: list[str], places: ImagePlaces) -> int:
-    outcomes = obtain_images(
-        addresses,
-        places=places,
+    rate = {"requests_per_second": 100_000.0} if server.case == ONE_HOST else {}
+    http = HttpConfig(allow_hosts=tuple(server.hosts), connections_per_host=CONNECTIONS, **rate)
+    return ImageAccess(
+        http=http,
+        raw=lake.raw,
+        copies=copy_packs(lake, ImagesConfig(), FingerprintName.PHASH),
+        files="",
         config=ImagesConfig(),
         fingerprint=FingerprintName.PHASH,
-        threads=CONNECTIONS // PROCESSES,
     )
-    return sum(isinstance(outcome, Image) for _, outcome in outcomes)
 
 
-def fetch_with_stage(addresses: list[str], folder: Path, port: int) -> None:
-    import apache_beam as beam  # here alone: the function's processes need none of it
+def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
+    import apache_beam as beam
 
     from pipelines.images.transforms import ObtainImages
     from pipelines.launch import Runner, run_pipeline
 
-    drafts = [
+    candidates = [
         CandidateDocument(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)
         for begin in range(0, len(addresses), ALBUM)
     ]
-    places = settings(port, folder)
-    stage = ObtainImages(places, ImagesConfig(), FingerprintName.PHASH, Takedowns(()), Progress(None), PROCESSES)
+    access = access_of(server, folder)
 
     def assemble(root: beam.Pipeline) -> None:
-        outcomes = root | "drafts" >> beam.Create(drafts) | "images" >> stage
-        _ = outcomes | "no failure" >> beam.Map(refuse_failure)
+        outcomes = (
+            root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, Progress(None), PROCESSES)
+        )
+        _ = outcomes | "write" >> beam.Map(note, str(folder))
 
+    begin = time.perf_counter()
     run_pipeline(assemble, runner=Runner.LOCAL, workers=PROCESSES)
-    check(sum(1 for _ in places.store.folder.files()), len(addresses))
+    seconds = time.perf_counter() - begin
+    return Had(len(access.copies.index()), seconds)
 
 
-def refuse_failure(outcome: tuple[str, Image | Failure]) -> None:
+def note(outcome: tuple[str, object], folder: str) -> None:
+    """Write down what failed, so that the run can be looked at."""
     if isinstance(outcome[1], Failure):
-        raise RuntimeError(f"{outcome[1]}")
+        with Path(folder, "failures").open("a") as stream:
+            stream.write(f"{outcome[1].reason} {outcome[1].message}\n")
 
 
 PEER = """
@@ -209,8 +247,8 @@ print(json.dumps({"seconds": time.perf_counter() - begin}))
 """
 
 
-def fetch_with_img2dataset(addresses: list[str], folder: Path, *, python: str, threads: int) -> float:
-    """Return the seconds it took, without its imports."""
+def fetch_with_img2dataset(addresses: list[str], folder: Path, *, python: str, threads: int) -> Had:
+    """Return what it had and the seconds it took, without its imports."""
     urls = folder / "urls.txt"
     urls.write_text("".join(f"{address}\n" for address in addresses))
     options = {
@@ -222,48 +260,40 @@ def fetch_with_img2dataset(addresses: list[str], folder: Path, *, python: str, t
         "encode_quality": 90,
         "processes_count": PROCESSES,
         "thread_count": threads,
+        "retries": 2,
         "number_sample_per_shard": math.ceil(len(addresses) / PROCESSES),
         "extract_exif": False,
     }
     command = [python, "-W", "ignore", "-c", PEER, json.dumps(options)]
     environment = os.environ | {"NO_ALBUMENTATIONS_UPDATE": "1"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    check(sum(1 for _ in (folder / "images").glob("*/*.jpg")), len(addresses))
-    return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
-
-
-def check(found: int, expected: int) -> None:
-    if found != expected:
-        raise RuntimeError(f"expected {expected} images, found {found}")
+    seconds = float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+    return Had(sum(1 for _ in (folder / "images").glob("*/*.jpg")), seconds)
 
 
 # Measuring.
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What one contestant took once."""
+class Had:
+    """What one contestant had in one turn."""
 
+    images: int
     seconds: float
-    cpu_seconds: float
+    cpu_seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.images / self.seconds
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What a contestant's fastest turns give, in images per second and milliseconds per image."""
-
-    rate: float
-    cpu_ms: float
+Contestant = Callable[[list[str], Path], Had]
 
 
-Contestant = Callable[[list[str], Path], float | None]
-
-
-def take_turn(contestant: Contestant, addresses: list[str], parent: str) -> Turn:
-    folder = tempfile.mkdtemp(dir=parent)
-    cpu, begin = cpu_seconds(), time.perf_counter()
-    seconds = contestant(addresses, Path(folder))
-    return Turn(seconds or time.perf_counter() - begin, cpu_seconds() - cpu)
+def take_turn(contestant: Contestant, addresses: list[str], parent: str) -> Had:
+    cpu = cpu_seconds()
+    had = contestant(addresses, Path(tempfile.mkdtemp(dir=parent)))
+    return replace(had, cpu_seconds=cpu_seconds() - cpu)
 
 
 def cpu_seconds() -> float:
@@ -274,68 +304,55 @@ def cpu_seconds() -> float:
 
 def compare(
     contestants: dict[str, Contestant], addresses: list[str], *, rounds: int, parent: str | None
-) -> dict[str, Figures]:
-    some = addresses[: len(addresses) // 4]
-    turns: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in contestants}
-    with tempfile.TemporaryDirectory(dir=parent) as folder:  # removed at the end: see the docstring
+) -> dict[str, Had]:
+    """Return the fastest turn of each."""
+    turns: dict[str, list[Had]] = {name: [] for name in contestants}
+    with tempfile.TemporaryDirectory(dir=parent) as folder:  # removed at the end: removing files slows ext4 down
         for _ in range(rounds):
             for name, contestant in contestants.items():
-                turns[name].append((take_turn(contestant, some, folder), take_turn(contestant, addresses, folder)))
-    return {name: summarise(taken, len(some), len(addresses)) for name, taken in turns.items()}
+                turns[name].append(take_turn(contestant, addresses, folder))
+    return {name: max(taken, key=lambda had: had.rate) for name, taken in turns.items()}
 
 
-def summarise(taken: list[tuple[Turn, Turn]], few: int, all_: int) -> Figures:
-    few_cpu_s, all_cpu_s = (min(turn.cpu_seconds for turn in turns) for turns in zip(*taken, strict=True))
-    seconds = min(turn.seconds for _, turn in taken)
-    return Figures(all_ / seconds, (all_cpu_s - few_cpu_s) / (all_ - few) * 1000)
-
-
-def tell(figures: dict[str, Figures], peer: str | None) -> dict[str, float]:
-    """Print a table, and return the ratios of ours to the peer's rates (without a peer: our images per second)."""
-    print(f"{'':<16}{'images/s':>10}{'CPU ms/image':>15}{'ratios':>10}")
+def tell(figures: dict[str, Had], peer: str | None) -> dict[str, float]:
+    """Print a table, and return the ratios of our rates to the peer's (without a peer: our images per second)."""
+    print(f"{'':<16}{'images':>8}{'seconds':>9}{'images/s':>10}{'CPU ms/image':>14}{'ratio':>9}")
     ratios = {}
-    for name, row in figures.items():
-        line = f"{name:<16}{row.rate:>10.0f}{row.cpu_ms:>15.2f}"
-        if peer is None:
-            ratios[f"{name}-images-per-s"] = round(row.rate, 1)
-        else:
-            rate, cpu = row.rate / figures[peer].rate, figures[peer].cpu_ms / row.cpu_ms
-            line += f"{rate:>9.2f}x{cpu:>9.2f}x"
-            ratios |= {name: round(rate, 2), f"{name}-cpu": round(cpu, 2)}
-        print(line)
+    for name, had in figures.items():
+        ratio = had.rate / figures[peer].rate if peer else 0.0
+        cpu_ms = 1000 * had.cpu_seconds / max(had.images, 1)
+        print(f"{name:<16}{had.images:>8,}{had.seconds:>9.1f}{had.rate:>10.0f}{cpu_ms:>14.2f}{ratio:>8.2f}x")
+        ratios[name] = round(ratio, 2) if peer else round(had.rate, 1)
     return ratios
 
 
 def main() -> None:
     logging.disable(logging.WARNING)  # of Beam's workers, that they lack Google's clients
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=4_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=8_000)
+    parser.add_argument("--case", choices=[MANY_HOSTS, ONE_HOST], default=MANY_HOSTS)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument(
         "--peer", help="python of an environment that has img2dataset; without it ours alone is measured"
     )
-    parser.add_argument("--peer-threads", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--peer-threads", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--folder", default=MEMORY, help="where to write; default: memory, else the temporary files'")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
     if options.serve:
-        serve()
+        serve(options.case)
         return
-    with serving() as server:
-        port = int(server["port"])
-        contestants: dict[str, Contestant] = {
-            "function": partial(fetch_with_function, port=port),
-            "stage": partial(fetch_with_stage, port=port),
-        }
+    with serving(options.case) as server:
+        contestants: dict[str, Contestant] = {"stage": partial(fetch_with_stage, server=server)}
         for threads in options.peer_threads if options.peer else ():
             contestants[f"{PEER_NAME}-{threads}"] = partial(
                 fetch_with_img2dataset, python=options.peer, threads=threads
             )
-        addresses = [f"http://127.0.0.1:{port}/{number}.jpg" for number in range(options.images)]
+        hosts = server.hosts
+        addresses = [f"http://{hosts[number % len(hosts)]}/{number}.jpg" for number in range(options.images)]
         print(
-            f"{options.images:,} images of {server['mean_bytes'] / 1000:.1f} KB, {os.cpu_count()} cores, "
-            f"load {os.getloadavg()[0]:.1f}",
+            f"{options.images:,} images, {options.case}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
         figures = compare(contestants, addresses, rounds=options.rounds, parent=options.folder)
