@@ -329,9 +329,7 @@ def rebuild(options: argparse.Namespace) -> dict[str, float]:
         asked_second = requests_of(folder) - asked - asked_first
     ratio = (second["cpu_s"] - few["cpu_s"]) / (first["cpu_s"] - few["cpu_s"])
     whole = second["cpu_s"] / first["cpu_s"]
-    print(
-        f"  first {first['cpu_s']:.1f} s, then {second['cpu_s']:.1f} s of the processor; a build of ten {few['cpu_s']:.1f} s"
-    )
+    print(f"  first {first['cpu_s']:.1f} s of the processor, then {second['cpu_s']:.1f} s")
     print(f"  {ratio:.1%} beyond what beginning takes, {whole:.1%} of the whole (target {REBUILD_TARGET:.0%})")
     print(f"  requests for pictures: {asked_first:,}, then {asked_second:,} ({options.new * options.images:,} are new)")
     per_file = count * options.images / files
