@@ -30,6 +30,7 @@ from schemas.records import travels
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0
 SUFFIX = ".parquet"
+FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 64
 _Keys = npt.NDArray[np.bytes_]
@@ -163,7 +164,7 @@ class PackWriter:
         if not count:
             return []
         pack = self._open = self._open or _OpenPack(self._packs)
-        first = pack.append(pa.table(dict(rows), schema=self._packs.schema))
+        first = pack.append(rows, count)
         if pack.is_due():
             self.close()
         return [PackRef(pack.name, first + number) for number in range(count)]
@@ -185,42 +186,39 @@ class _OpenPack:
         self._writer = pq.ParquetWriter(
             self._sink.stream,
             packs.schema,
-            compression="zstd",
-            compression_level=1,
+            compression={field.name: "none" if field.type == pa.binary() else "zstd" for field in packs.schema},
             use_dictionary=False,
             write_statistics=False,
         )
-        self._waiting: list[pa.Table] = []
+        self._waiting: dict[str, list[Any]] = {name: [] for name in packs.schema.names}
         self._rows = 0
         self._opened = time.monotonic()
 
-    def append(self, table: pa.Table) -> int:
-        """Add a table, and return the number of its first row."""
+    def append(self, rows: Mapping[str, Sequence[Any]], count: int) -> int:
+        """Add that many rows, and return the number of the first."""
         first = self._rows
-        self._rows += table.num_rows
-        self._waiting.append(table)
-        whole = self._rows // self._packs.rows_per_group - first // self._packs.rows_per_group
-        if whole:
-            self._flush(whole)
+        self._rows += count
+        for name, waiting in self._waiting.items():
+            waiting.extend(rows[name])
+        whole = FLUSHED_GROUPS * self._packs.rows_per_group
+        while len(self._waiting[self._packs.key]) >= whole:
+            self._write(whole)
         return first
 
     def is_due(self) -> bool:
         return self._sink.stream.tell() >= PACK_BYTES or time.monotonic() - self._opened >= PACK_AGE_S
 
     def close(self) -> None:
-        self._flush(1)
+        self._write(self._rows)
         self._writer.close()
         self._sink.commit()
 
-    def _flush(self, groups: int) -> None:
-        """Write that many row groups of what waits; the last one of a pack may be short."""
-        table = pa.concat_tables(self._waiting or [self._packs.schema.empty_table()])
-        for _ in range(groups):
-            if table.num_rows:
-                group = table.slice(0, self._packs.rows_per_group)
-                self._writer.write_table(group, row_group_size=self._packs.rows_per_group)
-                table = table.slice(group.num_rows)
-        self._waiting = [table] if table.num_rows else []
+    def _write(self, rows: int) -> None:
+        group = {name: waiting[:rows] for name, waiting in self._waiting.items()}
+        self._waiting = {name: waiting[rows:] for name, waiting in self._waiting.items()}
+        if group[self._packs.key]:
+            table = pa.table(group, schema=self._packs.schema)
+            self._writer.write_table(table, row_group_size=self._packs.rows_per_group)
 
 
 def parse_keys(keys: Sequence[str]) -> _Keys:

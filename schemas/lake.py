@@ -30,6 +30,7 @@ from schemas.errors import NotFoundError, UsageError
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
+_WRITTEN_AT_ONCE = 1 << 20  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -88,7 +89,7 @@ class Folder:
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = str(target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp")
-        return Sink(filesystem.open_output_stream(temporary), (temporary, str(target)))
+        return Sink(filesystem.open_output_stream(temporary, buffer_size=_WRITTEN_AT_ONCE), (temporary, str(target)))
 
     def exists(self, name: str) -> bool:
         filesystem, path = self._open()

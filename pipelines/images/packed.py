@@ -17,7 +17,7 @@ from schemas.lake import Lake
 from schemas.records import travels
 from schemas.versions import fingerprint as digest_of
 
-ROWS_PER_GROUP = 16  # of some 15 KB each: one copy is read without many others
+ROWS_PER_GROUP = 8  # of some 15 KB each: one copy is read without many others
 _SETTINGS_DIGITS = 12
 
 
