@@ -31,8 +31,8 @@ from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, buil
 from pipelines.features.extractors import sentence_extractor
 from pipelines.recipes import recipe
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.crowd_settings import MscocoSource
-from pipelines.sources.mscoco import read_mscoco
+from pipelines.sources.mscoco import MscocoSource
+from pipelines.sources.mscoco import read as read_mscoco
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.manifest import read_manifest

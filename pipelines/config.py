@@ -18,9 +18,16 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
-from pipelines.sources.crowd_settings import MscocoSource, VistSource
-from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
+from pipelines.sources.article_settings import ImageclefSource, WikipediaSource
+from pipelines.sources.cite import CiteSource
+from pipelines.sources.clue import ClueSource
+from pipelines.sources.inputs import Form, Input, needed
+from pipelines.sources.jsonl import DocumentsSource
+from pipelines.sources.mscoco import MscocoSource
+from pipelines.sources.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.news import NewsSource
+from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.vist import VistSource
 from schemas.configs import require
 
 
@@ -72,36 +79,9 @@ class DiySource:
     reddit_url: str = "https://www.reddit.com"
     oauth_url: str = "https://oauth.reddit.com"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsSource:
-    """A user's own documents: JSON Lines beside image files or URLs.
-
-    Attributes:
-        documents: path of the JSON Lines file.
-        images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
-            itself is in.
-    """
-
-    documents: str = ""
-    images: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiRetrievalSource:
-    """The files Hessel 2019 released: documents, and one feature row per image (STACK, data formats).
-
-    Attributes:
-        documents: path of `docs.json`.
-        id2row: path of `id2row.json`.
-        features: path of `features.npy`, rows x dimensions.
-        extractor: name of the vectors' column.
-    """
-
-    documents: str = ""
-    id2row: str = ""
-    features: str = ""
-    extractor: str = "released"
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read: an API reads no file."""
+        return (needed("dump", "RS_*", form=Form.FILES),) if self.kind is DumpOrApi.DUMP else ()
 
 
 Source = (

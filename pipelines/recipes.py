@@ -5,11 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from pipelines.config import BuildConfig, DiySource, DocumentsSource, MultiRetrievalSource, Source
+from pipelines.config import BuildConfig, DiySource, Source
 from pipelines.settings import DedupeConfig, DocumentsConfig, FeaturesConfig, Policy, SplitsConfig
-from pipelines.sources.article_settings import ImageclefSource, NewsSource, WikipediaSource
-from pipelines.sources.crowd_settings import MscocoSource, StoryKind, VistSource
-from pipelines.sources.labelled_settings import CiteSource, ClueSource, RecipeqaSource
+from pipelines.sources.article_settings import ImageclefSource, WikipediaSource
+from pipelines.sources.cite import CiteSource
+from pipelines.sources.clue import ClueSource
+from pipelines.sources.jsonl import DocumentsSource
+from pipelines.sources.mscoco import MscocoSource
+from pipelines.sources.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.news import NewsSource
+from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.vist import StoryKind, VistSource
 from schemas.errors import ConfigError
 
 NO_LIMIT = 1_000_000

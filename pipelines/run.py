@@ -30,8 +30,9 @@ from filelock import FileLock, Timeout
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe
-from pipelines.config import BuildConfig, DiySource, DumpOrApi, MultiRetrievalSource, PageOrApi
+from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi
 from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.runner.scratch import scratch_folder
@@ -40,7 +41,7 @@ from pipelines.shards.manifests import build_identity
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.inputs import find_inputs, named_inputs
-from pipelines.sources.openings import INSIDE, input_file, open_uri
+from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.readers import image_root
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pipelines.config import BuildConfig, MultiRetrievalSource
+from pipelines.config import BuildConfig
 from pipelines.features.cache import FeatureCache, folder_of
 from pipelines.features.extractors import (
     Extractor,
@@ -22,6 +22,7 @@ from pipelines.features.given import GivenVectors
 from pipelines.features.values import Compute, RegionLimits
 from pipelines.features.weights import parse_weights
 from pipelines.settings import FeaturesConfig
+from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from schemas.configs import resolve
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn, FeatureKind

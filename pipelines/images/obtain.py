@@ -17,7 +17,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
-from pipelines.images.files import image_files
+from pipelines.files import FileRejected, read_named
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
@@ -110,10 +110,10 @@ def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
     if entry is not None:
         return taken_down(uri, entry)
     try:
-        if uri.startswith(ROW):
+        if access.features is not None and uri.startswith(ROW):
             return PackedImage(_row_image(uri, access.features))
-        return inspector.image_of(_read_file(uri, access), uri)
-    except (ImageRejected, VectorRejected) as problem:
+        return inspector.image_of(read_named(access.files, uri, max_bytes=access.http.max_bytes), uri)
+    except (FileRejected, ImageRejected, VectorRejected) as problem:
         return rejection(uri, problem)
 
 
@@ -164,7 +164,7 @@ def host_of(uri: str) -> str:
     return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
 
 
-def rejection(uri: str, problem: ImageRejected | VectorRejected) -> Failure:
+def rejection(uri: str, problem: FileRejected | ImageRejected | VectorRejected) -> Failure:
     """Return the failure row of an address that gave no image."""
     return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
 
@@ -174,19 +174,6 @@ def taken_down(uri: str, entry: str) -> Failure:
     return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
 
 
-def _read_file(path: str, access: ImageAccess) -> bytes:
-    files, max_bytes = image_files(access.files), access.http.max_bytes
-    try:
-        size = files.size(path)
-        if size > max_bytes:
-            raise ImageRejected(Reason.TOO_LARGE, f"{path}: expected at most {max_bytes} bytes, found {size}")
-        return files.read(path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-        raise ImageRejected(Reason.NOT_FOUND, f"{path}: no such image file") from problem
-    except OSError as problem:
-        raise ImageRejected(Reason.FORBIDDEN, f"{path}: cannot be read ({problem.strerror})") from problem
-
-
-def _row_image(uri: str, features: str | None) -> Image:
-    vector = given_vectors("", str(features)).vector(row_of(uri))
+def _row_image(uri: str, features: str) -> Image:
+    vector = given_vectors("", features).vector(row_of(uri))
     return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)

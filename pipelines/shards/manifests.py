@@ -13,7 +13,7 @@ from pipelines.features.plan import FeaturePlan
 from pipelines.images.copies import METHOD
 from pipelines.shards.statistics import summarise
 from pipelines.shards.writing import ShardSummary
-from pipelines.sources.readers import path_settings
+from pipelines.sources.inputs import path_settings
 from pipelines.sources.takedowns import Takedowns
 from pipelines.splits.leaks import LeakCount
 from schemas.configs import Json, resolve

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from pipelines.sources.inputs import IMAGES, Form, Input, needed
 from schemas.configs import require
-from schemas.documents import UNDETERMINED
 
 WIKIMEDIA_WIDTHS_PX = (20, 40, 60, 120, 250, 330, 500, 960, 1280, 1920, 3840)  # others are refused (STACK, Sources)
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*")
@@ -23,12 +23,6 @@ class ArticleApi(StrEnum):
 
     CORE = "core"  # /w/rest.php/v1/page/{title}/html: every MediaWiki since 1.35
     REST_V1 = "rest-v1"  # /api/rest_v1/page/html/{title}: Wikimedia's own
-
-
-class NewsFormat(StrEnum):
-    JSONL = "jsonl"
-    GOODNEWS = "goodnews"
-    VISUALNEWS = "visualnews"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +46,10 @@ class ImageclefSource:
     max_sentences: int = 100
     sentence_model: str = ""
     skip_sections: tuple[str, ...] = ()
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return needed("texts", form=Form.TREE), Input("metadata", Form.TREE), IMAGES
 
     def __post_init__(self) -> None:
         _require_language(self.language)
@@ -94,6 +92,10 @@ class WikipediaSource:
     sentence_model: str = ""
     skip_sections: tuple[str, ...] = ()
 
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return (Input("titles", published=("titles.txt",)),)
+
     def __post_init__(self) -> None:
         _require_language(self.language)
         _require_sentences(self.max_sentences)
@@ -106,39 +108,6 @@ class WikipediaSource:
         for name in ("category_depth", "limit", "min_display_px"):
             value = getattr(self, name)
             require(value >= 0, field=f"source.{name}", value=value, rule="must not be negative")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewsSource:
-    """News articles with up to four texts and one picture (SPEC 2, `news`; N section 3).
-
-    Attributes:
-        format: of the file.
-        articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
-            VisualNews' `data.json`, whose articles lie beside it.
-        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`); empty:
-            the records say, or nobody does.
-        urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
-        images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
-        language: of records that do not say theirs; GoodNews and VisualNews are English.
-    """
-
-    format: NewsFormat = NewsFormat.JSONL
-    articles: str = ""
-    splits: str = ""
-    urls: str = ""
-    images: str = ""
-    language: str = UNDETERMINED
-
-    @property
-    def published_name(self) -> str:
-        """Return the name that the file of articles has where it is published."""
-        return {NewsFormat.GOODNEWS: "captioning_dataset.json", NewsFormat.VISUALNEWS: "data.json"}.get(
-            self.format, "*.jsonl"
-        )
-
-    def __post_init__(self) -> None:
-        _require_language(self.language)
 
 
 def _require_language(language: str) -> None:

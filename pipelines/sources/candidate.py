@@ -1,7 +1,7 @@
 """A document before its images are known: what every source yields and the documents stage filters.
 
 An image is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array. The images stage
-turns addresses into content hashes; `pipelines.documents.resolve` then makes a `schemas.documents.Document` of a draft.
+turns addresses into content hashes; `pipelines.documents.resolve` then makes a `Document` of a candidate.
 """
 
 from __future__ import annotations
@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from schemas.documents import UNDETERMINED, Link, Provenance, Sentence, Split
+from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.records import travels
+
+# Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
+_HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C: "\u201c", 0x1D: "\u201d"}
+
+
+def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
+    """Return a sentence in one line: white space becomes single spaces, a lost apostrophe one again."""
+    return Sentence(" ".join(text.translate(_HALVES).split()), role)
 
 
 def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
-    """Return the licences of a draft's images, as `CandidateDocument.image_licences` has them."""
+    """Return the licences of a candidate's images, as `CandidateDocument.image_licences` has them."""
     known = tuple(licences)
     return known if any(known) else ()
 
@@ -26,7 +34,7 @@ class CandidateDocument:
 
     Attributes:
         links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
-        split: where the source itself says; None leaves it to the shards stage.
+        split: where the source itself says; None leaves it to the splits stage.
         image_licences: of each image, where the source states it; empty: of none.
     """
 

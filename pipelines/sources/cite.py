@@ -5,28 +5,25 @@
 
 Of the ten questions, `q2` to `q8` are relations. CITE has no published split: where neither a file nor a column names
 one, test and validation rows are drawn by a hash of the image's name, so that the rows of one pair, which was judged up
-to four times, stay together.
+to four times, stay together. Files are streamed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import PurePosixPath
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
-from pipelines.sources.csv_rows import Row, read_table
-from pipelines.sources.fields import FieldError, split_named
-from pipelines.sources.labelled_settings import CiteSource, Delimiter
-from pipelines.sources.openings import Place, input_file
-from pipelines.sources.recipeqa import name_problem
-from pipelines.splits.assign import place_of
-from schemas.configs import require
+from pipelines.sources.coherence import Pair, PairFile
+from pipelines.sources.csv_table import Row
+from pipelines.sources.draws import share_of
+from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
+from pipelines.sources.records import file_name, split_named
 from schemas.documents import Split
 from schemas.failures import Failure
-
-DATASET = "cite"
 
 # Relation -> the columns that hold it, the first there is (A table 1).
 RELATIONS: Mapping[str, tuple[str, ...]] = {
@@ -46,58 +43,85 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def read_cite(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
+class Delimiter(StrEnum):
+    """What separates the columns of a CSV file; `auto` reads it off the header."""
+
+    AUTO = "auto"
+    PIPE = "|"
+    COMMA = ","
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiteSource:
+    """CITE's one file, or the two files of CITE++.
+
+    Attributes:
+        train: path of the training rows, or of the only file.
+        test: path of the test rows; empty where there is only one file.
+        delimiter: CITE's is a pipe, CITE++'s a comma.
+        split_column: where a file has it, a row's split is the one it names; that of rows it leaves blank is drawn.
+        images: folder or tar of RecipeQA's images.
+        image_pattern: where an image is below `images`: `{name}` is the column `qimg`, `{stem}` the same without
+            its extension, `{stim_id}` that column. The published rows are of RecipeQA's training images.
+        val_share: of the training rows that no column names, for validation (A: 10%).
+        test_share: of all rows, for test where neither a file nor a column says (A: 860 of 4,299).
+        seed: of those choices.
+    """
+
+    train: str = ""
+    test: str = ""
+    delimiter: Delimiter = Delimiter.AUTO
+    split_column: str = "split"
+    images: str = ""
+    image_pattern: str = "images-qa/train/images-qa/{name}"
+    val_share: float = 0.1
+    test_share: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_placeholder(self.image_pattern, "{name}", "{stem}", "{stim_id}")
+        require_share("val_share", self.val_share)
+        require_share("test_share", self.test_share)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return needed("train", "data.csv", "train.csv"), Input("test", published=("test.csv",)), IMAGES
+
+
+def read(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
     """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
 
     An id is `<file>-<row number>`, the file being `train`, `test`, or `all` where there is only one.
 
     Raises:
         BuildError: a file has no header, or one without the columns needed.
-        ConfigError: no file is named.
         FileNotFoundError: there is no such file.
     """
-    require(bool(source.train), field="source.train", value=source.train, rule="expected the path of a CITE file")
     delimiter = None if source.delimiter is Delimiter.AUTO else str(source.delimiter)
-    files = [("test", source.test), ("train", source.train)] if source.test else [("all", source.train)]
-    for part, path in files:
-        table = read_table(path, delimiter=delimiter)
-        has_val = source.split_column in table.columns and _names_val(path, delimiter, source.split_column)
-        form = Format(DATASET, part, ("qimg", "stim_txt"), RELATIONS)
-        yield from read_pairs(
-            input_file(path), table, form, partial(_pair, part=part, source=source, draws_val=not has_val)
-        )
+    for part, path in (("test", source.test), ("train" if source.test else "all", source.train)):
+        if path:
+            file = PairFile(
+                path=path,
+                dataset="cite",
+                part=part,
+                columns=("qimg", "stim_txt"),
+                relations=RELATIONS,
+                delimiter=delimiter,
+            )
+            yield from file.read(partial(_pair, part=part, source=source))
 
 
-def _pair(row: Row, *, part: str, source: CiteSource, draws_val: bool) -> Pair:
-    name, stim_id = row.cells["qimg"], row.cells.get("stim_id", "")
-    for used in (name, stim_id) if "{stim_id}" in source.image_pattern else (name,):
-        if (problem := name_problem(used)) is not None:
-            raise FieldError(*problem)
+def _pair(row: Row, *, part: str, source: CiteSource) -> Pair:
+    name, stim_id = file_name(row["qimg"], "qimg"), row.get("stim_id", "")
     uri = source.image_pattern.replace("{stem}", PurePosixPath(name).stem).replace("{stim_id}", stim_id)
-    split = _named_split(row, part, source.split_column)
-    place = place_of(name, seed=source.seed)
-    if split is None and place < source.test_share:
-        split = Split.TEST
-    elif split is None:
-        split = Split.TRAIN
-        place = (place - source.test_share) / (1 - source.test_share)
-    if split is Split.TRAIN and draws_val and place < source.val_share:
-        split = Split.VAL
-    return Pair(text_of(row.cells["stim_txt"]), uri.replace("{name}", name), split, stim_id)
+    split = split_named(row.get(source.split_column), source.split_column) or _drawn_split(name, part, source)
+    return Pair(row["stim_txt"], uri.replace("{name}", name), split, stim_id)
 
 
-def _named_split(row: Row, part: str, column: str) -> Split | None:
-    """Return the split that a row's column or else its file names; None where neither does."""
-    return split_named(row.cells.get(column), column) or {"train": Split.TRAIN, "test": Split.TEST}.get(part)
-
-
-def _names_val(place: Place, delimiter: str | None, column: str) -> bool:
-    rows = read_table(place, delimiter=delimiter).rows
-    return any(isinstance(row, Row) and _says_val(row.cells[column]) for row in rows)
-
-
-def _says_val(cell: str) -> bool:
-    try:
-        return split_named(cell, "split") is Split.VAL
-    except FieldError:  # told when the row is read
-        return False
+def _drawn_split(name: str, part: str, source: CiteSource) -> Split:
+    """Return the split of an image's rows, as the file's part and a hash of the name say."""
+    test_share = source.test_share if part == "all" else 0.0
+    drawn = share_of(name, seed=source.seed)
+    if part == "test" or drawn < test_share:
+        return Split.TEST
+    return Split.VAL if drawn < test_share + source.val_share * (1 - test_share) else Split.TRAIN

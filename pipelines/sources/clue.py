@@ -5,63 +5,89 @@
 
 Labels are 0 or 1. The published split is kept although 610 of the 1,512 test rows share their image with training
 rows: the build reports such leaks, and with `splits.on_leak=drop splits.leak_kinds=images-exact` drops those training
-rows (`pipelines.splits.leaks`).
+rows (`pipelines.splits.leaks`). The CSV files are streamed; the numbers are in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Format, Pair, read_pairs, text_of
-from pipelines.sources.csv_rows import Row, read_table
-from pipelines.sources.fields import FieldError
-from pipelines.sources.json_streams import is_index, read_mapping
-from pipelines.sources.labelled_settings import ClueSource
-from pipelines.sources.openings import input_file
-from pipelines.splits.assign import place_of
+from pipelines.sources.coherence import Pair, PairFile
+from pipelines.sources.csv_table import Row
+from pipelines.sources.draws import share_of
+from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
+from pipelines.sources.json_stream import read_mapping
+from pipelines.sources.records import WEB, FieldError, is_index
 from schemas.configs import require
 from schemas.documents import Split
 from schemas.failures import Failure, Reason
 
-DATASET = "clue"
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     name.lower(): (name,) for name in ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 }
 
 
-def read_clue(source: ClueSource) -> Iterator[CandidateDocument | Failure]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClueSource:
+    """CLUE's two files, and the images that its authors fetched, if there are any.
+
+    Attributes:
+        train: path of `conceptual_train_dis.csv`.
+        test: path of `conceptual_test_dis.csv`; empty: no test split.
+        numbers: path of `img2idxmap.json` (URL -> number); empty: images are fetched from their URLs.
+        images: folder or tar of the numbered images; needed with `numbers`.
+        image_pattern: where an image is below `images`.
+        val_share: of the training rows, for validation (A: 10%).
+        seed: of that choice.
+    """
+
+    train: str = ""
+    test: str = ""
+    numbers: str = ""
+    images: str = ""
+    image_pattern: str = "{number}.jpg"
+    val_share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_placeholder(self.image_pattern, "{number}")
+        require_share("val_share", self.val_share)
+        has_root = bool(self.images) or not self.numbers
+        require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        test = Input("test", published=("conceptual_test_dis.csv",))
+        numbers = Input("numbers", published=("img2idxmap.json",))
+        return needed("train", "conceptual_train_dis.csv"), test, numbers, IMAGES
+
+
+def read(source: ClueSource) -> Iterator[CandidateDocument | Failure]:
     """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
 
     An id is `train-<row number>` or `test-<row number>`.
 
     Raises:
         BuildError: a file has no header, or one without the columns needed; `numbers` is not JSON of its form.
-        ConfigError: no training file is named.
         FileNotFoundError: there is no such file.
     """
-    require(bool(source.train), field="source.train", value=source.train, rule="expected the path of a CLUE file")
-    numbers = _numbers(source.numbers) if source.numbers else {}
-    files = [("test", source.test), ("train", source.train)] if source.test else [("train", source.train)]
-    for part, path in files:
-        form = Format(DATASET, part, ("caption", "url"), RELATIONS)
-        read_row = partial(_pair, part=part, source=source, numbers=numbers)
-        yield from read_pairs(input_file(path), read_table(path), form, read_row)
+    numbers = read_mapping(source.numbers, is_index, expected="a number") if source.numbers else {}
+    for part, path in (("test", source.test), ("train", source.train)):
+        if path:
+            file = PairFile(path=path, dataset="clue", part=part, columns=("caption", "url"), relations=RELATIONS)
+            yield from file.read(partial(_pair, part=part, source=source, numbers=numbers))
 
 
 def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]) -> Pair:
-    url = row.cells["url"]
+    url = row["url"]
     if not url:
         raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
-    if not url.startswith(("http://", "https://")):
+    if not url.startswith(WEB):
         raise FieldError(Reason.BROKEN_RECORD, f"expected an http or https URL, found {url[:80]!r}")
     uri = source.image_pattern.replace("{number}", str(numbers[url])) if url in numbers else url
-    split = Split.TEST
-    if part == "train":
-        split = Split.VAL if place_of(url, seed=source.seed) < source.val_share else Split.TRAIN
-    return Pair(text_of(row.cells["caption"]), uri, split, row.cells.get("index", ""), url)
-
-
-def _numbers(place: str) -> Mapping[str, int]:
-    return read_mapping(place, is_index, expected="a number")
+    is_val = share_of(url, seed=source.seed) < source.val_share
+    split = Split.TEST if part == "test" else Split.VAL if is_val else Split.TRAIN
+    return Pair(row["caption"], uri, split, row.get("index", ""), url)

@@ -1,31 +1,82 @@
-"""Finding what the settings of a source name, before anything is read.
+"""What a source reads, and finding it before anything is read.
 
     a file                         as it is; `ARCHIVE!/MEMBER` is a file, too
     a folder, a tar, a zip         the published file in it, at whatever depth, compressed or not
     http://, https://              the same, once what is there is captured in raw/
     (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
 
-What comes out are the same settings with paths and `ARCHIVE!/MEMBER` alone, which any worker can open.
+A source's settings say in `inputs()` which of them name what it reads. `find_inputs` returns the same settings with
+paths and `ARCHIVE!/MEMBER` alone, which any worker can open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
-from pipelines.config import DiySource, DocumentsSource, DumpOrApi, Source
-from pipelines.sources.openings import COMPRESSED, INSIDE, is_archive
-from pipelines.sources.readers import READERS, WEB, Form, Input
-from pipelines.sources.trees import file_names
+from pipelines.files import COMPRESSED, INSIDE, file_names, is_archive
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import WEB
+from schemas.configs import require
 from schemas.errors import UsageError
+from schemas.failures import Failure
 from schemas.lake import Folder
 
 Capture = Callable[[str], Path]
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 
 
-def find_inputs(source: Source, capture: Capture) -> Source:
+class Form(StrEnum):
+    """How what a setting names is read, and so what it may be."""
+
+    FILE = "file"  # streamed: in a folder, in an archive, compressed
+    FILES = "files"  # the same, all that there are
+    TREE = "tree"  # a folder or an archive, read as a whole
+    ARRAY = "array"  # mapped into memory: a plain file
+    IMAGES = "images"  # files by name: a folder, a tar, a zip, or the address of a folder on the web
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A setting that names what a source reads.
+
+    Attributes:
+        published: the names it has where it is published, the likeliest first.
+        is_needed: whether the source can do nothing without it.
+    """
+
+    name: str
+    form: Form = Form.FILE
+    published: tuple[str, ...] = ()
+    is_needed: bool = False
+
+
+IMAGES = Input("images", Form.IMAGES)
+
+
+def needed(name: str, *published: str, form: Form = Form.FILE) -> Input:
+    """Return an input that the source can do nothing without."""
+    return Input(name, form, published, is_needed=True)
+
+
+class Settings(Protocol):
+    """Settings of a source: a dataclass."""
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what the source reads."""
+        ...
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def find_inputs(source: S, capture: Capture) -> S:
     """Return a source whose settings name files that are there.
 
     Args:
@@ -35,104 +86,108 @@ def find_inputs(source: Source, capture: Capture) -> Source:
     Raises:
         UsageError: a setting that is needed is empty, or what one names is not there.
     """
-    if isinstance(source, DiySource) and source.kind is not DumpOrApi.DUMP:
-        return source
-    _check_needed(source)
-    if isinstance(source, DocumentsSource) and not source.images and source.documents.startswith(WEB):
-        source = replace(source, images=source.documents.rpartition("/")[0])
     found: dict[str, str | tuple[str, ...]] = {}
-    for given in READERS[type(source)].inputs:
+    for given in source.inputs():
         value = getattr(source, given.name)
-        if isinstance(value, str):
-            found[given.name] = next(iter(_places(value, given, source, capture)), "")
-        else:
-            found[given.name] = tuple(place for text in value for place in _places(text, given, source, capture))
-    return replace(source, **found)  # type: ignore[arg-type]  # each has the type it had
+        texts = (value,) if isinstance(value, str) else value
+        if given.is_needed and not any(texts):
+            expected = "expected the path of a file, a folder or an archive, or a URL"
+            raise UsageError(f"source.{given.name}: {expected}; --set source.{given.name}=PATH")
+        files = tuple(file for text in texts if text for file in _found(text, given, capture))
+        found[given.name] = next(iter(files), "") if isinstance(value, str) else files
+    return replace(source, **found)  # type: ignore[type-var]  # it is a dataclass
 
 
-def named_inputs(source: Source) -> list[str]:
+def named_inputs(source: Settings) -> list[str]:
     """Return every path that the settings of a source name, images on the web apart."""
-    if isinstance(source, DiySource) and source.kind is not DumpOrApi.DUMP:
-        return []
-    values = (getattr(source, given.name) for given in READERS[type(source)].inputs)
-    places = (place for value in values for place in ((value,) if isinstance(value, str) else value))
-    return [place for place in places if place and not place.startswith(WEB)]
+    values = (getattr(source, given.name) for given in source.inputs())
+    texts = (text for value in values for text in ((value,) if isinstance(value, str) else value))
+    return [text for text in texts if text and not text.startswith(WEB)]
 
 
-def _check_needed(source: Source) -> None:
-    reader = READERS[type(source)]
-    needed = [given for given in reader.inputs if given.is_needed]
-    missing = [given for given in needed if not any(getattr(source, given.name))]
-    if missing and (reader.needs_all or len(missing) == len(needed)):
-        name = missing[0].name
-        raise UsageError(
-            f"source.{name}: expected the path of a file, a folder or an archive, or a URL; --set source.{name}=PATH"
-        )
+def path_settings(source: Settings) -> frozenset[str]:
+    """Return the settings of a source that say where its files are, and not what they are."""
+    return frozenset(given.name for given in source.inputs())
 
 
-def _places(text: str, given: Input, source: Source, capture: Capture) -> list[str]:
+def web_address(root: str, name: str) -> str:
+    """Return the URL of a file below a folder on the web, or where `{name}` says if the folder's URL has that."""
+    quoted = quote(name, safe="/")
+    return root.replace("{name}", quoted) if "{name}" in root else f"{root.rstrip('/')}/{quoted}"
+
+
+def with_web_images(outcomes: Iterable[Any], root: str) -> Iterator[CandidateDocument | Failure]:
+    """Yield outcomes whose image names have become URLs below a folder on the web."""
+    for outcome in outcomes:
+        if isinstance(outcome, CandidateDocument):
+            uris = (uri if uri.startswith(WEB) else web_address(root, uri) for uri in outcome.image_uris)
+            outcome = replace(outcome, image_uris=tuple(uris))  # noqa: PLW2901
+        yield outcome
+
+
+def require_language(language: str) -> None:
+    """Raise a `ConfigError` unless a setting is a language code."""
+    matches = _LANGUAGE.fullmatch(language) is not None
+    require(matches, field="source.language", value=language, rule="expected a language code such as 'en'")
+
+
+def require_share(name: str, value: float) -> None:
+    """Raise a `ConfigError` unless a setting is a share below 1."""
+    require(0 <= value < 1, field=f"source.{name}", value=value, rule="must be in [0, 1)")
+
+
+def require_least(source: object, **least: int) -> None:
+    """Raise a `ConfigError` for the first setting that is below its least value."""
+    for name, bound in least.items():
+        value = getattr(source, name)
+        require(value >= bound, field=f"source.{name}", value=value, rule=f"must be at least {bound}")
+
+
+def require_placeholder(pattern: str, *placeholders: str) -> None:
+    """Raise a `ConfigError` unless an image pattern has one of the placeholders."""
+    has_one = any(placeholder in pattern for placeholder in placeholders)
+    rule = f"must contain {' or '.join(placeholders)}"
+    require(has_one, field="source.image_pattern", value=pattern, rule=rule)
+
+
+def _found(text: str, given: Input, capture: Capture) -> list[str]:
     """Return the files that a setting's text names."""
-    if not text:
-        return []
-    place, inside, member = text.partition(INSIDE)
-    if place.startswith(WEB):
-        if given.form is Form.IMAGES and not is_archive(place.partition("?")[0]):
+    uri, inside, member = text.partition(INSIDE)
+    if uri.startswith(WEB):
+        if given.form is Form.IMAGES and not is_archive(uri.partition("?")[0]):
             return [text]
-        place = str(capture(place))
-    _check_there(place, given)
+        uri = str(capture(uri))
+    _check_there(uri, given)
     if inside:
-        return [f"{place}{INSIDE}{member}"]
-    if given.form not in (Form.FILE, Form.FILES) or not (Path(place).is_dir() or is_archive(place)):
-        return [place]
-    wanted = [name.format_map(_Properties(source)) for name in given.published]
-    names = _published(file_names(place), wanted)
+        return [f"{uri}{INSIDE}{member}"]
+    is_folder = Path(uri).is_dir()
+    if given.form not in (Form.FILE, Form.FILES) or not (is_folder or is_archive(uri)):
+        return [uri]
+    names = _published(file_names(uri), given.published)
     if not names:
-        raise UsageError(f"source.{given.name} = {text!r}: expected {' or '.join(wanted)} in it, found none")
-    separator = "/" if Path(place).is_dir() else INSIDE
-    return [f"{place}{separator}{name}" for name in (names if given.form is Form.FILES else names[:1])]
+        raise UsageError(f"source.{given.name} = {text!r}: expected {' or '.join(given.published)} in it, found none")
+    return [f"{uri}{'/' if is_folder else INSIDE}{name}" for name in (names if given.form is Form.FILES else names[:1])]
 
 
-def _check_there(place: str, given: Input) -> None:
-    is_there = _is_there(place)
-    if given.form is Form.ARRAY and is_there and ("://" in place or not Path(place).is_file() or is_archive(place)):
-        raise UsageError(f"source.{given.name} = {place!r}: expected a plain file on a file system")
-    if not is_there:
-        raise UsageError(f"source.{given.name} = {place!r}: no such file")
+def _check_there(uri: str, given: Input) -> None:
+    folder, _, name = uri.rpartition("/")
+    if not (Folder(folder).exists(name) if "://" in uri else Path(uri).exists()):
+        raise UsageError(f"source.{given.name} = {uri!r}: no such file")
+    if given.form is Form.ARRAY and (not Path(uri).is_file() or is_archive(uri)):
+        raise UsageError(f"source.{given.name} = {uri!r}: expected a plain file on a file system")
 
 
-def _is_there(place: str) -> bool:
-    if "://" not in place:
-        return Path(place).exists()
-    folder, _, name = place.rpartition("/")
-    return Folder(folder).exists(name)
-
-
-class _Properties(dict[str, str]):
-    """The properties of a source by name, for `str.format_map`."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source = source
-
-    def __missing__(self, name: str) -> str:
-        return str(getattr(self._source, name))
-
-
-def _published(names: Iterable[str], wanted: list[str]) -> list[str]:
+def _published(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
     """Return the files of the likeliest name that any has; the one nearest to the root comes first."""
     by_name: dict[str, list[str]] = {name: [] for name in wanted}
     for path in names:
+        base = PurePosixPath(path).name
+        plain = base.removesuffix(next((suffix for suffix in COMPRESSED if base.endswith(suffix)), ""))
         for name in wanted:
-            if fnmatchcase(_uncompressed(PurePosixPath(path).name), name):
+            if fnmatchcase(plain, name):
                 by_name[name].append(path)
-    found = next((paths for paths in by_name.values() if paths), [])
-    return sorted(found, key=_depth_first)
+    return sorted(next((paths for paths in by_name.values() if paths), []), key=_depth_first)
 
 
 def _depth_first(path: str) -> tuple[int, str]:
     return path.count("/"), path
-
-
-def _uncompressed(name: str) -> str:
-    ending = next((suffix for suffix in COMPRESSED if name.endswith(suffix)), "")
-    return name.removesuffix(ending)

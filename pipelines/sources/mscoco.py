@@ -4,229 +4,258 @@
      "images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", "license": 3, ...}],
      "annotations": [{"id": 661611, "image_id": 9, "caption": "..."}]}
 
-Which images make a document is in `pipelines.sources.versions`, which captions distract in
-`pipelines.sources.distractors`: both follow from ids and the seed, whatever the order of the records. Only ids, names
-and captions are in memory, the captions in one block.
+A caption's id is its own among those of its image: files like COCO's may number them anew for each image.
+
+    images by hash   |------- true half -------|------- fake half -------|
+    groups of five     t0    t1    t2   ...       f0    f1    f2   ...
+    paired             (t0, f0)   (t1, f1)   (t2, f2)   ...
+
+Groups, versions and distractors follow from ids and the seed, whatever the order of the records. Files are streamed;
+ids, names and captions are in memory (100 MB for the 414,113 captions of train2014).
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument, stated
-from pipelines.sources.captions import caption_text, file_name, number
-from pipelines.sources.crowd_settings import MscocoSource
-from pipelines.sources.distractors import CaptionPool, PackedTexts, place, shuffled_order
-from pipelines.sources.fields import FieldError, checked, clean
-from pipelines.sources.json_streams import is_index, read_lists
-from pipelines.sources.openings import BrokenInputError, Place, input_file
-from pipelines.sources.versions import ImageGroup, count_versions, group_images, split_groups
+from pipelines.sources.candidate import CandidateDocument, sentence, stated
+from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
+from pipelines.sources.inputs import Form, Input, needed, require_least, require_share
+from pipelines.sources.json_stream import read_lists
+from pipelines.sources.records import caption_text, checked, file_name, number, outcomes_of, text_or_none
 from schemas.configs import require
-from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
+from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "mscoco"
 LANGUAGE = "en"
+Captions = Mapping[int, Sequence[tuple[int, str]]]  # of each image: id and text, by id
 
 
-def read_mscoco(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield a failure for each image and caption that cannot be used, then the drafts, split by split.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MscocoSource:
+    """Documents made of captioned images and as many images whose captions are withheld.
+
+    Attributes:
+        captions: paths of the captions files (`captions_train2014.json`, ...), plain or .gz. An image or a caption that
+            several of them hold counts once, as the first one listed says.
+        folders: the folder under `images` that a captions file's images are in (`train2014`), one for each file or one
+            for all; none: they lie in `images` itself.
+        images: directory or tar that image names are relative to.
+        true_images: images of a document that have a caption in it.
+        fake_images: images of a document that have none.
+        distractors: captions in a document that were written about none of its images.
+        versions: a training document comes in at most so many, each with other captions of its true images.
+        val: share of the image groups for validation. The paper's 4,968/1,655/1,655 groups are these shares of
+            the 82,783 images of train2014.
+        test: share of the image groups for test.
+        seed: of every draw.
+    """
+
+    captions: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    images: str = ""
+    true_images: int = 5
+    fake_images: int = 5
+    distractors: int = 5
+    versions: int = 5
+    val: float = 0.2
+    test: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_least(self, true_images=1, fake_images=0, distractors=0, versions=1)
+        rule = f"expected none, one, or one for each of {len(self.captions)} captions files"
+        is_one_each = len(self.folders) in (0, 1, len(self.captions))
+        require(is_one_each, field="source.folders", value=self.folders, rule=rule)
+        require_share("val", self.val)
+        require_share("test", self.test)
+        require_share("val + source.test", self.val + self.test)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return needed("captions", "captions_train2014.json"), needed("images", form=Form.IMAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGroup:
+    """The images of a document: those that have a caption in it, and those that have none."""
+
+    true: tuple[int, ...]
+    fake: tuple[int, ...]
+
+    @property
+    def images(self) -> tuple[int, ...]:
+        return self.true + self.fake
+
+    @property
+    def id(self) -> str:
+        """Hash of the image ids; the same for all versions of a document."""
+        true, fake = (",".join(map(str, sorted(images))) for images in (self.true, self.fake))
+        return hashlib.sha256(f"{true};{fake}".encode()).hexdigest()[:16]
+
+
+@dataclass(slots=True)
+class _Tables:
+    """What the files hold, by id: the images' names and licences, and each image's captions."""
+
+    uris: dict[int, str] = field(default_factory=dict)
+    captions: dict[int, dict[int, str]] = field(default_factory=dict)
+    licences: dict[int, str] = field(default_factory=dict)
+
+
+def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
+    """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
 
     Image addresses are names relative to `source.images`. Images that fill no group are failures too (TOO_FEW_IMAGES),
     as are images without caption (TOO_FEW_SENTENCES).
 
     Raises:
         BuildError: a file is no captions file.
-        ConfigError: no captions file is named.
         FileNotFoundError: there is no such file.
     """
-    require(bool(source.captions), field="source.captions", value=source.captions, rule="expected captions files")
     tables = _Tables()
-    for file_number, path in enumerate(source.captions):
-        yield from tables.read(path, source.folder(file_number))
-    captions = yield from tables.captions_of_images()
-    groups, left_over = group_images(
-        captions.keys(), true=source.true_images, fake=source.fake_images, seed=source.seed
-    )
+    folders = source.folders * len(source.captions) if len(source.folders) == 1 else source.folders
+    for index, path in enumerate(source.captions):
+        yield from _read_file(path, folders[index] if folders else "", tables)
+    captions = {image: sorted(tables.captions.pop(image, {}).items()) for image in sorted(tables.uris)}
+    for image, left in tables.captions.items():
+        for caption in left:
+            yield _failure(
+                "caption", caption, Reason.NOT_FOUND, f"expected an image {image} among 'images', found none"
+            )
+    for image in [image for image, texts in captions.items() if not texts]:
+        del captions[image]
+        yield _failure("image", image, Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
+    groups, left_over = group_images(captions, true=source.true_images, fake=source.fake_images, seed=source.seed)
     for image in left_over:
         message = f"expected groups of {source.true_images} and of {source.fake_images} images, found it left over"
-        yield Failure(Stage.SOURCES, f"image {image}", Reason.TOO_FEW_IMAGES, message)
+        yield _failure("image", image, Reason.TOO_FEW_IMAGES, message)
     for split, members in split_groups(groups, val=source.val, test=source.test, seed=source.seed).items():
-        yield from _Documents(source, split, tables, captions).of(members)
+        images = sorted(image for group in members for image in group.images)
+        pool = CaptionPool({image: [text for _, text in captions[image]] for image in images})
+        documents = _Documents(source, split, tables, captions, pool)
+        for group in members:
+            fewest = min(len(captions[image]) for image in group.true)
+            for version in range(min(source.versions if split is Split.TRAIN else 1, fewest)):
+                yield documents.make(group, version)
 
 
-@dataclass(slots=True)
-class _Tables:
-    """Images and captions of all files; caption `row` has id `ids[row]` and is about image `images[row]`."""
+def group_images(image_ids: Collection[int], *, true: int, fake: int, seed: int) -> tuple[list[ImageGroup], list[int]]:
+    """Return groups of `true` and `fake` images, and the images that are left over.
 
-    uris: dict[int, str] = field(default_factory=dict)
-    licences: dict[int, str] = field(default_factory=dict)
-    texts: PackedTexts = field(default_factory=PackedTexts)
-    ids: array[int] = field(default_factory=lambda: array("q"))
-    images: array[int] = field(default_factory=lambda: array("q"))
+    Half of the images are true, half are fake; each is in one group at most.
+    """
+    ranked = sorted(image_ids, key=lambda image: (hashed(seed, "image", image), image))
+    half = len(ranked) // 2 if fake else len(ranked)
+    trues, fakes = ranked[:half], ranked[half:]
+    count = min(len(trues) // true, len(fakes) // fake if fake else len(trues))
+    groups = [
+        ImageGroup(tuple(trues[index * true : (index + 1) * true]), tuple(fakes[index * fake : (index + 1) * fake]))
+        for index in range(count)
+    ]
+    return groups, trues[count * true :] + fakes[count * fake :]
 
-    def read(self, place: Place, folder: str) -> Iterator[Failure]:
-        """Add a file's images and captions; yield what cannot be used, and captions that came before."""
-        file = input_file(place)
-        known = set(self.ids)
-        uris: dict[int, str] = {}
-        licences = _Licences()
-        counts = {"images": 0, "annotations": 0}
-        try:
-            for name, item in read_lists(file):
-                if name == "licenses":
-                    licences.add(item)
-                if name not in counts:
-                    continue
-                counts[name] += 1
-                if name == "images":
-                    licences.note(item)
-                try:
-                    record: dict[str, Any] = checked(item, dict, name)
-                    problem = self._caption(record, known) if name == "annotations" else _image(record, folder, uris)
-                except FieldError as error:
-                    problem = error.failure(_record_id(item, name, f"{file.name}#{counts[name]}"))
-                if problem:
-                    yield problem
-        except BrokenInputError as problem:
-            yield problem.failure()
+
+def split_groups(
+    groups: Sequence[ImageGroup], *, val: float, test: float, seed: int
+) -> Mapping[Split, Sequence[ImageGroup]]:
+    """Return the groups of each split; the shares are met exactly, rounded down for `val` and `test`."""
+    ranked = sorted(groups, key=lambda group: (hashed(seed, "split", group.id), group.id))
+    tests, vals = int(len(ranked) * test), int(len(ranked) * val)
+    return {
+        Split.TRAIN: ranked[tests + vals :],
+        Split.VAL: ranked[tests : tests + vals],
+        Split.TEST: ranked[:tests],
+    }
+
+
+def _read_file(path: str, folder: str, tables: _Tables) -> Iterator[Failure]:
+    """Add a file's images and captions to the tables; yield what cannot be used, and what came before."""
+    names = ("images", "annotations", "licenses")
+    mine, numbers, licences = _Tables(), dict[int, int](), dict[int, str]()
+
+    def add(listed: tuple[str, Any], _: str) -> Iterator[Failure]:
+        name, record = listed
+        record_id = number(record, "id")
+        if name == "licenses":
+            licences[record_id] = text_or_none(record, "url") or text_or_none(record, "name") or ""
+        elif name == "images":
+            uri = f"{folder.strip('/')}/{file_name(record.get('file_name'), 'file_name')}".lstrip("/")
+            yield from _add(mine.uris, tables.uris, record_id, uri, "image")
+            if isinstance(record.get("license"), int):
+                numbers[record_id] = record["license"]
         else:
-            if not all(counts.values()):
-                raise BuildError(f"{file}: expected the lists 'images' and 'annotations', found {counts}")
-        for image in sorted(uris.keys() & self.uris.keys()):
-            yield _duplicate("image", image)
-        self.uris = uris | self.uris
-        self.licences = licences.by_image() | self.licences
+            image, text = number(record, "image_id"), caption_text(record, "caption")
+            before = tables.captions.get(image, {})
+            yield from _add(mine.captions.setdefault(image, {}), before, record_id, text, "caption")
 
-    def _caption(self, record: Mapping[str, Any], known: set[int]) -> Failure | None:
-        """Add a caption unless an earlier file has it; repeats within one file are settled when all are known."""
-        caption, image, text = number(record, "id"), number(record, "image_id"), caption_text(record, "caption")
-        if caption in known:
-            return _duplicate("caption", caption)
-        self.ids.append(caption)
-        self.images.append(image)
-        self.texts.append(text)
-        return None
-
-    def captions_of_images(self) -> Generator[Failure, None, dict[int, list[int]]]:
-        """Return the rows of each image's captions, by caption id; yield the captions and images left out.
-
-        Of captions with one id, the one whose image and text sort first stays.
-        """
-        captions: dict[int, list[int]] = {image: [] for image in sorted(self.uris)}
-        last = -1
-        for row in sorted(range(len(self.ids)), key=self._sort_key):
-            caption, image = self.ids[row], self.images[row]
-            if caption == last:
-                yield _duplicate("caption", caption)
-            elif image not in captions:
-                message = f"expected an image {image} among 'images', found none"
-                yield Failure(Stage.SOURCES, f"caption {caption}", Reason.NOT_FOUND, message)
-            else:
-                captions[image].append(row)
-            last = caption
-        for image in [image for image, rows in captions.items() if not rows]:
-            del captions[image]
-            message = "expected a caption of the image, found none"
-            yield Failure(Stage.SOURCES, f"image {image}", Reason.TOO_FEW_SENTENCES, message)
-        return captions
-
-    def _sort_key(self, row: int) -> tuple[int, int, str]:
-        return self.ids[row], self.images[row], self.texts[row]
+    yield from outcomes_of(read_lists(path, *names, needed=names[:2]), add, _record_id)
+    tables.uris = mine.uris | tables.uris
+    tables.licences = {image: licences.get(name, "") for image, name in numbers.items()} | tables.licences
+    for image, texts in mine.captions.items():
+        tables.captions[image] = texts | tables.captions.get(image, {})
 
 
-@dataclass(slots=True)
-class _Licences:
-    """The licences a file lists, and which one an image is under; the list may come after the images."""
-
-    names: dict[int, str] = field(default_factory=dict)
-    of_images: dict[int, int] = field(default_factory=dict)
-
-    def add(self, item: object) -> None:
-        """Note a listed licence by its URL, or else its name."""
-        record = item if isinstance(item, dict) else {}
-        name = record.get("url") or record.get("name")
-        if is_index(record.get("id")) and isinstance(name, str) and name.strip():
-            self.names[record["id"]] = clean(name.strip())
-
-    def note(self, item: object) -> None:
-        """Note which licence an image is under, if its record says so."""
-        record = item if isinstance(item, dict) else {}
-        if is_index(record.get("id")) and is_index(record.get("license")):
-            self.of_images.setdefault(record["id"], record["license"])
-
-    def by_image(self) -> dict[int, str]:
-        return {image: self.names[licence] for image, licence in self.of_images.items() if licence in self.names}
+def _record_id(listed: tuple[str, object]) -> str:
+    """Return what to call a record that cannot be used: by its id."""
+    name, item = listed
+    record: dict[str, Any] = checked(item, dict, name)
+    return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
 
 
-def _image(record: Mapping[str, Any], folder: str, uris: dict[int, str]) -> Failure | None:
-    """Add an image; of two with one id in a file, the name that sorts first stays."""
-    image, name = number(record, "id"), file_name(record, "file_name")
-    uri = f"{folder.strip('/')}/{name}" if folder.strip("/") else name
-    is_new = image not in uris
-    uris[image] = uri if is_new else min(uri, uris[image])
-    return None if is_new else _duplicate("image", image)
+def _add(table: dict[int, str], before: Mapping[int, str], key: int, value: str, what: str) -> Iterator[Failure]:
+    """Add a value unless an earlier file has its key; of two in one file, the one that sorts first stays."""
+    if key in table or key in before:
+        yield _failure(what, key, Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
+    if key not in before:
+        table[key] = min(value, table.get(key, value))
 
 
-def _duplicate(what: str, number: int) -> Failure:
-    message = f"expected one {what} of this id, found another"
-    return Failure(Stage.SOURCES, f"{what} {number}", Reason.DUPLICATE_RECORD, message)
-
-
-def _record_id(item: object, name: str, place_in_file: str) -> str:
-    """Return what to call a record that cannot be used: by its id where it has one."""
-    record_id = item.get("id") if isinstance(item, dict) else None
-    what = "image" if name == "images" else "caption"
-    return f"{what} {record_id}" if isinstance(record_id, int) else f"{place_in_file} ({what})"
+def _failure(what: str, record_id: int, reason: Reason, message: str) -> Failure:
+    return Failure(Stage.SOURCES, f"{what} {record_id}", reason, message)
 
 
 @dataclass(frozen=True, slots=True)
 class _Documents:
-    """Makes the documents of one split; `captions` are rows of `tables` by image."""
+    """Makes the documents of a split."""
 
     source: MscocoSource
     split: Split
     tables: _Tables
-    captions: Mapping[int, Sequence[int]]
+    captions: Captions
+    pool: CaptionPool[int]
 
-    def of(self, groups: Sequence[ImageGroup]) -> Iterator[CandidateDocument | Failure]:
-        """Yield all versions of each group's document; distractors come from the captions of these groups' images."""
-        images = sorted(image for group in groups for image in group.images)
-        pool = CaptionPool((image, [self.tables.texts[row] for row in self.captions[image]]) for image in images)
-        for group in groups:
-            counts = [len(self.captions[image]) for image in group.true]
-            for version in range(count_versions(counts, split=self.split, most=self.source.versions)):
-                yield self._document(group, version, pool)
-
-    def _document(self, group: ImageGroup, version: int, pool: CaptionPool[int]) -> CandidateDocument | Failure:
+    def make(self, group: ImageGroup, version: int) -> CandidateDocument | Failure:
         """Return a version of a group's document: its sentences and images in an order that tells nothing."""
-        document_id = f"{group.id}-v{version}"
-        seed, wanted = self.source.seed, self.source.distractors
-        distractors = pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
+        document_id, seed, wanted = f"{group.id}-v{version}", self.source.seed, self.source.distractors
+        distractors = self.pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
         if len(distractors) < wanted:
-            message = f"expected {wanted} captions of other images of the {self.split} split, found {len(distractors)}"
+            found = f"found {len(distractors)}"
+            message = f"expected {wanted} captions of other images of the {self.split} split, {found}"
             return Failure(Stage.SOURCES, document_id, Reason.TOO_FEW_SENTENCES, message)
         texts = [self._caption(image, version) for image in group.true] + distractors
         sentences = shuffled_order(len(texts), seed=seed, key=document_id)
         images = shuffled_order(len(group.images), seed=seed, key=group.id)
-        pairs = range(len(group.true))  # text i was written about image i
+        shown = [group.images[index] for index in images]
+        pairs = range(len(group.true))  # text i is about image i
         return CandidateDocument(
             id=document_id,
             dataset=DATASET,
-            sentences=tuple(Sentence(texts[index]) for index in sentences),
-            image_uris=tuple(self.tables.uris[group.images[index]] for index in images),
+            sentences=tuple(sentence(texts[index]) for index in sentences),
+            image_uris=tuple(self.tables.uris[image] for image in shown),
             links=tuple(sorted(Link(sentences.index(pair), images.index(pair)) for pair in pairs)),
             provenance=Provenance(DATASET, group.id),
             language=LANGUAGE,
             split=self.split,
-            image_licences=stated(self.tables.licences.get(group.images[index]) for index in images),
+            image_licences=stated(self.tables.licences.get(image) or None for image in shown),
         )
 
     def _caption(self, image: int, version: int) -> str:
         """Return the caption of an image that a version has: another one in each version."""
-        rows = sorted(self.captions[image], key=lambda row: place(self.source.seed, "caption", self.tables.ids[row]))
-        return self.tables.texts[rows[version]]
+        seed = self.source.seed
+        ranked = sorted(self.captions[image], key=lambda caption: hashed(seed, "caption", image, caption[0]))
+        return ranked[version][1]

@@ -5,155 +5,129 @@
     id2row.json   {image id: row of features.npy}
 
 The links of a document are the union of what both of its sides say. The feature array itself is not read here.
+`docs.json` is streamed; `id2row.json` is in memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pipelines.config import MultiRetrievalSource
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.fields import FieldError, checked, clean
-from pipelines.sources.json_streams import is_index, read_lists, read_mapping
-from pipelines.sources.openings import BrokenInputError, Place
-from schemas.documents import Link, Provenance, Sentence, Split
+from pipelines.sources.candidate import CandidateDocument, sentence
+from pipelines.sources.inputs import Form, Input, needed
+from pipelines.sources.json_stream import read_lists, read_mapping
+from pipelines.sources.records import FieldError, checked, clean, is_index, outcomes_of
+from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
 SOURCE = "multi-retrieval"
-_NO_PARTNER = -1
+_NO_PARTNER = (-1, None)
 _ID_KEYS = ("id", "doc_id", "document_id")
 
 
-def read_source(source: MultiRetrievalSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the drafts and failures of the released files."""
-    yield from read_released(source.documents, source.id2row)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiRetrievalSource:
+    """The files Hessel 2019 released: documents, and one feature row per image (STACK, data formats).
+
+    Attributes:
+        documents: path of `docs.json`.
+        id2row: path of `id2row.json`.
+        features: path of `features.npy`, rows x dimensions.
+        extractor: name of the vectors' column.
+    """
+
+    documents: str = ""
+    id2row: str = ""
+    features: str = ""
+    extractor: str = "released"
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        features = needed("features", "features.npy", form=Form.ARRAY)
+        return needed("documents", "docs.json"), needed("id2row", "id2row.json"), features
 
 
-def read_released(documents: Place, id2row: Place) -> Iterator[CandidateDocument | Failure]:
+def read(source: MultiRetrievalSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
 
     A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
-    (BAD_LINK). Its id is the one in its meta data where that is unique in the file, else `<split>-<index>`.
+    (BAD_LINK). Its id is the one in its meta data unless one before has it, else `<split>-<index>`.
 
     Raises:
-        BuildError: a file is not JSON of the published form.
+        BuildError: `id2row` is not JSON of the published form.
         FileNotFoundError: there is no such file.
     """
-    rows = read_mapping(id2row, is_index, expected="a row number")
-    uses = Counter(own_id for _, record in _records(documents) if (own_id := _own_id(record)))
-    counts: Counter[Split] = Counter()
-    for split, record in _records(documents):
-        if isinstance(record, BrokenInputError):
-            yield record.failure(after=f"{counts.total()} documents")
-            return
+    rows = read_mapping(source.id2row, is_index, expected="a row number")
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+
+    def identify(listed: tuple[str, object]) -> str:
+        split, record = listed
         own_id = _own_id(record)
-        record_id = own_id if own_id is not None and uses[own_id] == 1 else f"{split}-{counts[split]}"
+        record_id = own_id if own_id and own_id not in seen else f"{split}-{counts[split]}"
+        seen.add(record_id)
         counts[split] += 1
-        yield from _read(record, record_id, split, rows)
+        return record_id
+
+    def outcomes(listed: tuple[str, object], record_id: str) -> Iterator[CandidateDocument | Failure]:
+        split, record = listed
+        return _outcomes(checked(record, list, "a document"), record_id, Split(split), rows)
+
+    yield from outcomes_of(read_lists(source.documents, *Split), outcomes, identify)
 
 
-def _records(documents: Place) -> Iterator[tuple[Split, object]]:
-    """Yield the split and the record of each document; last, where the file is damaged, why it ends there."""
-    split = Split.TRAIN
-    try:
-        for name, record in read_lists(documents, only=tuple(Split)):
-            split = Split(name)
-            yield split, record
-    except BrokenInputError as problem:
-        yield split, problem
-
-
-@dataclass(slots=True)
-class _Sides:
-    """What the two sides of a document say; indices are the published ones."""
-
-    image_ids: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    links: set[tuple[int, int]] = field(default_factory=set)
-    is_labelled: bool = False
-
-    def add_links(self, sentence: int, image: int, partner: object, side: str) -> None:
-        if partner is None:
-            return
-        self.is_labelled = True
-        if checked(partner, int, f"{side}'s partner") != _NO_PARTNER:
-            self.links.add((sentence, image))
-
-
-def _read(
-    record: object, record_id: str, split: Split, rows: Mapping[str, int]
+def _outcomes(
+    record: Sequence[object], record_id: str, split: Split, rows: Mapping[str, int]
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield the draft of a record, then the failures of its parts; or one failure."""
-    try:
-        sides = _sides(record)
-        kept = [index for index, image_id in enumerate(sides.image_ids) if image_id in rows]
-    except FieldError as problem:
-        yield problem.failure(record_id)
-        return
-    links, failures = _links(sides, {old: new for new, old in enumerate(kept)}, record_id)
+    """Yield the document of a record, then the failures of its parts.
+
+    Raises:
+        FieldError: it is not `[images, sentences, meta]`.
+    """
+    if len(record) < 2:
+        raise FieldError(Reason.BROKEN_RECORD, f"expected [images, sentences, meta], found {len(record)} values")
+    images, texts = _pairs(record[0], "an image"), _pairs(record[1], "a sentence")
+    image_ids = [str(image_id) for image_id, _ in images]
+    sentences = tuple(sentence(checked(text, str, "a sentence's text")) for text, _ in texts)
+    is_labelled = any(partner is not None for _, partner in (*images, *texts))
+    sides = {(text, image) for image, (_, text) in enumerate(images) if text not in _NO_PARTNER}
+    sides |= {(text, image) for text, (_, image) in enumerate(texts) if image not in _NO_PARTNER}
+    kept = {old: new for new, old in enumerate(index for index, image_id in enumerate(image_ids) if image_id in rows)}
+    links = []
+    failures = []
+    for text, image in sorted(sides):
+        if not (0 <= text < len(texts) and 0 <= image < len(images)):
+            message = f"link [{text}, {image}] leads outside {len(texts)} sentences and {len(images)} images"
+            failures.append(Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message))
+        elif image in kept:
+            links.append(Link(text, kept[image]))
     yield CandidateDocument(
         id=record_id,
         dataset=SOURCE,
-        sentences=tuple(Sentence(text) for text in sides.texts),
-        image_uris=tuple(f"row:{rows[sides.image_ids[index]]}" for index in kept),
-        links=links if sides.is_labelled else None,
+        sentences=sentences,
+        image_uris=tuple(f"row:{rows[image_ids[index]]}" for index in kept),
+        links=tuple(links) if is_labelled else None,
         provenance=Provenance(SOURCE, record_id),
         split=split,
     )
-    for index, image_id in enumerate(sides.image_ids):
-        if image_id not in rows:
+    for index, image_id in enumerate(image_ids):
+        if index not in kept:
             message = f"expected a row of image {image_id!r}, found none in id2row"
             yield Failure(Stage.SOURCES, f"{record_id}#{index}", Reason.FEATURE_MISSING, message)
     yield from failures
 
 
-def _sides(record: object) -> _Sides:
-    """Return both sides of a record.
-
-    Raises:
-        FieldError: it is not `[images, sentences, meta]`.
-    """
-    parts = checked(record, list, "a document")
-    if len(parts) < 2:
-        raise FieldError(Reason.BROKEN_RECORD, f"expected [images, sentences, meta], found {len(parts)} values")
-    sides = _Sides()
-    for index, item in enumerate(checked(parts[0], list, "images")):
-        image_id, partner = _pair(item, "an image")
-        sides.image_ids.append(str(image_id))
-        sides.add_links(_index(partner), index, partner, "an image")
-    for index, item in enumerate(checked(parts[1], list, "sentences")):
-        text, partner = _pair(item, "a sentence")
-        sides.texts.append(checked(text, str, "a sentence's text"))
-        sides.add_links(index, _index(partner), partner, "a sentence")
-    return sides
-
-
-def _links(sides: _Sides, new_image: Mapping[int, int], record_id: str) -> tuple[tuple[Link, ...], list[Failure]]:
-    """Return the links between what is kept, in order, and a failure for each that leads nowhere."""
-    links: list[Link] = []
-    failures: list[Failure] = []
-    for sentence, image in sorted(sides.links):
-        if not (0 <= sentence < len(sides.texts) and 0 <= image < len(sides.image_ids)):
-            size = f"{len(sides.texts)} sentences and {len(sides.image_ids)} images"
-            message = f"link [{sentence}, {image}] leads outside {size}"
-            failures.append(Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message))
-        elif image in new_image:
-            links.append(Link(sentence, new_image[image]))
-    return tuple(links), failures
-
-
-def _pair(item: object, what: str) -> tuple[Any, Any]:
-    pair = checked(item, list, what)
-    if len(pair) != 2:
-        raise FieldError(Reason.BROKEN_RECORD, f"{what}: expected [content, partner], found {len(pair)} values")
-    return pair[0], pair[1]
-
-
-def _index(partner: object) -> int:
-    return partner if isinstance(partner, int) else _NO_PARTNER
+def _pairs(items: object, what: str) -> list[tuple[Any, Any]]:
+    """Return the content and the partner of each image or sentence."""
+    pairs = []
+    for item in checked(items, list, f"{what}s"):
+        pair = checked(item, list, what)
+        if len(pair) != 2:
+            raise FieldError(Reason.BROKEN_RECORD, f"{what}: expected [content, partner], found {len(pair)} values")
+        pairs.append((pair[0], None if pair[1] is None else checked(pair[1], int, f"{what}'s partner")))
+    return pairs
 
 
 def _own_id(record: object) -> str | None:

@@ -3,118 +3,134 @@
     {"id": "n-1", "language": "de", "headline": "..", "lead": "..", "caption": "..", "body": "..",
      "image": "pictures/1.jpg", "entities": [..], "date": "2019-05-01", "split": "train", "licence": "CC-BY-4.0"}
 
-One article a line; `id` and `image` (a path under the images' folder, or a URL) must be there, any of the texts may
-be absent or null, and so may `split` and `licence` (of text and image). `entities` and `date` have no place in a
-document and are passed over.
+One article a line, streamed; `id` and `image` (a path under the images' folder, or a URL) must be there, any of the
+texts may be absent or null, and so may `split` and `licence` (of text and image). `entities` and `date` are no part of
+a document and are passed over.
 
 A published split is a JSON object from the id of an article's picture to `train`, `val` or `test`: GoodNews'
-`img_splits.json`. Where there is one, what it does not name is left out.
+`img_splits.json`, which is in memory. Where there is one, what it does not name is left out.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
 
-from pipelines.sources.article_settings import NewsFormat, NewsSource
+from pipelines.files import input_file
+from pipelines.sources import goodnews, visualnews
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.fields import FieldError, checked, identifier, optional, required, split_named
-from pipelines.sources.goodnews import read_goodnews
-from pipelines.sources.json_streams import is_text, read_mapping
-from pipelines.sources.lines import read_lines
-from pipelines.sources.news_articles import (
-    DATASET,
-    ROLES,
-    NewsArticle,
-    article_to_draft,
-    text_of,
-    without_repeats,
+from pipelines.sources.inputs import IMAGES, Input, needed, require_language
+from pipelines.sources.json_stream import read_mapping
+from pipelines.sources.news_articles import DATASET, ROLES, NewsArticle
+from pipelines.sources.records import (
+    WEB,
+    FieldError,
+    file_name,
+    identifier,
+    is_text,
+    json_lines,
+    outcomes_of,
+    required,
+    split_named,
+    text_or_none,
 )
-from pipelines.sources.openings import BrokenInputError, input_file
-from pipelines.sources.visualnews import read_visualnews
-from schemas.documents import Split
+from schemas.documents import UNDETERMINED, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
 
-def read_news(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
+class NewsFormat(StrEnum):
+    JSONL = "jsonl"
+    GOODNEWS = "goodnews"
+    VISUALNEWS = "visualnews"
+
+
+_PUBLISHED = {
+    NewsFormat.JSONL: "*.jsonl",
+    NewsFormat.GOODNEWS: "captioning_dataset.json",
+    NewsFormat.VISUALNEWS: "data.json",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewsSource:
+    """News articles with up to four texts and one picture (SPEC 2, `news`; N section 3).
+
+    Attributes:
+        format: of the file.
+        articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
+            VisualNews' `data.json`, whose articles are beside it.
+        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`); empty:
+            the records say, or nobody does.
+        urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
+        images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
+        language: of records that do not say theirs; GoodNews and VisualNews are English.
+    """
+
+    format: NewsFormat = NewsFormat.JSONL
+    articles: str = ""
+    splits: str = ""
+    urls: str = ""
+    images: str = ""
+    language: str = UNDETERMINED
+
+    def __post_init__(self) -> None:
+        require_language(self.language)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        splits, urls = (Input(name, published=(f"img_{name}.json",)) for name in ("splits", "urls"))
+        return needed("articles", _PUBLISHED[self.format]), splits, urls, IMAGES
+
+
+def read(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
 
-    A failure is filed under the article's id, or its place in the file where it has none. Of several articles of one
-    id the first is kept. Where splits are published apart, an article that has none is a failure (NOT_FOUND).
+    A failure is filed under the article's id, or where it is in the file if it has none. Where splits are published
+    apart, an article that has none is a failure (NOT_FOUND).
 
     Raises:
         BuildError: the splits are no JSON object from ids to splits.
         FileNotFoundError: there is no such file.
     """
-    outcomes = without_repeats(_READERS[source.format](source))
-    yield from _with_splits(outcomes, source.splits) if source.splits else outcomes
-
-
-def _with_splits(outcomes: Iterable[CandidateDocument | Failure], place: str) -> Iterator[CandidateDocument | Failure]:
-    splits = {name: _split(value, place) for name, value in read_mapping(place, is_text, expected="a split").items()}
-    for outcome in outcomes:
-        if isinstance(outcome, Failure):
+    splits = _published_splits(source.splits) if source.splits else None
+    for outcome in _outcomes(source):
+        if splits is None or isinstance(outcome, Failure):
             yield outcome
         elif outcome.id in splits:
             yield replace(outcome, split=splits[outcome.id])
         else:
-            message = f"expected the split of this article in {input_file(place).name}, found none"
+            message = f"expected the split of this article in {input_file(source.splits).name}, found none"
             yield Failure(Stage.SOURCES, outcome.id, Reason.NOT_FOUND, message)
 
 
-def _split(name: str, place: str) -> Split | None:
-    try:
-        return split_named(name, "a split")
-    except FieldError as problem:
-        raise BuildError(f"{place}: {problem}") from problem
+def _outcomes(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
+    if source.format is NewsFormat.GOODNEWS:
+        return goodnews.read(source.articles, urls=source.urls)
+    if source.format is NewsFormat.VISUALNEWS:
+        return visualnews.read(source.articles)
 
-
-def _read_jsonl(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
-    file = input_file(source.articles)
-    try:
-        for number, line in read_lines(file):
-            yield from _read_line(line, f"{file.name}:{number}", source.language)
-    except BrokenInputError as problem:
-        yield problem.failure()
-
-
-def _read_line(line: bytes, place: str, language: str) -> Iterator[CandidateDocument | Failure]:
-    try:
-        value = json.loads(line.decode("utf-8-sig", errors="replace"))
-    except (ValueError, RecursionError) as error:
-        yield Failure(Stage.SOURCES, place, Reason.BROKEN_RECORD, f"expected JSON: {error}", type(error).__name__)
-        return
-    record_id = place
-    try:
-        record = checked(value, dict, "a line")
-        record_id = identifier(record)
+    def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
+        image = required(record, "image", str).strip()
         article = NewsArticle(
             id=record_id,
-            texts={role: text_of(record, role) for role in ROLES},
-            image=required(record, "image", str),
+            texts={role: text_or_none(record, role) for role in ROLES},
+            image=image if image.startswith(WEB) else file_name(image, "image"),
             source=DATASET,
-            language=optional(record, "language", language),
-            licence=text_of(record, "licence"),
+            language=(text_or_none(record, "language") or "").strip() or source.language,
+            licence=text_or_none(record, "licence"),
             split=split_named(record.get("split"), "split"),
         )
+        return article.outcomes()
+
+    return outcomes_of(json_lines(source.articles), outcomes, identifier)
+
+
+def _published_splits(address: str) -> dict[str, Split | None]:
+    named = read_mapping(address, is_text, expected="a split")
+    try:
+        return {name: split_named(value, "a split") for name, value in named.items()}
     except FieldError as problem:
-        yield problem.failure(record_id)
-        return
-    yield from article_to_draft(article)
-
-
-def _read_goodnews(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
-    return read_goodnews(source.articles, urls=source.urls)
-
-
-def _read_visualnews(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
-    return read_visualnews(source.articles)
-
-
-_READERS: Mapping[NewsFormat, Callable[[NewsSource], Iterator[CandidateDocument | Failure]]] = {
-    NewsFormat.JSONL: _read_jsonl,
-    NewsFormat.GOODNEWS: _read_goodnews,
-    NewsFormat.VISUALNEWS: _read_visualnews,
-}
+        raise BuildError(f"{address}: {problem}") from problem

@@ -3,170 +3,182 @@
     {"data": [{"recipe_id": "plum-cake", "qid": "...", "task": "textual_cloze",
                "context": [{"id": 1, "title": "Dough", "body": "Mix ...", "images": ["plum-cake_1_0.jpg"]}, ...]}]}
 
-A step is a sentence (title and body joined by one space) linked to the step's images; a step without a word goes, and
-its images with it. The published validation questions give the test split; validation recipes are drawn from the
-training ones by a hash of their id. That a recipe has two images and two steps at least is for `DocumentsConfig`
-(`min_images`, `min_sentences`) to see to: here it needs one of each.
+A step's title comes with the visual questions and its images with the textual ones: the steps of all questions about a
+recipe are merged by their ids, whatever the order, before the recipe is judged. A step is a sentence (title and body
+joined by one space) linked to the step's images; a step without a word goes, and its images with it. The published
+validation questions give the test split; validation recipes are drawn from the training ones by a hash of their id.
+That a recipe has two images and two steps at least is for `DocumentsConfig` (`min_images`, `min_sentences`) to see to:
+here it needs one of each. Files are streamed; the recipes of one of them are in memory.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.fields import FieldError, checked, identifier, optional, required
-from pipelines.sources.json_streams import read_lists
-from pipelines.sources.labelled_settings import RecipeqaSource
-from pipelines.sources.openings import BrokenInputError, Place, input_file
-from pipelines.splits.assign import place_of
-from schemas.configs import require
-from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
+from pipelines.sources.candidate import CandidateDocument, sentence
+from pipelines.sources.draws import share_of
+from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
+from pipelines.sources.json_stream import read_lists
+from pipelines.sources.records import (
+    FieldError,
+    checked,
+    file_name,
+    identifier,
+    number,
+    optional,
+    outcomes_of,
+    required,
+)
+from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "rqa"
 LANGUAGE = "en"
 
 
-def read_recipeqa(source: RecipeqaSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield each recipe once, test recipes first, and a failure for what cannot be used.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeqaSource:
+    """RecipeQA's questions, of which only the recipes are read.
 
-    The first question of a recipe that can be read gives its document; other questions of the same file are passed
-    over. A training recipe that is a test recipe too is left out (DUPLICATE_RECORD, once).
-
-    Raises:
-        BuildError: a file is no JSON object, or has no questions.
-        ConfigError: no training file is named.
-        FileNotFoundError: there is no such file.
+    Attributes:
+        train: path of `train.json`.
+        val: path of `val.json`, whose recipes are the test split (H); empty: no test split.
+        images: folder or tar that `images.zip` unpacks to.
+        image_pattern: where an image is below `images`; `{name}` is its published name, `{split}` the published
+            split of its question (`train` or `val`).
+        val_share: of the training recipes, for validation (H: 1K beside 7K).
+        seed: of that choice.
     """
-    require(bool(source.train), field="source.train", value=source.train, rule="expected the path of train.json")
-    test = _Questions("val", source)
-    if source.val:
-        yield from test.read(source.val)
-    yield from _Questions("train", source, test_ids=test.done).read(source.train)
+
+    train: str = ""
+    val: str = ""
+    images: str = ""
+    image_pattern: str = "images-qa/{split}/images-qa/{name}"
+    val_share: float = 0.125
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_placeholder(self.image_pattern, "{name}")
+        require_share("val_share", self.val_share)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return needed("train", "train.json"), Input("val", published=("val.json",)), IMAGES
 
 
 @dataclass(slots=True)
-class _Questions:
-    """The questions of a published split.
+class _Step:
+    """What all questions about a recipe say of one of its steps."""
 
-    Attributes:
-        test_ids: recipes that this split must not have.
-        done: recipes that need no further question.
-    """
+    title: str = ""
+    body: str = ""
+    images: set[str] = field(default_factory=set)
 
-    published: str
-    source: RecipeqaSource
-    test_ids: set[str] = field(default_factory=set)
-    done: set[str] = field(default_factory=set)
-
-    def read(self, place: Place) -> Iterator[CandidateDocument | Failure]:
-        file = input_file(place)
-        number = 0
-        try:
-            for name, item in read_lists(file):
-                if name == "data":
-                    number += 1
-                    yield from self._read_question(item, f"{file.name}#{number}")
-        except BrokenInputError as problem:
-            yield problem.failure(after=f"{number} questions")
-            return
-        if number == 0:
-            raise BuildError(f"{file}: expected questions in a list 'data', found none")
-
-    def _read_question(self, item: object, record_id: str) -> Iterator[CandidateDocument | Failure]:
-        try:
-            question: dict[str, Any] = checked(item, dict, "a question")
-            record_id = identifier(question, "recipe_id")
-            if record_id in self.done:
-                return
-            recipe = _recipe(record_id, required(question, "context", list))
-        except FieldError as problem:
-            yield problem.failure(record_id)
-            return
-        self.done.add(record_id)
-        if record_id in self.test_ids:
-            message = "expected a recipe of one split, found it among the test recipes too"
-            yield Failure(Stage.SOURCES, record_id, Reason.DUPLICATE_RECORD, message)
-            return
-        yield recipe.problem() or recipe.draft(self._split(record_id), self.published, self.source.image_pattern)
-        yield from recipe.failures
-
-    def _split(self, recipe_id: str) -> Split:
-        if self.published == "val":
-            return Split.TEST
-        place = place_of(recipe_id, seed=self.source.seed)
-        return Split.VAL if place < self.source.val_share else Split.TRAIN
+    @property
+    def text(self) -> str:
+        return sentence(html.unescape(f"{self.title} {self.body}")).text
 
 
 @dataclass(slots=True)
 class _Recipe:
-    """The steps of a recipe that have words, the images they have, and what was left out."""
+    """The steps of a recipe by id, and what is wrong with it, each once."""
 
-    id: str
-    texts: list[str] = field(default_factory=list)
-    images: dict[str, int] = field(default_factory=dict)  # published name -> position
-    links: list[Link] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    steps: dict[int, _Step] = field(default_factory=dict)
+    failures: dict[Failure, None] = field(default_factory=dict)
 
-    def add_step(self, index: int, text: str, names: list[Any]) -> None:
-        if not text:
-            self.fail(Reason.EMPTY_SENTENCE, f"step {index} has neither title nor body")
-            return
-        self.texts.append(text)
-        for name in names:
-            if (problem := name_problem(name)) is not None:
-                self.fail(problem[0], f"step {index}: {problem[1]}")
-                continue
-            image = self.images.setdefault(name.strip(), len(self.images))
-            link = Link(len(self.texts) - 1, image)
-            if link not in self.links:
-                self.links.append(link)
 
-    def fail(self, reason: Reason, message: str) -> None:
-        self.failures.append(Failure(Stage.SOURCES, self.id, reason, message))
+def read(source: RecipeqaSource) -> Iterator[CandidateDocument | Failure]:
+    """Yield each recipe once, test recipes first, and a failure for what cannot be used.
 
-    def problem(self) -> Failure | None:
-        if not self.texts:
-            message = "expected a step with words, found none"
-            return Failure(Stage.SOURCES, self.id, Reason.TOO_FEW_SENTENCES, message)
-        if not self.images:
-            message = "expected an image of a step with words, found none"
-            return Failure(Stage.SOURCES, self.id, Reason.TOO_FEW_IMAGES, message)
-        return None
+    A training recipe that is a test recipe too is left out (DUPLICATE_RECORD, once).
 
-    def draft(self, split: Split, published: str, pattern: str) -> CandidateDocument:
-        return CandidateDocument(
-            id=self.id,
+    Raises:
+        BuildError: a file has no questions.
+        FileNotFoundError: there is no such file.
+    """
+    test_ids: set[str] = set()
+    for published, path in (("val", source.val), ("train", source.train)):
+        recipes: dict[str, _Recipe] = {}
+        if path:
+            yield from _read_questions(path, recipes)
+        for recipe_id, recipe in recipes.items():
+            if recipe_id in test_ids:
+                message = "expected a recipe of one split, found it among the test recipes too"
+                yield Failure(Stage.SOURCES, recipe_id, Reason.DUPLICATE_RECORD, message)
+            else:
+                yield from _outcomes(recipe_id, recipe, published, source)
+        test_ids.update(recipes)
+
+
+def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]:
+    """Add the steps of every question to its recipe; yield a failure for each question that cannot be used."""
+
+    def add(listed: tuple[str, Any], recipe_id: str) -> Sequence[Failure]:
+        steps = list(enumerate(required(listed[1], "context", list)))
+        steps = [(index, checked(step, dict, "a step")) for index, step in steps]
+        merged = [(number(step, "id") if step.get("id") is not None else index, _step(step)) for index, step in steps]
+        recipe = recipes.setdefault(recipe_id, _Recipe())
+        for step_id, (step, names) in merged:
+            known = recipe.steps.setdefault(step_id, _Step())
+            known.title, known.body = (
+                max(known.title, step.title, key=_longest),
+                max(known.body, step.body, key=_longest),
+            )
+            for name in names:
+                try:
+                    known.images.add(file_name(name, f"step {step_id}"))
+                except FieldError as problem:
+                    recipe.failures[problem.failure(recipe_id)] = None
+        return ()
+
+    yield from outcomes_of(read_lists(path, "data", needed=("data",)), add, _recipe_id)
+
+
+def _recipe_id(listed: tuple[str, object]) -> str:
+    return identifier(checked(listed[1], dict, "a question"), "recipe_id")
+
+
+def _step(step: Mapping[str, Any]) -> tuple[_Step, list[object]]:
+    title, body = (optional(step, name, "").strip() for name in ("title", "body"))
+    return _Step(title, body), optional(step, "images", [])
+
+
+def _longest(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
+def _outcomes(
+    recipe_id: str, recipe: _Recipe, published: str, source: RecipeqaSource
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield a recipe's document, or why there is none, then the failures of its parts."""
+    steps = [step for _, step in sorted(recipe.steps.items()) if step.text]
+    shown = [sorted(step.images, key=_longest) for step in steps]
+    positions = {name: index for index, name in enumerate(dict.fromkeys(name for names in shown for name in names))}
+    links = [Link(index, positions[name]) for index, names in enumerate(shown) for name in names]
+    pattern = source.image_pattern.replace("{split}", published)
+    is_val = share_of(recipe_id, seed=source.seed) < source.val_share
+    if not steps:
+        message = "expected a step with words, found none"
+        yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_SENTENCES, message)
+    elif not positions:
+        message = "expected an image of a step with words, found none"
+        yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_IMAGES, message)
+    else:
+        yield CandidateDocument(
+            id=recipe_id,
             dataset=DATASET,
-            sentences=tuple(Sentence(text) for text in self.texts),
-            image_uris=tuple(pattern.replace("{split}", published).replace("{name}", name) for name in self.images),
-            links=tuple(self.links),
-            provenance=Provenance(DATASET, self.id),
+            sentences=tuple(sentence(step.text) for step in steps),
+            image_uris=tuple(pattern.replace("{name}", name) for name in positions),
+            links=tuple(links),
+            provenance=Provenance(DATASET, recipe_id),
             language=LANGUAGE,
-            split=split,
+            split=Split.TEST if published == "val" else Split.VAL if is_val else Split.TRAIN,
         )
-
-
-def _recipe(recipe_id: str, steps: list[Any]) -> _Recipe:
-    recipe = _Recipe(recipe_id)
-    for index, item in enumerate(steps):
-        step: dict[str, Any] = checked(item, dict, "a step")
-        parts = (html.unescape(optional(step, name, "")).strip() for name in ("title", "body"))
-        recipe.add_step(index, " ".join(part for part in parts if part), optional(step, "images", []))
-    return recipe
-
-
-def name_problem(name: object) -> tuple[Reason, str] | None:
-    """Return why a published image name cannot be looked for below a folder, or None where it can."""
-    if name is None or (isinstance(name, str) and not name.strip()):
-        return Reason.MISSING_FIELD, "expected the name of an image, found it empty"
-    if not isinstance(name, str):
-        return Reason.BROKEN_RECORD, f"expected the name of an image, found {str(name)[:80]!r}"
-    leads_out = name.strip().startswith("/") or ".." in name.replace("\\", "/").split("/")
-    if leads_out or any(character < " " for character in name.strip()):
-        return Reason.BROKEN_RECORD, f"expected the name of an image below the images, found {name[:80]!r}"
-    return None
+    for step_id, step in sorted(recipe.steps.items()):
+        if not step.text:
+            message = f"step {step_id} has neither title nor body"
+            yield Failure(Stage.SOURCES, recipe_id, Reason.EMPTY_SENTENCE, message)
+    yield from recipe.failures

@@ -11,9 +11,10 @@ from pipelines.documents.settle import SettledDocument, settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.cite import read_cite
-from pipelines.sources.clue import read_clue
-from pipelines.sources.labelled_settings import CiteSource, ClueSource, Delimiter
+from pipelines.sources.cite import CiteSource, Delimiter
+from pipelines.sources.cite import read as read_cite
+from pipelines.sources.clue import ClueSource
+from pipelines.sources.clue import read as read_clue
 from pipelines.splits.leaks import documents_to_drop, find_leaks
 from pipelines.splits.traces import trace_of
 from schemas.documents import Link, Provenance, Sentence, Split
@@ -66,10 +67,10 @@ def test_every_row_of_cite_is_a_document_or_a_failure() -> None:
         "all-4 empty-sentence",
         "all-5 missing-field",
         "all-6 broken-record",
-        "all-0 duplicate-record",
+        "all-0",
         "all-8",
         "data.csv:12 broken-record",
-        "all-10 broken-record",
+        "all-10",
         "all-11",
         "all-12",
         "data.csv:16 broken-record",
@@ -77,7 +78,7 @@ def test_every_row_of_cite_is_a_document_or_a_failure() -> None:
 
 
 def test_a_row_of_cite_is_a_pair_with_its_relations() -> None:
-    assert drafts(cite())["all-0"] == CandidateDocument(
+    assert next(iter(cite())) == CandidateDocument(
         id="all-0",
         dataset="cite",
         sentences=(Sentence("Mix flour & butter, then let it rest."),),
@@ -106,24 +107,34 @@ def test_a_row_of_cite_is_a_pair_with_its_relations() -> None:
 def test_blank_labels_are_unknown_and_spelled_tabs_and_entities_are_read() -> None:
     draft = drafts(cite())["all-1"]
     assert labels(draft) == [True, None, False, None, False, True, None]
-    assert draft.sentences == (Sentence('"Quick"  soup, hot \u2013 or cold.'),)
+    assert draft.sentences == (Sentence("'Quick' soup, won\u2019t be hot \u2013 or cold."),)
     assert drafts(cite())["all-8"].sentences == (Sentence("Add the cr\ufffdme."),)
 
 
-def test_a_quote_that_never_closes_takes_no_other_row_along() -> None:
-    found = drafts(cite())
-    assert found["all-11"].sentences == (Sentence('"Cook for 5 minutes.'),)
-    assert found["all-12"].sentences == (Sentence("The row after it."),)
+def test_quotes_are_those_of_csv(tmp_path: Path) -> None:
+    assert drafts(cite())["all-11"].sentences == (Sentence('Cook "slowly" for 5 minutes.'),)
+    rows = [
+        '0|0|True|a.jpg|1|"Stray" quote.',
+        "1|1|True|a.jpg|2|Two.",
+        '2|2|True|a.jpg|3|"Never closed.',
+        "3|3|True|a.jpg|4|In it.",
+    ]
+    assert names(list(read_cite(written(tmp_path, *rows)))) == [
+        "data.csv:2 broken-record",
+        "all-1",
+        "data.csv:5 broken-record",
+    ]
 
 
 def test_the_one_file_of_cite_is_divided_by_image() -> None:
-    # sha256sum of "0:<qimg>" / 2**64: .575, .207, .162, .575, .317, .233, .797; test below .2, val below .28.
+    # sha256sum of "0:<qimg>" / 2**64: .575, .207, .162, .575, .317, .642, .233, .797; test below .2, val below .28.
     assert {key: draft.split for key, draft in drafts(cite()).items()} == {
         "all-0": Split.TRAIN,
         "all-1": Split.VAL,
         "all-2": Split.TEST,
         "all-3": Split.TRAIN,
         "all-8": Split.TRAIN,
+        "all-10": Split.TRAIN,
         "all-11": Split.VAL,
         "all-12": Split.TRAIN,
     }
@@ -148,7 +159,7 @@ def test_cite_plus_plus_has_commas_line_breaks_and_its_own_test_file() -> None:
         "train-9": Split.TRAIN,
         "train-10": Split.TRAIN,
     }
-    assert found["train-7"].sentences == (Sentence('Chop, wash and "rest" the leeks.\nThen bake.'),)
+    assert found["train-7"].sentences == (Sentence('Chop, wash and "rest" the leeks. Then bake.'),)
     assert labels(found["test-7"]) == [False, True, False, True, None, False, True]  # there is no q6
     assert labels(found["train-8"]) == [False, True, False, True, None, True, False]
     assert labels(found["train-10"]) == [None] * 7
@@ -172,7 +183,7 @@ def test_a_column_that_names_the_split_is_kept() -> None:
     ],
 )
 def test_the_name_of_an_image_is_a_setting(pattern: str, uri: str) -> None:
-    assert drafts(cite(image_pattern=pattern))["all-0"].image_uris == (uri,)
+    assert drafts(cite(image_pattern=pattern)[:1])["all-0"].image_uris == (uri,)
 
 
 def test_fields_may_be_very_long(tmp_path: Path) -> None:
@@ -181,23 +192,8 @@ def test_fields_may_be_very_long(tmp_path: Path) -> None:
     assert len(draft.sentences[0].text) == 5 * 400_000 - 1
 
 
-def test_stray_quotes_on_every_line_cost_no_row(tmp_path: Path) -> None:
-    outcomes = list(read_cite(written(tmp_path, *(f'{n}|{n}|True|a.jpg|{n}|"Step {n}' for n in range(2_001)))))
-    assert names(outcomes) == [f"all-{n}" for n in range(2_001)]
-
-
-def test_a_line_break_of_another_kind_breaks_one_row(tmp_path: Path) -> None:
-    source = written(tmp_path, "0|0|True|a.jpg|1|One\rpart.", "1|1|True|a.jpg|2|Two.")
-    first, second = read_cite(source)
-    assert isinstance(first, CandidateDocument)
-    assert first.sentences == (Sentence("One\rpart."),)
-    assert isinstance(second, CandidateDocument)
-
-
 def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> None:
-    rows = HEADER + "".join(
-        f'{n}|{n}|True|a.jpg|{n}|"Step {hashlib.sha256(b"%d" % n).hexdigest()}\n' for n in range(99)
-    )
+    rows = HEADER + "".join(f"{n}|{n}|True|a.jpg|{n}|Step {hashlib.sha256(b'%d' % n).hexdigest()}\n" for n in range(99))
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(rows.encode())[:-2_000])
     *read, failure = read_cite(CiteSource(train=str(path)))
@@ -331,7 +327,3 @@ def test_settings_are_checked() -> None:
         CiteSource(image_pattern="x.jpg")
     with pytest.raises(ConfigError, match=r"source\.test_share = -0\.1"):
         CiteSource(test_share=-0.1)
-    with pytest.raises(ConfigError, match=r"source\.train = ''"):
-        list(read_cite(CiteSource()))
-    with pytest.raises(ConfigError, match=r"source\.train = ''"):
-        list(read_clue(ClueSource()))

@@ -100,10 +100,16 @@ def test_a_number_is_an_id_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
     assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["\ufffd", "\ufffd"])
 
 
-def test_only_the_first_document_of_an_id_is_kept(tmp_path: Path) -> None:
-    empty = DOCUMENT | {"images": []}
-    outcomes = read(tmp_path, empty, DOCUMENT, DOCUMENT | {"sentences": [" ", "x"]}, DOCUMENT | {"id": "e"})
-    assert names(outcomes) == ["d empty-document", "d", "d duplicate-record", "e"]
+@pytest.mark.parametrize("path", ["row:3", "row:x", "a\0.jpg", "https://x.example/a.jpg"])
+def test_paths_that_are_addresses_of_another_kind(tmp_path: Path, path: str) -> None:
+    assert names(read(tmp_path, DOCUMENT | {"images": [{"path": path}, {"path": "b.jpg"}]})) == ["d broken-record"]
+
+
+def test_a_sentence_is_one_line(tmp_path: Path) -> None:
+    texts = ["Line\none,\r\n line\u00a0two.", {"text": " It\u0019s \u001cquoted\u001d. ", "role": "lead"}]
+    (draft,) = read(tmp_path, DOCUMENT | {"sentences": texts})
+    assert isinstance(draft, CandidateDocument)
+    assert draft.sentences == (Sentence("Line one, line two."), Sentence("It\u2019s \u201cquoted\u201d.", Role.LEAD))
 
 
 def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources.article_settings import NewsFormat, NewsSource
+from pipelines.files import BrokenInputError
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.json_streams import read_items, read_members
-from pipelines.sources.news import read_news
-from pipelines.sources.openings import BrokenInputError
+from pipelines.sources.json_stream import read_items, read_members
+from pipelines.sources.news import NewsFormat, NewsSource
+from pipelines.sources.news import read as read_news
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason, Stage
@@ -60,6 +60,7 @@ def test_json_lines() -> None:
         ),
         draft("2", {HEADLINE: "Only a headline"}, "https://news.example/2.png", source="news", language="und"),
         draft("n-3", {BODY: "Un texte."}, "3.jpg", source="news", language="fr"),
+        draft("n-1", {HEADLINE: "Another of this id"}, "7.jpg", source="news", language="und"),
         draft(
             "n-8",
             {HEADLINE: "Caf\ufffd in Gen\u00e8ve", LEAD: "half a pair: \ufffd"},
@@ -76,7 +77,7 @@ def test_json_lines() -> None:
         "n-5 empty-sentence",
         "articles.jsonl:7 missing-field",
         "articles.jsonl:8 broken-record",
-        "n-1 duplicate-record",
+        "n-1 empty-sentence",
         "n-9 broken-record",
         "n-10 missing-field",
         "articles.jsonl:13 broken-record",
@@ -100,6 +101,13 @@ def test_goodnews() -> None:
             language="en",
         ),
         draft("4fd21_1", {CAPTION: "Good."}, "4fd21_1.jpg", source="goodnews", language="en"),
+        draft(
+            "4fd1d_0",
+            {HEADLINE: "The same id again", CAPTION: "Owners again."},
+            "4fd1d_0.jpg",
+            source="goodnews",
+            language="en",
+        ),
     ]
     assert failures == [
         "4fd1c_3 empty-sentence",
@@ -107,7 +115,6 @@ def test_goodnews() -> None:
         "4fd1f broken-record",
         "4fd20 broken-record",
         "4fd21_0 broken-record",
-        "4fd1d_0 duplicate-record",
         "captioning_dataset.json broken-record",
     ]
 
@@ -171,16 +178,19 @@ def test_visualnews() -> None:
         draft(
             "8", {CAPTION: "No article was said."}, "bbc/images/0000/008.jpg", source="visualnews/bbc", language="en"
         ),
+        draft("9", {CAPTION: "Leads out."}, "../../etc/passwd", source="visualnews/bbc", language="en"),
+        draft("10", {CAPTION: "Leads out, too."}, "a.jpg", source="visualnews/bbc", language="en"),
+        draft("5", {CAPTION: "The same id."}, "b.jpg", source="visualnews/bbc", language="en"),
     ]
     assert failures == [
         "7 empty-document",
         "7#body not-found",
         "8#body not-found",
-        "9 broken-record",
-        "10 broken-record",
-        "5 duplicate-record",
-        "data.json:8 missing-field",
-        "data.json:9 broken-record",
+        "9#body not-found",
+        "10#body not-found",
+        "5#body not-found",
+        "data.json#8 missing-field",
+        "data.json#9 broken-record",
         "11 missing-field",
     ]
 
@@ -188,12 +198,12 @@ def test_visualnews() -> None:
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"", ["data.json:1 broken-record"]),
-        (b'{"id": 1}', ["data.json:1 broken-record"]),
-        (b"<html>", ["data.json:1 broken-record"]),
+        (b"", ["data.json broken-record"]),
+        (b'{"id": 1}', ["data.json broken-record"]),
+        (b"<html>", ["data.json broken-record"]),
         (b"[]", []),
-        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, {"id": 2', ["1", "data.json:2 broken-record"]),
-        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, nope', ["1", "data.json:2 broken-record"]),
+        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, {"id": 2', ["1", "data.json broken-record"]),
+        (b'[{"id": 1, "caption": "x", "image_path": "x.jpg"}, nope', ["1", "data.json broken-record"]),
     ],
 )
 def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, found: list[str]) -> None:
@@ -213,7 +223,7 @@ def test_large_json_streams_through_pieces_of_any_length(tmp_path: Path) -> None
     path = tmp_path / "large.json.gz"
     wanted = [{"id": number, "text": "\u00e4\U0001f426" * number} for number in range(600)]
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf \n" + json.dumps(wanted, ensure_ascii=False).encode()))
-    assert list(read_items(path)) == wanted
+    assert [item for _, item in read_items(path)] == wanted
     members = {str(number): item for number, item in enumerate(wanted)}
     path.write_bytes(gzip.compress(json.dumps(members).encode()))
     assert dict(read_members(path)) == members

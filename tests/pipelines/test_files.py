@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.sources.json_streams import read_items
-from pipelines.sources.lines import read_lines
-from pipelines.sources.openings import BrokenInputError, input_file
-from pipelines.sources.trees import file_names, read_tree
+from pipelines.files import BrokenInputError, file_names, input_file, read_lines, read_tree
+from pipelines.sources.json_stream import read_items
 
 TEXT = b"".join(b'{"id": %d}\n' % number for number in range(5000))
 LINES = [b'{"id": %d}' % number for number in range(5000)]

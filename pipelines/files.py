@@ -1,0 +1,413 @@
+"""The one opener: a source's file, the files of a published collection, and pictures by name.
+
+    dumps/RS_2018-01.zst                                        a file
+    vist/dii.tar.gz!/dii/train.description-in-isolation.json    a file in an archive
+    s3://bucket/RS_2018-01.zst, file:///data/train.json.xz      whatever pyarrow.fs opens
+
+`InputFile.open` and `read_lines` stream from front to back: nothing is unpacked to disk, and about a megabyte is in
+memory. `read_tree` holds one file at a time; a tar is read once, in its own order. `read_named` finds a file by its
+name below a folder, a tar or a zip; an archive is indexed once per process and stays open. What a name leads to is
+never outside its root. A file that is damaged or ends early gives what comes before that, then `BrokenInputError`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import errno
+import gzip
+import io
+import lzma
+import os
+import posixpath
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+import zstandard
+
+from schemas.errors import ConfigError
+from schemas.failures import Failure, Reason, Stage, is_about_machine
+from schemas.lake import Folder
+
+INSIDE = "!/"  # between an archive and the name of a file in it, as in the URLs of Java archives
+MAX_LINE_BYTES = 64 * 2**20  # a line this long is no record: the file has lost its line breaks
+MAX_FILE_BYTES = 64 * 2**20  # of a file of a collection: no article is longer
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # what may follow a published name
+ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffix in COMPRESSED))
+# Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")
+_BUFFER_BYTES = 2**20
+_PIECE_BYTES = 2**16
+_ZSTD_STEP_BYTES = 2**8  # a block of 4 bytes may become 128 KiB
+_ZSTD_WINDOW = 2**31  # what the published dumps are compressed with
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_DAMAGE = (
+    EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+    zstandard.ZstdError,
+)  # fmt: skip
+
+
+class BrokenInputError(Exception):
+    """The rest of a file or an archive cannot be read; what was read before stays good.
+
+    Attributes:
+        record_id: what a failure is filed under: the file's name, perhaps with a line.
+    """
+
+    def __init__(self, message: str, record_id: str) -> None:
+        super().__init__(message)
+        self.record_id = record_id
+
+    def failure(self) -> Failure:
+        """Return the failure row of what was not read."""
+        exception = type(self.__cause__ or self).__name__
+        return Failure(Stage.SOURCES, self.record_id, Reason.BROKEN_RECORD, str(self), exception)
+
+
+class FileRejected(Exception):  # noqa: N818 - an outcome with a reason, not a fault of the program
+    """A name that leads to no file that can be read."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One file, wherever it is.
+
+    Attributes:
+        uri: path of the file, or of the archive it is in; or a URI that pyarrow.fs opens.
+        member: its path in the archive; empty: it is in none.
+    """
+
+    uri: str
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return its name, without folders."""
+        return PurePosixPath(self.member or self.uri).name
+
+    def __str__(self) -> str:
+        return f"{self.uri}{INSIDE}{self.member}" if self.member else self.uri
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[io.BufferedReader]:
+        """Open the file for reading from front to back, decompressed.
+
+        Raises:
+            BrokenInputError: also while it is read: the rest cannot be read.
+            FileNotFoundError: there is no such file.
+        """
+        with _reading(self.name), open_uri(self.uri) as stream:
+            if not self.member:
+                yield _decompressed(stream, self.name)
+                return
+            for name, open_member in _members(stream, self.uri):
+                if name == _plain(self.member):
+                    with open_member() as inner:
+                        yield _decompressed(inner, self.name)
+                    return
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+
+
+def input_file(address: str | Path) -> InputFile:
+    """Return the file of a path, a URI, or `ARCHIVE!/MEMBER`."""
+    uri, _, member = str(address).partition(INSIDE)
+    return InputFile(uri, member)
+
+
+def open_uri(uri: str) -> BinaryIO:
+    """Return the file of a path or a URI, as it is stored, opened for random reading."""
+    if "://" not in uri:
+        return Path(uri).open("rb")
+    folder, _, name = uri.rpartition("/")
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, Folder(folder).open(name)), _PIECE_BYTES))
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a file is a tar or a zip, by its name."""
+    return name.lower().endswith(ARCHIVES)
+
+
+def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the number (from 1) and bytes of each line that is not blank, without its line break.
+
+    Raises:
+        BrokenInputError: the rest of the file cannot be read; it is filed under `<file name>:<line>`.
+        FileNotFoundError: there is no such file.
+    """
+    file = input_file(address)
+    number = 0
+    try:
+        with file.open() as stream:
+            for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise BrokenInputError(f"{file.name}: a line of more than {MAX_LINE_BYTES} bytes", file.name)
+                if line.strip():
+                    yield number, line.rstrip(b"\r\n")
+    except BrokenInputError as problem:
+        raise BrokenInputError(str(problem), f"{file.name}:{number + 1}") from problem.__cause__
+
+
+def file_names(root: str) -> Iterator[str]:
+    """Yield the path of every file of a folder or an archive, relative to it; see `read_tree`."""
+    if Path(root).is_dir():
+        yield from _folder_names(Path(root))
+        return
+    with _reading(PurePosixPath(root).name), open_uri(root) as stream:
+        for name, _ in _members(stream, root):
+            yield name
+
+
+def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | BrokenInputError]]:
+    """Yield the path, relative to the root and with slashes, and the bytes of each wanted file, or why it has none.
+
+    A folder's and a zip's files come in the order of their paths, a tar's in its own. Links are not followed, and
+    files above `MAX_FILE_BYTES` come cut off there.
+
+    Raises:
+        BrokenInputError: the rest of an archive cannot be read; files yielded before stay good.
+        FileNotFoundError: there is no such folder or archive.
+    """
+    if Path(root).is_dir():
+        for name in filter(wanted, _folder_names(Path(root))):
+            with (Path(root) / name).open("rb") as stream:
+                yield name, stream.read(MAX_FILE_BYTES)
+        return
+    with _reading(PurePosixPath(root).name), open_uri(root) as stream:
+        for name, open_member in _members(stream, root):
+            if wanted(name):
+                yield name, _member_bytes(name, open_member)
+
+
+def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str] = EXTENSIONS) -> bytes:
+    """Return a file's bytes by its name below a root, or by the name with another extension.
+
+    Args:
+        root: a folder, a `.tar` or a `.zip`, perhaps `ARCHIVE!/FOLDER`; a path or a URI.
+        name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it.
+        max_bytes: a larger file is refused.
+        extensions: those to try after the name as written.
+
+    Raises:
+        FileRejected: NOT_FOUND, FORBIDDEN (outside the root, or no right to read), TOO_LARGE, or CORRUPT_IMAGE: a
+            member of an archive that is damaged, encrypted, or packed by an unknown method.
+        ConfigError: the root is an archive that cannot be read by name.
+    """
+    try:
+        data = _named_bytes(root, name, max_bytes + 1, extensions)
+    except _ABSENT as problem:
+        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file") from problem
+    except _DAMAGE as problem:
+        if is_about_machine(problem):
+            raise
+        reason = Reason.FORBIDDEN if isinstance(problem, PermissionError) else Reason.CORRUPT_IMAGE
+        raise FileRejected(reason, f"{name}: cannot be read: {problem}") from problem
+    if len(data) > max_bytes:
+        raise FileRejected(Reason.TOO_LARGE, f"{name}: expected at most {max_bytes} bytes, found more")
+    return data
+
+
+def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) -> bytes:
+    if "\0" in name:
+        raise FileRejected(Reason.NOT_FOUND, f"{name!r}: expected the name of a file")
+    if "://" not in root and (Path(root).is_dir() or not is_archive(root.partition(INSIDE)[0])):
+        with open(_path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123 - it is text already
+            return stream.read(limit)
+    uri, _, prefix = root.partition(INSIDE)
+    relative = posixpath.normpath(name)
+    if relative.startswith(("/", "../")) or relative == "..":
+        raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+    path = posixpath.normpath(posixpath.join(prefix, relative))
+    names = _spellings(path, extensions)
+    if is_archive(uri):
+        return _archive(uri, None if "://" in uri else os.stat(uri).st_mtime_ns).read(names, limit)  # noqa: PTH116
+    folder = Folder(uri)
+    with folder.open(next((found for found in names if folder.size(found) is not None), path)) as remote:
+        return remote.read(limit)
+
+
+def _spellings(name: str, extensions: Sequence[str]) -> list[str]:
+    """Return a name as written, then with each other extension."""
+    stem = name.removesuffix(PurePosixPath(name).suffix)
+    return [name, *(stem + extension for extension in extensions if stem + extension != name)]
+
+
+def _path_below(root: str, name: str, extensions: Sequence[str]) -> str:
+    """Return the path of the regular file that a name leads to, links followed."""
+    base = os.path.realpath(root)
+    for spelling in _spellings(name, extensions):
+        path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118 - a tenth of pathlib's time, at every image
+        if not path.startswith(os.path.join(base, "")):  # noqa: PTH118
+            raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+        if os.path.isfile(path):  # noqa: PTH113
+            return path
+    raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
+
+
+class _Archive:
+    """Files of a plain tar or a zip by name, whose directory is read once."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._zip: zipfile.ZipFile | None = None
+        self._zipped: dict[str, zipfile.ZipInfo] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
+        with open_uri(uri) as stream:
+            is_zip = zipfile.is_zipfile(stream)
+        if is_zip:
+            self._zip = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)
+            self._zipped = {_plain(entry.filename): entry for entry in self._zip.infolist() if not entry.is_dir()}
+            return
+        with open_uri(uri) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                if member.isfile() and not member.issparse():
+                    self._spans[_plain(member.name)] = (member.offset_data, member.size)
+                archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
+
+    def read(self, names: Sequence[str], limit: int) -> bytes:
+        """Return the bytes of the first name there is."""
+        for found in names:
+            if self._zip is not None and found in self._zipped:
+                with self._zip.open(self._zipped[found]) as member:
+                    return member.read(limit)
+            if found in self._spans:
+                offset, size = self._spans[found]
+                with open_uri(self._uri) as stream:
+                    stream.seek(offset)
+                    return stream.read(min(size, limit))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), names[0])
+
+
+@lru_cache(maxsize=8)
+def _archive(uri: str, changed: int | None) -> _Archive:
+    """Return this process's one index of an archive that changed at that time last."""
+    if uri.lower().endswith((*(f".tar{suffix}" for suffix in COMPRESSED), ".tgz", ".tbz2", ".txz")):
+        raise ConfigError(f"{uri}: a compressed tar cannot be read by name; unpack it, or make it a plain tar")
+    try:
+        return _Archive(uri)
+    except (tarfile.TarError, zipfile.BadZipFile) as problem:
+        raise ConfigError(f"{uri}: expected a folder, a tar or a zip of images: {problem}") from problem
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Turn what reading a damaged file raises into BrokenInputError."""
+    try:
+        yield
+    except (*_ABSENT, PermissionError):
+        raise
+    except _DAMAGE as error:
+        if is_about_machine(error):
+            raise
+        raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
+
+
+def _member_bytes(name: str, open_member: Callable[[], BinaryIO]) -> bytes | BrokenInputError:
+    """Return a member's bytes; of a zip, where other members do not suffer from it, why they cannot be read."""
+    try:
+        with _reading(name), open_member() as member:
+            return member.read(MAX_FILE_BYTES)
+    except BrokenInputError as problem:
+        return problem
+
+
+def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+    """Yield the name of each file of an archive, without a leading `./`, and what opens it now.
+
+    Those of a zip are sorted by name; a tar, which may be compressed, is read from front to back. Links go unseen.
+    """
+    is_zip = zipfile.is_zipfile(stream)
+    stream.seek(0)
+    if is_zip:
+        with zipfile.ZipFile(stream) as zipped:
+            for entry in sorted(zipped.infolist(), key=_name_in_zip):
+                if not entry.is_dir():
+                    yield _plain(entry.filename), cast(Callable[[], BinaryIO], partial(zipped.open, entry))
+        return
+    plain = _decompressed(stream, uri)
+    with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|") as archive:
+        for member in archive:
+            if member.isfile():
+                yield _plain(member.name), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
+            archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
+
+
+def _folder_names(root: Path) -> Iterator[str]:
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        for name in sorted(names):
+            path = Path(folder) / name
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(root).as_posix()
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("./")
+
+
+def _name_in_zip(entry: zipfile.ZipInfo) -> str:
+    return entry.filename
+
+
+# How a compressed file begins, how its name ends, and what opens it.
+_MAGIC = {b"\x1f\x8b\x08": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+_SUFFIXES = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".tbz2": "bz2", ".xz": "xz", ".txz": "xz", ".zst": "zst"}
+_OPENERS: dict[str, Callable[[BinaryIO], io.BufferedIOBase]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+
+
+def _decompressed(stream: BinaryIO, name: str) -> io.BufferedReader:
+    """Return a stream of a file's content; how it is compressed is told by its first bytes, or else by its name."""
+    packed = cast(io.BufferedReader, stream)
+    start = packed.peek(8)[:8]
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    kind = kind or _SUFFIXES.get(PurePosixPath(name.lower()).suffix, "")
+    if not kind and isinstance(stream, io.BufferedReader):
+        return stream
+    plain = _OPENERS[kind](stream) if kind in _OPENERS else packed
+    pieces = _zstandard_pieces(stream) if kind == "zst" else iter(partial(plain.read1, _PIECE_BYTES), b"")
+    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
+
+
+def _zstandard_pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of every frame; zstandard's own reader does not tell an end from a cut."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    frame, step = None, _ZSTD_STEP_BYTES
+    while packed := stream.read(step):  # the less, the more came of it: what is given has no bound
+        while packed:
+            frame = frame or decompressor.decompressobj()
+            piece = frame.decompress(packed)
+            step = max(step // 2, 1) if len(piece) > _BUFFER_BYTES else min(step * 2, _PIECE_BYTES)
+            if piece:
+                yield piece
+            packed = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("the compressed stream ends early")
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces of bytes, none of them empty, as a stream; what comes before an error is kept."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        self._rest = self._rest or memoryview(next(self._pieces, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count

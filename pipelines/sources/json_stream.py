@@ -1,0 +1,188 @@
+"""What one large JSON file holds, one part at a time.
+
+    read_members   {"id": value, ...}                          (name, value) of each member
+    read_items     [value, ...]                                each item
+    read_lists     {"images": [...], "annotations": [...]}     (name, item) of each item of each member that is a list
+
+For files of any size: a piece and a value are in memory. Bytes that are not UTF-8 become U+FFFD. A file that ends
+early, or stops being JSON, gives what comes before that and then raises `BrokenInputError`. Values are parsed by
+Python's own decoder, which is three times as fast as ijson's C back end on lists of small records, takes halves of
+surrogate pairs, and refuses what that crashes on: numbers of 5,000 digits, nesting without end.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TypeGuard, TypeVar
+
+from pipelines.files import BrokenInputError, InputFile, input_file
+from schemas.errors import BuildError
+
+T = TypeVar("T")
+MAX_ITEM_CHARS = 64 * 2**20  # a value this long is no record: a quote or a bracket is missing
+_PIECE_BYTES = 2**20
+_NEAR_END_CHARS = 16  # longer than any token but texts and numbers: what is this near to the end may be half a token
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder(strict=False)
+
+
+def read_members(address: str | Path) -> Iterator[tuple[str, object]]:
+    """Yield the name and the value of each member of the object that a file holds, in file order.
+
+    Raises:
+        BrokenInputError: the rest cannot be read, or the file holds no object.
+        FileNotFoundError: there is no such file.
+    """
+    text = _Text(input_file(address))
+    for name in text.names():
+        yield name, text.value()
+
+
+def read_items(address: str | Path) -> Iterator[tuple[str, object]]:
+    """Yield each item of the list that a file holds, under `<file name>#<number>`; see `read_members`."""
+    file = input_file(address)
+    for count, item in enumerate(_Text(file).items(), start=1):
+        yield f"{file.name}#{count}", item
+
+
+def read_lists(
+    address: str | Path, *names: str, needed: Collection[str] = ()
+) -> Iterator[tuple[str, tuple[str, object]]]:
+    """Yield each item of the lists of these names in a file's object, as (name, item), under `<file name>#<number>`.
+
+    Args:
+        address: of the file.
+        names: of the lists; other members are passed over.
+        needed: those that must have an item.
+
+    Raises:
+        BrokenInputError: the rest cannot be read, or the file holds no object.
+        BuildError: a list that is needed is not there, or empty.
+        FileNotFoundError: there is no such file.
+    """
+    file = input_file(address)
+    text = _Text(file)
+    found: set[str] = set()
+    for name in text.names():
+        if text.peek() != "[":
+            text.value()
+            continue
+        for count, item in enumerate(text.items(), start=1):
+            if name in names:
+                found.add(name)
+                yield f"{file.name}#{count} ({name})", (name, item)
+    if not found.issuperset(needed):
+        missing = ", ".join(sorted(set(needed) - found))
+        raise BuildError(f"{file}: expected items in the lists {', '.join(needed)}; found none in {missing}")
+
+
+def read_mapping(address: str | Path, is_value: Callable[[object], TypeGuard[T]], *, expected: str) -> dict[str, T]:
+    """Return the members of an object that is small enough for memory, each of which must be as `is_value` wants.
+
+    Raises:
+        BuildError: the file holds no such object.
+        FileNotFoundError: there is no such file.
+    """
+    found: dict[str, T] = {}
+    try:
+        for name, value in read_members(address):
+            if not is_value(value):
+                raise BuildError(f"{address}: expected {expected} for {name!r}, found {type(value).__name__}")
+            found[name] = value
+    except BrokenInputError as problem:
+        raise BuildError(f"{address}: expected a whole JSON object: {problem}") from problem
+    return found
+
+
+class _Text:
+    """A file's text from what has been read on; what comes before it is forgotten."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._name = file.name
+        self._pieces = _texts(file)
+        self._rest = ""
+        self._offset = 0
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of each member of an object; its value has to be read before the next name is asked for."""
+        self._take("{")
+        while self.peek() != "}":
+            name = str(self.value())
+            self._take(":")
+            yield name
+            self._end_part("}")
+        self._take("}")
+
+    def items(self) -> Iterator[object]:
+        """Yield each item of a list."""
+        self._take("[")
+        while self.peek() != "]":
+            item = self.value()
+            self._end_part("]")  # first: a number at the end of a file may be half of one
+            yield item
+        self._take("]")
+
+    def peek(self) -> str:
+        """Return the next character that is no white space; empty at the end of the file."""
+        while True:
+            space = _SPACE.match(self._rest, self._offset)
+            self._offset = space.end() if space else self._offset
+            if self._offset < len(self._rest):
+                return self._rest[self._offset]
+            if not self._read_on():
+                return ""
+
+    def value(self) -> object:
+        """Return the JSON value that comes next and pass over it."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._rest, self._offset)
+                if end + _NEAR_END_CHARS < len(self._rest) or not self._read_on():  # else a number may go on
+                    self._offset = end
+                    return value
+            except RecursionError as error:
+                raise self._broken("values are nested too deep") from error
+            except ValueError as error:  # perhaps the value goes on in the next piece
+                if not self._read_on():
+                    raise self._broken(f"no JSON from here on: {error}") from error
+
+    def _end_part(self, closing: str) -> None:
+        if self.peek() != closing:
+            self._take(",")
+
+    def _take(self, character: str) -> None:
+        found = self.peek()
+        if found != character:
+            raise self._broken(f"expected {character!r}, found {found or 'the end of the file'!r}")
+        self._offset += 1
+
+    def _read_on(self) -> bool:
+        """Add as much as is in memory, so that a long value is tried a few times; return whether there was any."""
+        rest, added = self._rest[self._offset :], 0
+        if len(rest) > MAX_ITEM_CHARS:
+            raise self._broken(f"a value of more than {MAX_ITEM_CHARS} characters")
+        pieces = [rest]
+        while added <= len(rest) and (piece := next(self._pieces, "")):
+            pieces.append(piece)
+            added += len(piece)
+        self._rest, self._offset = ("".join(pieces), 0) if added else (self._rest, self._offset)
+        return added > 0
+
+    def _broken(self, message: str) -> BrokenInputError:
+        return BrokenInputError(f"{self._name}: {message}", self._name)
+
+
+def _texts(file: InputFile) -> Iterator[str]:
+    """Yield a file's text in pieces, never empty, without a byte order mark."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    with file.open() as stream:
+        while piece := stream.read1(_PIECE_BYTES):
+            if text := decoder.decode(piece):
+                yield text
+        if text := decoder.decode(b"", final=True):
+            yield text

@@ -1,0 +1,244 @@
+"""Records that somebody else wrote: their typed fields, and the one way by which a bad one becomes a failure row.
+
+A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
+function that makes documents of one. What that function raises is the failure row of this record alone.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeGuard, TypeVar, cast
+
+from pipelines.files import BrokenInputError, input_file, read_lines
+from pipelines.sources.candidate import CandidateDocument, sentence
+from schemas.documents import Split
+from schemas.errors import MultilinkError
+from schemas.failures import Failure, Reason, Stage, is_about_machine
+
+T = TypeVar("T")
+R = TypeVar("R")
+WEB = ("http://", "https://")
+MAX_ID = 2**63  # ids are kept in 64 bits
+UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
+
+
+class FieldError(ValueError):
+    """A field is absent or has another type than the published one."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def failure(self, record_id: str) -> Failure:
+        """Return the failure row of the record it was found in."""
+        return Failure(Stage.SOURCES, record_id, self.reason, str(self))
+
+
+def outcomes_of(
+    records: Iterable[tuple[str, T | FieldError]],
+    read: Callable[[T, str], Iterable[R | Failure]],
+    identify: Callable[[T], str] | None = None,
+) -> Iterator[R | Failure]:
+    """Yield what each record gives, or one failure row for a record that cannot be used.
+
+    Args:
+        records: where each is in its file, and what it is, or why it is nothing.
+        read: returns a record's outcomes, given what to file failures under; raises FieldError for a bad one.
+        identify: returns a record's own id, which failures are filed under; raises FieldError where it has none.
+    """
+    try:
+        for record_id, record in records:
+            try:
+                if isinstance(record, FieldError):
+                    raise record
+                record_id = identify(record) if identify else record_id  # noqa: PLW2901 - from here on its own
+                outcomes = list(read(record, record_id))
+            except FieldError as problem:
+                outcomes = [problem.failure(record_id)]
+            except (MultilinkError, BrokenInputError):
+                raise
+            except Exception as problem:
+                if is_about_machine(problem):
+                    raise
+                name = type(problem).__name__
+                outcomes = [Failure(Stage.SOURCES, record_id, Reason.BROKEN_RECORD, clean(str(problem)), name)]
+            yield from outcomes
+    except BrokenInputError as problem:
+        yield problem.failure()
+
+
+def json_lines(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
+    """Yield the object of each line that is not blank, under `<file name>:<line>`; bytes not UTF-8 become U+FFFD.
+
+    Raises:
+        BrokenInputError: the rest of the file cannot be read.
+        FileNotFoundError: there is no such file.
+    """
+    name = input_file(address).name
+    for number, line in read_lines(address):
+        yield f"{name}:{number}", json_object(line)
+
+
+def json_object(line: bytes) -> dict[str, Any] | FieldError:
+    """Return the JSON object in a line, or why there is none."""
+    try:
+        return checked(json.loads(line.decode("utf-8-sig", errors="replace")), dict, "a record")
+    except FieldError as problem:
+        return problem
+    except (ValueError, RecursionError) as error:
+        return FieldError(Reason.BROKEN_RECORD, f"expected JSON: {error}")
+
+
+def required(record: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return a field that must be there.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent or null; BROKEN_RECORD: it has another type.
+    """
+    value = record.get(name)
+    if value is None:
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found none")
+    return checked(value, kind, name)
+
+
+def optional(record: Mapping[str, Any], name: str, default: T) -> T:
+    """Return a field of the default's type, or the default where it is absent or null.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it has another type.
+    """
+    value = record.get(name)
+    return default if value is None else checked(value, type(default), name)
+
+
+def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
+    """Return an optional text of a record: None where it is absent or null.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is no text.
+    """
+    return None if record.get(name) is None else optional(record, name, "")
+
+
+def identifier(record: Mapping[str, Any], name: str = "id") -> str:
+    """Return an id that is text or a whole number, as text without space around it.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent, null or blank; BROKEN_RECORD: it is something else.
+    """
+    value = record.get(name)
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else required(record, name, str).strip()
+    if not text:
+        raise FieldError(Reason.MISSING_FIELD, f"expected the field {name!r}, found it empty")
+    return text
+
+
+def number(record: Mapping[str, Any], name: str) -> int:
+    """Return a field that is a whole number from 0, perhaps written as text.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent or null; BROKEN_RECORD: it is no such number.
+    """
+    value = record.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    value = required({name: value}, name, int)
+    if not 0 <= value < MAX_ID:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected a number from 0, found one out of range")
+    return value
+
+
+def caption_text(record: Mapping[str, Any], *names: str) -> str:
+    """Return the first of the fields that is there, entities replaced, white space made single spaces.
+
+    Raises:
+        FieldError: MISSING_FIELD: none is there; BROKEN_RECORD: it is no text; EMPTY_SENTENCE: it is blank.
+    """
+    name = next((name for name in names if record.get(name) is not None), names[0])
+    text = sentence(clean(html.unescape(required(record, name, str)))).text
+    if not text:
+        raise FieldError(Reason.EMPTY_SENTENCE, f"{name}: expected a text, found it blank")
+    return text
+
+
+def file_name(value: object, name: str) -> str:
+    """Return the name of a file below the images of a source; that it stays there is for `files.read_named` to see to.
+
+    Raises:
+        FieldError: MISSING_FIELD: it is absent or blank; BROKEN_RECORD: it is no text, or an address of another kind.
+    """
+    text = "" if value is None else checked(value, str, name).strip()
+    if not text:
+        raise FieldError(Reason.MISSING_FIELD, f"{name}: expected the name of a file, found none")
+    if _NOT_IN_NAMES.search(text) or text.startswith((*WEB, "row:")):
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected the name of a file, found {text[:80]!r}")
+    return text
+
+
+def checked(value: object, kind: type[T], name: str) -> T:
+    """Return a value that must be of one type (true and false are no numbers).
+
+    Text comes back `clean`.
+
+    Raises:
+        FieldError: BROKEN_RECORD.
+    """
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        expected, found = (_NAMES.get(found, found.__name__) for found in (kind, type(value)))
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected {expected}, found {found}")
+    return cast(T, clean(value)) if isinstance(value, str) else value
+
+
+def split_named(value: object, name: str) -> Split | None:
+    """Return the split that a record names, under whatever of its usual names; None where it names none.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is no name of a split.
+    """
+    text = "" if value is None else checked(value, str, name).strip().lower()
+    if text in UNKNOWN:
+        return None
+    if text not in _SPLITS:
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected one of {', '.join(_SPLITS)}, found {text[:40]!r}")
+    return _SPLITS[text]
+
+
+def is_index(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is a text."""
+    return isinstance(value, str)
+
+
+def clean(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+_SPLITS: Mapping[str, Split] = {
+    "train": Split.TRAIN,
+    "val": Split.VAL,
+    "valid": Split.VAL,
+    "validation": Split.VAL,
+    "dev": Split.VAL,
+    "test": Split.TEST,
+}
+_NAMES: Mapping[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a fraction",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+Outcome = CandidateDocument | Failure
