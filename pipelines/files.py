@@ -20,6 +20,7 @@ import io
 import lzma
 import os
 import posixpath
+import re
 import tarfile
 import zipfile
 import zlib
@@ -46,6 +47,7 @@ _BUFFER_BYTES = 2**20
 _PIECE_BYTES = 2**16
 _ZSTD_STEP_BYTES = 2**8  # a block of 4 bytes may become 128 KiB
 _ZSTD_WINDOW = 2**31  # what the published dumps are compressed with
+_NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _DAMAGE = (
     EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
@@ -218,7 +220,7 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
 
 
 def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) -> bytes:
-    if "\0" in name:
+    if _NOT_IN_NAMES.search(name):
         raise FileRejected(Reason.NOT_FOUND, f"{name!r}: expected the name of a file")
     if "://" not in root and (Path(root).is_dir() or not is_archive(root.partition(INSIDE)[0])):
         with open(_path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123 - it is text already

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import lzma
+import os
+import socket
 import tarfile
 import tracemalloc
 import zipfile
@@ -16,8 +18,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.files import BrokenInputError, file_names, input_file, read_lines, read_tree
+from pipelines.files import BrokenInputError, FileRejected, file_names, input_file, read_lines, read_named, read_tree
 from pipelines.sources.json_stream import read_items
+from schemas.errors import ConfigError
+from schemas.failures import Reason
 
 TEXT = b"".join(b'{"id": %d}\n' % number for number in range(5000))
 LINES = [b'{"id": %d}' % number for number in range(5000)]
@@ -43,9 +47,9 @@ def tar_of(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def zip_of(files: dict[str, bytes]) -> bytes:
+def zip_of(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(stream, "w", method) as archive:
         archive.writestr("folder/", b"")
         for name, content in files.items():
             archive.writestr(name, content)
@@ -144,3 +148,171 @@ def _write(stream: io.BufferedIOBase, record: bytes, count: int) -> None:
     for number in range(count):
         stream.write(record if number == 0 else b"," + record)
     stream.write(b"]")
+
+
+@pytest.mark.parametrize("outer", [".zip", ".tar"])
+def test_a_damaged_member_takes_no_other_along(tmp_path: Path, outer: str) -> None:
+    files = {"a.txt": b"a" * 100, "b.txt": b"b" * 100, "c.txt": b"c" * 100}
+    path = tmp_path / f"a{outer}"
+    packed = bytearray(zip_of(files, zipfile.ZIP_STORED) if outer == ".zip" else tar_of(files))
+    packed[packed.index(b"b" * 100)] = 0
+    path.write_bytes(packed)
+    found = dict(read_tree(str(path), wanted=lambda name: True))
+    assert (found["a.txt"], found["c.txt"]) == (files["a.txt"], files["c.txt"])
+    if outer == ".zip":  # a tar has no checksum
+        assert isinstance(found["b.txt"], BrokenInputError)
+        assert found["b.txt"].failure().record_id == "b.txt"
+
+
+IMAGES = {"train/1.jpg": b"one", "train/2.png": b"two", "b c.JPG": b"three"}
+
+
+@pytest.fixture(params=["folder", "tar", "zip", "member", "uri", "zip-uri"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return what holds `IMAGES`, in each way there is."""
+    kind: str = request.param
+    folder = tmp_path / "images"
+    for name, data in IMAGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (tmp_path / "secret.jpg").write_bytes(b"secret")
+    (tmp_path / "i.tar").write_bytes(tar_of({f"./{name}": data for name, data in IMAGES.items()}))
+    (tmp_path / "i.zip").write_bytes(zip_of(IMAGES))
+    deeper = {f"deep/er/{name}": data for name, data in IMAGES.items()} | {"deep/secret.jpg": b"secret"}
+    (tmp_path / "d.zip").write_bytes(zip_of(deeper))
+    return {
+        "folder": str(folder),
+        "tar": str(tmp_path / "i.tar"),
+        "zip": str(tmp_path / "i.zip"),
+        "member": f"{tmp_path / 'd.zip'}!/deep/er",
+        "uri": folder.as_uri(),
+        "zip-uri": (tmp_path / "i.zip").as_uri(),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("train/1.jpg", b"one"), ("./train/1.jpg", b"one"), ("train/2.jpg", b"two"), ("train/../b c.jpeg", b"three")],
+)
+def test_a_name_gives_its_bytes_whatever_its_extension(root: str, name: str, data: bytes) -> None:
+    assert read_named(root, name, max_bytes=5) == data
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("train/3.jpg", Reason.NOT_FOUND),
+        ("1.jpg", Reason.NOT_FOUND),
+        ("row:3", Reason.NOT_FOUND),
+        ("a\0.jpg", Reason.NOT_FOUND),
+        ("a\ud800.jpg", Reason.NOT_FOUND),
+        ("../secret.jpg", Reason.FORBIDDEN),
+        ("train/../../secret", Reason.FORBIDDEN),
+        ("/etc/passwd", Reason.FORBIDDEN),
+        ("..", Reason.FORBIDDEN),
+        ("b c.JPG", Reason.TOO_LARGE),
+    ],
+)
+def test_what_cannot_be_read_by_a_name_has_a_reason(root: str, name: str, reason: Reason) -> None:
+    with pytest.raises(FileRejected) as caught:
+        read_named(root, name, max_bytes=4)
+    assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize("name", ["train", "", "."])
+def test_a_folder_is_no_file(root: str, name: str) -> None:
+    with pytest.raises(FileRejected):
+        read_named(root, name, max_bytes=4)
+
+
+def test_links_and_absolute_paths_stay_below_the_root(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "1.jpg").write_bytes(b"in")
+    (tmp_path / "out.jpg").write_bytes(b"out")
+    (folder / "link.jpg").symlink_to("in/1.jpg")
+    (folder / "out.jpg").symlink_to("../out.jpg")
+    (folder / "above").symlink_to("..")
+    (tmp_path / "again").symlink_to("documents")
+    for name in ("in/1.jpg", "link.jpg", str(folder / "in" / "1.jpg")):
+        assert read_named(str(folder), name, max_bytes=9) == b"in"
+        assert read_named(str(tmp_path / "again"), name, max_bytes=9) == b"in"
+    with pytest.raises(FileRejected, match="no such file"):
+        read_named(str(folder), "n" * 5000, max_bytes=9)
+    for name in ("out.jpg", "above/out.jpg", str(tmp_path / "out.jpg"), "in/../../out.jpg"):
+        with pytest.raises(FileRejected, match="leads out of the images") as caught:
+            read_named(str(folder), name, max_bytes=9)
+        assert caught.value.reason is Reason.FORBIDDEN
+
+
+@pytest.mark.timeout(20)
+def test_pipes_sockets_and_devices_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.jpg")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket.jpg"))
+        for name in ("fifo.jpg", "socket.jpg"):
+            with pytest.raises(FileRejected, match="no such file"):
+                read_named(str(tmp_path), name, max_bytes=9)
+    with pytest.raises(FileRejected, match="no such file"):
+        read_named("/dev", "zero", max_bytes=9)
+    assert list(file_names(str(tmp_path))) == []
+
+
+def _encrypted(content: bytes) -> bytes:
+    """Return a zip that says its file `a.jpg` is encrypted."""
+    packed = bytearray(content)
+    packed[packed.index(b"a.jpg") - 30 + 6] |= 1  # the local header
+    packed[packed.rindex(b"a.jpg") - 46 + 8] |= 1  # the directory
+    return bytes(packed)
+
+
+def _of_unknown_method(content: bytes) -> bytes:
+    packed = bytearray(content)
+    packed[packed.index(b"a.jpg") - 30 + 8] = packed[packed.rindex(b"a.jpg") - 46 + 10] = 97
+    return bytes(packed)
+
+
+def _with_another_byte(content: bytes) -> bytes:
+    return content.replace(b"first", b"Xirst", 1)
+
+
+@pytest.mark.parametrize("damage", [_encrypted, _of_unknown_method, _with_another_byte])
+def test_damaged_members_of_a_zip_are_failures(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "i.zip"
+    path.write_bytes(damage(zip_of({"a.jpg": b"first" * 20, "b.jpg": b"second"}, zipfile.ZIP_STORED)))
+    with pytest.raises(FileRejected) as caught:
+        read_named(str(path), "a.jpg", max_bytes=2**20)
+    assert caught.value.reason is Reason.CORRUPT_IMAGE
+    assert read_named(str(path), "b.jpg", max_bytes=2**20) == b"second"
+    with pytest.raises(BrokenInputError):
+        lines_of(f"{path}!/a.jpg")
+    assert isinstance(dict(read_tree(str(path), wanted=lambda name: True))["a.jpg"], BrokenInputError)
+
+
+def test_a_zip_is_scanned_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scans: list[str] = []
+    whole = zipfile.ZipFile.__init__
+
+    def counted(self: zipfile.ZipFile, file: str, *args: object, **named: object) -> None:
+        scans.append(file)
+        whole(self, file, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
+    path = tmp_path / "many.zip"
+    path.write_bytes(zip_of({f"{number}.jpg": b"%d" % number for number in range(2000)}))
+    scans.clear()
+    assert [read_named(str(path), f"{number}.png", max_bytes=9) for number in range(2000)] == [
+        b"%d" % number for number in range(2000)
+    ]
+    assert scans == [str(path)]
+    path.write_bytes(zip_of({"0.jpg": b"new"}))
+    os.utime(path, (1, 1))
+    assert read_named(str(path), "0.jpg", max_bytes=9) == b"new"
+
+
+def test_archives_that_cannot_be_read_by_name_say_so(tmp_path: Path) -> None:
+    (tmp_path / "i.tar.gz").write_bytes(b"")
+    (tmp_path / "i.tar").write_bytes(b"no archive" * 100)
+    for name, words in (("i.tar.gz", "unpack it"), ("i.tar", "expected a folder, a tar or a zip")):
+        with pytest.raises(ConfigError, match=words):
+            read_named(str(tmp_path / name), "a.jpg", max_bytes=9)
