@@ -9,7 +9,6 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from pipelines.config import BuildConfig
+from pipelines.config import BuildConfig, content_config
 from pipelines.counts import CountStages, GatherFacts, as_facts
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument, without_images
@@ -30,12 +29,13 @@ from pipelines.images.store import ImageStore
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.settings import OnLeak, SplitsConfig
-from pipelines.shards.manifests import compose_manifest, version_name
-from pipelines.shards.transforms import AssignSplits, CountLeaks, FindLeaks, WriteRows, WriteShards
+from pipelines.shards.manifest import add_digests, build_identity, compose_manifest, content_digest, version_of_build
+from pipelines.shards.transforms import ExplainFailures, WriteShards, WriteTable
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.transforms import ReadSource, WriteRetrievals
+from pipelines.sources.transforms import ReadSource
 from pipelines.splits.leaks import is_heeded, is_weaker_end
+from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
 from pipelines.transforms import Fallible
 from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
@@ -45,8 +45,6 @@ from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
 from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
-
-_MODULUS = 1 << 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +72,11 @@ class BuildPlan:
     workers: int = 1
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """Return all that decides what the build makes of what it reads."""
+        return build_identity(content_config(self.config), self.features.fingerprints)
+
+    @property
     def access(self) -> ImageAccess:
         config = self.config
         return ImageAccess(
@@ -99,7 +102,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     settled = candidates.results | "settle" >> SettleDocuments(config.documents, images)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = digest_inputs(settled.results, read)
-    version = digest | "version" >> beam.Map(partial(version_name, config, dict(plan.features.fingerprints)))
+    version = digest | "version" >> beam.Map(partial(version_of_build, plan.identity))
 
     unique = settled.results | "dedupe" >> DropDuplicates(plan)
     known = unique.kept | "images of documents" >> UniqueImages()
@@ -121,7 +124,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         version,
     )
     failures = (read, unique.failures, leak_failures, featured.failures) | "all failures" >> beam.Flatten()
-    write = partial(WriteRows, lake=plan.lake, dataset=config.dataset, version=version)
+    write = partial(WriteTable, partial(plan.lake.dataset, config.dataset), version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
         unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
@@ -130,8 +133,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     of_inputs = root | "inputs" >> beam.Create([retrieval_of(file) for file in plan.captured])
     of_documents = unique.kept | "retrieved" >> beam.FlatMap(_retrievals) | "retrieved once" >> beam.Distinct()
     retrievals = (of_inputs, of_documents) | "retrievals" >> beam.Flatten()
-    _ = retrievals | "write retrievals" >> WriteRetrievals(
-        "", RETRIEVAL_SCHEMA, retrieval_row, plan.lake, config.dataset, version
+    _ = retrievals | "write retrievals" >> WriteTable(
+        partial(plan.lake.retrievals, config.dataset), "", RETRIEVAL_SCHEMA, retrieval_row, version
     )
     passed = {
         Stage.SOURCES: sources.results,
@@ -146,8 +149,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     facts = (
         counts,
         tables | "files of tables" >> as_facts("files"),
-        shards | "shards of facts" >> as_facts("shards"),
-        version | "version of facts" >> as_facts("version"),
+        shards.summaries | "shards of facts" >> as_facts("shards"),
+        shards.unique_images | "images of facts" >> as_facts("unique_images"),
+        failures | "explain" >> ExplainFailures() | "reasons of facts" >> as_facts("explained"),
         digest | "digest of facts" >> as_facts("digest"),
         leaks | "count leaks" >> CountLeaks() | "leaks of facts" >> as_facts("leaks"),
         leaks
@@ -188,8 +192,8 @@ class UniqueImages(beam.PTransform):
 
 def digest_inputs(documents: beam.PCollection, failures: beam.PCollection) -> beam.PCollection:
     """Return the digest of the multiset of everything that was read: whatever the order, the same number."""
-    digests = (documents | "digest documents" >> beam.Map(_digest), failures | "digest failures" >> beam.Map(_digest))
-    return digests | "digests" >> beam.Flatten() | "add digests" >> beam.CombineGlobally(_add_digests)
+    read = (documents | "only what was read" >> beam.Map(_document), failures) | "all that was read" >> beam.Flatten()
+    return read | "digests" >> beam.Map(content_digest) | "add digests" >> beam.CombineGlobally(add_digests)
 
 
 def drop_leaks(
@@ -256,15 +260,6 @@ def _leak_failure(document_id: str) -> Failure:
     return Failure(Stage.SHARDS, document_id, Reason.LEAKED, message)
 
 
-def _digest(item: SettledDocument | Failure) -> int:
-    read = item.document if isinstance(item, SettledDocument) else item
-    return int.from_bytes(hashlib.sha256(repr(read).encode()).digest(), "big")
-
-
-def _add_digests(digests: Iterable[int]) -> int:
-    return sum(digests) % _MODULUS
-
-
 def _duplicate_failure(document_id: str) -> Failure:
     message = "an image of it has a near-duplicate in the data set; see the duplicates table"
     return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
@@ -295,5 +290,5 @@ def _failure(outcome: tuple[str, Any]) -> Iterator[Failure]:
 
 
 def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
-    manifest = compose_manifest(plan.config, plan.features, facts)
+    manifest = compose_manifest(plan.identity, plan.features, facts)
     plan.lake.stages.write(plan.result, manifest.to_json().encode())

@@ -80,19 +80,14 @@ def list_datasets(lake: LakeOption, is_json: JsonOption = False) -> None:
 
 @datasets_app.command("show")
 def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
-    """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors, when it was fetched.
-
-    A card (README.md, croissant.json) that the version lacks is written; one that is there is left alone.
-    """
+    """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors, times of fetching."""
     import dataclasses
 
-    from pipelines.card.card import complete_cards
     from pipelines.card.show import describe, retrieval_lines
     from schemas.manifest import read_manifest
 
     place = Lake.at(lake)
     manifest, folder = read_manifest(place, reference)
-    manifest = complete_cards(folder, manifest)
     values = dataclasses.asdict(manifest) | {"path": folder.uri}
     times = retrieval_lines(place.retrievals(manifest.dataset, manifest.version))
     Console(is_json=is_json).summarise([*describe(manifest, folder.uri), *times], values)

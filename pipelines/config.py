@@ -21,14 +21,15 @@ from pipelines.settings import (
 from pipelines.sources.article_settings import ImageclefSource, WikipediaSource
 from pipelines.sources.cite import CiteSource
 from pipelines.sources.clue import ClueSource
-from pipelines.sources.inputs import Form, Input, needed
+from pipelines.sources.inputs import Form, Input, needed, path_settings
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.news import NewsSource
 from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.vist import VistSource
-from schemas.configs import require
+from schemas.configs import Json, require, resolve
 
 
 class DumpOrApi(StrEnum):
@@ -127,3 +128,23 @@ class BuildConfig:
     def __post_init__(self) -> None:
         share = self.max_failure_share
         require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
+
+
+# Settings of features that change the speed, or that the extractors' fingerprints stand for.
+_COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
+
+
+def content_config(config: BuildConfig) -> dict[str, Json]:
+    """Return the settings that change what is built: all but `http`, budgets, computing and paths of files.
+
+    Weights and, where values depend on it, the precision are in the fingerprints of the extractors.
+    """
+    values = resolve(config)
+    del values["http"], values["max_failure_share"], values["takedown_list"]
+    values["takedowns"] = Takedowns(config.takedowns).fingerprint  # not the entries: they would name what must go
+    source, features = values["source"], values["features"]
+    if isinstance(source, dict) and isinstance(features, dict):
+        paths = path_settings(config.source)  # their content is fingerprinted instead
+        values["source"] = {name: value for name, value in source.items() if name not in paths}
+        values["features"] = {name: value for name, value in features.items() if name not in _COMPUTING}
+    return values

@@ -11,6 +11,7 @@ A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per 
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs 
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 64
 _Keys = npt.NDArray[np.bytes_]
+_LOCK = threading.RLock()  # neither an index nor an open Parquet file may be used by two threads at once
 
 
 @travels
@@ -64,7 +66,8 @@ class PackFolder:
     def index(self) -> PackIndex:
         """Return where every key is, packs included that were closed since the last call in this process."""
         index = _index_of(self.folder.uri, self.key)
-        index.refresh()
+        with _LOCK:
+            index.refresh()
         return index
 
     def read(self, refs: Sequence[PackRef], columns: Sequence[str]) -> pa.Table:
@@ -98,12 +101,13 @@ class PackFolder:
                 f"{self.folder.uri}/{pack}{SUFFIX}: a pack that was there is gone; build again"
             ) from problem
         groups, positions = np.unique(rows // self.rows_per_group, return_inverse=True)
-        table = file.read_row_groups(groups.tolist(), columns=list(columns), use_threads=False)
+        with _LOCK:
+            table = file.read_row_groups(groups.tolist(), columns=list(columns), use_threads=False)
         return table.take(pa.array(positions * self.rows_per_group + rows % self.rows_per_group))
 
 
 class PackIndex:
-    """Where every key of a folder is. Not thread-safe."""
+    """Where every key of a folder is."""
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
@@ -142,13 +146,14 @@ class PackIndex:
     def find(self, keys: Sequence[str]) -> list[PackRef | None]:
         """Return where each key is, None where it is not; of several rows of a key, the newest."""
         wanted = parse_keys(keys)
-        at = np.searchsorted(self._keys, wanted, side="right") - 1
-        is_there = at >= 0
-        is_there[is_there] = self._keys[at[is_there]] == wanted[is_there]
-        return [
-            PackRef(self._packs[self._pack_numbers[row]], int(self._rows[row])) if found else None
-            for row, found in zip(at.tolist(), is_there.tolist(), strict=True)
-        ]
+        with _LOCK:
+            at = np.searchsorted(self._keys, wanted, side="right") - 1
+            is_there = at >= 0
+            is_there[is_there] = self._keys[at[is_there]] == wanted[is_there]
+            return [
+                PackRef(self._packs[self._pack_numbers[row]], int(self._rows[row])) if found else None
+                for row, found in zip(at.tolist(), is_there.tolist(), strict=True)
+            ]
 
 
 class PackWriter:

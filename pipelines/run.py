@@ -30,14 +30,14 @@ from filelock import FileLock, Timeout
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe
-from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi
+from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi, content_config
 from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
 from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
-from pipelines.shards.manifests import build_identity
+from pipelines.shards.manifest import build_identity
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.inputs import find_inputs, named_inputs
@@ -277,9 +277,9 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
         return None
     return fingerprint(
         {
-            **build_identity(config, dict(features.fingerprints)),
+            **build_identity(content_config(config), features.fingerprints),
             "http": {name: value for name, value in values_of(config.http).items() if name not in _PACE},
-            "inputs": [_digest(place) for place in named_inputs(source)],
+            "files": [_digest(place) for place in named_inputs(source)],
         }
     )
 

@@ -295,7 +295,7 @@ class ShardsConfig:
         documents: wanted in one shard.
     """
 
-    documents: int = 128
+    documents: int = 256
 
     def __post_init__(self) -> None:
         require(self.documents >= 1, field="shards.documents", value=self.documents, rule="must be at least 1")

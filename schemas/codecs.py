@@ -8,6 +8,7 @@ without Pillow can import.
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import warnings
 from collections.abc import Callable
@@ -33,10 +34,12 @@ from PIL import (
     TgaImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
+    features,
 )
 
 from schemas.failures import Reason
 
+_CODECS = ("jpg", "libjpeg_turbo", "jpg_2000", "webp", "avif", "libtiff")  # what decides pixels, and bytes of copies
 STRIP_PIXELS = 1_000_000  # converted at once
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
 
@@ -236,3 +239,10 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
     if levels.min() < 0 or levels.max() > 65535:
         raise ImageRejected(Reason.UNSUPPORTED_FORMAT, f"grey levels {levels.min()}..{levels.max()}, beyond 16 bits")
     return Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
+
+
+@cache
+def picture_libraries() -> dict[str, str]:
+    """Return the versions of the libraries on which copies and fingerprints of pictures depend."""
+    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "pillow")}
+    return libraries | {f"pillow.{codec}": str(features.version(codec)) for codec in _CODECS}

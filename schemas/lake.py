@@ -1,13 +1,13 @@
 """The lake: a folder, local or on an object store, and the few operations everything on it is made of.
 
-    <lake>/raw/<source>/                       captured answers, each under the hash of what was asked
-    <lake>/images/<method>/                    packs of 256-px copies
-    <lake>/stages/...                          intermediate tables, under fingerprints of their inputs
-    <lake>/features/<extractor>/<fingerprint>/ features that were computed once
-    <lake>/datasets/<name>/<version>/          a data set version, real once its manifest.json is there
-    <lake>/datasets/<name>/latest              a pointer: the text of a version, swapped atomically
-    <lake>/retrievals/<name>/<version>/        when what it was made of was fetched, in this lake
-    <lake>/links/<name>/<version>/<model>/     what a model predicts in a version (`schemas.links`)
+    <lake>/raw/<source>/                        segments of what hosts answered, and their index
+    <lake>/images/<method>/                     packs of 256-px copies
+    <lake>/features/<extractor>/<fingerprint>/  packs of features
+    <lake>/builds/                              which version a request gave, drafts of builds under way
+    <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
+    <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
+    <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
+    <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
 
 `Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
 atomic: a file has its old content, or its new one, or does not exist.
@@ -41,7 +41,9 @@ class Folder:
     uri: str
 
     def child(self, *names: str) -> Folder:
-        return Folder("/".join([self.uri.rstrip("/"), *names]))
+        """Return a folder below; the options of a URI (`s3://bucket/lake?region=...`) stay at its end."""
+        path, mark, options = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
+        return Folder("/".join([path.rstrip("/"), *names]) + mark + options)
 
     @property
     def local(self) -> Path | None:
@@ -65,35 +67,29 @@ class Folder:
         return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
 
     def write(self, name: str, data: bytes, *, is_checked: bool = False) -> None:
-        """Write a file atomically, with the folders above it.
+        """Write a file atomically, with the folders above it."""
+        sink = self.create(name)
+        sink.stream.write(data)
+        sink.commit()
 
-        Args:
-            name: relative path.
-            data: its whole content.
-            is_checked: whether every reader checks the content and can do without it: then a local disk is not waited
-                for, and after a power cut (not a killed process) the file may be there and empty.
-        """
-        filesystem, path = self._open()
-        target = f"{path}/{name}"
-        if isinstance(filesystem, pafs.LocalFileSystem):
-            _write_local(target, data, wait=not is_checked)
-            return
-        with filesystem.open_output_stream(target) as stream:  # an object appears when it is complete
-            stream.write(data)
+    def publish(self, name: str, data: bytes) -> None:
+        """Write a small file that other processes may be writing, too: a manifest, a pointer. The last one counts."""
+        self.write(name, data)
 
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
         filesystem, path = self._open()
         if not isinstance(filesystem, pafs.LocalFileSystem):
-            return Sink(filesystem.open_output_stream(f"{path}/{name}"))
+            return Sink(filesystem.open_output_stream(f"{path}/{name}"))  # an object appears when it is complete
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = str(target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp")
-        return Sink(filesystem.open_output_stream(temporary, buffer_size=_WRITTEN_AT_ONCE), (temporary, str(target)))
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        return Sink(temporary.open("xb", buffering=_WRITTEN_AT_ONCE), (temporary, target))
 
-    def exists(self, name: str) -> bool:
+    def exists(self, name: str = "") -> bool:
+        """Return whether a file or a folder is there; without a name, this folder itself."""
         filesystem, path = self._open()
-        kind = filesystem.get_file_info(f"{path}/{name}").type
+        kind = filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type
         return bool(kind != pafs.FileType.NotFound)
 
     def size(self, name: str) -> int | None:
@@ -145,13 +141,17 @@ class Sink:
     """
 
     stream: BinaryIO
-    renamed: tuple[str, str] | None = None
+    renamed: tuple[Path, Path] | None = None
 
     def commit(self) -> None:
-        """Close the file and give it its name."""
+        """Wait until the file is on the disk, close it and give it its name."""
+        if self.renamed is None:
+            self.stream.close()
+            return
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
         self.stream.close()
-        if self.renamed is not None:
-            Path(self.renamed[0]).replace(self.renamed[1])
+        self.renamed[0].replace(self.renamed[1])
 
 
 def _path_of(info: pafs.FileInfo) -> str:
@@ -161,27 +161,6 @@ def _path_of(info: pafs.FileInfo) -> str:
 @cache
 def _local() -> pafs.LocalFileSystem:
     return pafs.LocalFileSystem()
-
-
-def _write_local(target: str, data: bytes, *, wait: bool) -> None:
-    folder, name = os.path.split(target)  # plain strings: for a small file, paths take as long as the writing
-    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
-    try:
-        _write_new(temporary, data, wait=wait)
-    except FileNotFoundError:  # the folder is new: rarer than a file, and so not looked for each time
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        _write_new(temporary, data, wait=wait)
-    os.replace(temporary, target)  # noqa: PTH105
-
-
-def _write_new(path: str, data: bytes, *, wait: bool) -> None:
-    """Write a new file, and perhaps wait until it is on the disk."""
-    with open(path, "xb", buffering=0) as stream:  # noqa: PTH123
-        left = memoryview(data)
-        while left:
-            left = left[stream.write(left) :]
-        if wait:
-            os.fsync(stream.fileno())
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +181,21 @@ class Lake:
         return self.root.child("raw")
 
     @property
-    def stages(self) -> Folder:
-        return self.root.child("stages")
-
-    @property
     def images(self) -> Folder:
         return self.root.child("images")
 
     @property
     def features(self) -> Folder:
         return self.root.child("features")
+
+    @property
+    def stages(self) -> Folder:
+        return self.root.child("stages")
+
+    @property
+    def builds(self) -> Folder:
+        """Return where builds keep notes for one another: nothing in it is part of a version."""
+        return self.root.child("builds")
 
     def dataset(self, name: str, version: str) -> Folder:
         return self.root.child("datasets", name, version)
@@ -223,6 +207,14 @@ class Lake:
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""
         return self.root.child("links", name, version, f"{model}-{model_version}")
+
+    def check_exists(self) -> None:
+        """Raise a `NotFoundError` where the lake has no folder at all: its address is mistyped, or nothing was built.
+
+        An object store has no folders: there, nothing under its address is no folder.
+        """
+        if not self.root.exists():
+            raise NotFoundError(f"--lake {self.root.uri}: no folder is there; expected a lake that was built in")
 
     def dataset_names(self) -> list[str]:
         return [name for name in self.root.child("datasets").names() if self.versions(name)]
@@ -238,22 +230,27 @@ class Lake:
         return folder.read(LATEST).decode().strip() if folder.exists(LATEST) else None
 
     def point_latest(self, name: str, version: str) -> None:
-        self.root.child("datasets", name).write(LATEST, f"{version}\n".encode())
+        self.root.child("datasets", name).publish(LATEST, f"{version}\n".encode())
 
     def find(self, reference: str) -> tuple[str, str]:
-        """Return (name, version) of `NAME` (its latest version) or `NAME@VERSION`.
+        """Return (name, version) of `NAME` (its latest version) or `NAME@VERSION`, which may be cut short.
 
         Raises:
-            NotFoundError: there is no such data set or version in this lake; the message lists what there is.
+            UsageError: the reference has another form, or several versions begin so.
+            NotFoundError: there is no such lake, data set or version; the message lists what there is.
         """
-        name, _, version = reference.partition("@")
+        name, _, wanted = reference.partition("@")
         if not _NAME.fullmatch(name):
             raise UsageError(f"data set {reference!r}: expected NAME or NAME@VERSION")
+        self.check_exists()
         known = self.versions(name)
         if not known:
             names = ", ".join(self.dataset_names()) or "none"
             raise NotFoundError(f"no data set '{name}' in {self.root.uri}; data sets there: {names}")
-        version = version or self.latest(name) or known[-1]
-        if version not in known:
-            raise NotFoundError(f"no version '{version}' of '{name}' in {self.root.uri}; versions: {', '.join(known)}")
-        return name, version
+        wanted = wanted or self.latest(name) or known[-1]
+        found = [wanted] if wanted in known else [version for version in known if version.startswith(wanted)]
+        if not found:
+            raise NotFoundError(f"no version '{wanted}' of '{name}' in {self.root.uri}; versions: {', '.join(known)}")
+        if len(found) > 1:
+            raise UsageError(f"version '{wanted}' of '{name}' could be any of {', '.join(found)}; give more of it")
+        return name, found[0]

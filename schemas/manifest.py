@@ -17,7 +17,7 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.versions import digest_stream
+from schemas.versions import digest_stream, version_of
 
 MANIFEST_FORMAT = 1
 
@@ -59,6 +59,12 @@ class Manifest:
     """What a version is.
 
     Attributes:
+        version: `version_name` of config, inputs and schema versions.
+        failures: how many failure rows there are of each reason.
+        stages: how many elements went in and out of each stage, were rejected, and failed.
+        config: the settings that change what is built.
+        inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
+        notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
@@ -82,16 +88,24 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        values = json.loads(text)
-        if values.get("format") != MANIFEST_FORMAT:
-            raise IntegrityError(f"manifest format is {values.get('format')!r}, this code reads {MANIFEST_FORMAT}")
-        values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
-        values["features"] = {
-            table: tuple(restore(FeatureColumn, column) for column in columns)
-            for table, columns in values["features"].items()
-        }
-        values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
-        return cls(**values)
+        """Return the manifest of a file's text.
+
+        Raises:
+            IntegrityError: it is none, or of another format.
+        """
+        try:
+            values = json.loads(text)
+            if values["format"] != MANIFEST_FORMAT:
+                raise IntegrityError(f"manifest format is {values['format']!r}, this code reads {MANIFEST_FORMAT}")
+            values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
+            values["features"] = {
+                table: tuple(restore(FeatureColumn, column) for column in columns)
+                for table, columns in values["features"].items()
+            }
+            values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
+            return cls(**values)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise IntegrityError(f"expected the manifest of a data set version, found {problem!r}") from problem
 
     @property
     def image_extractors(self) -> dict[str, int]:
@@ -130,21 +144,33 @@ def read_manifest(lake: Lake, reference: str) -> tuple[Manifest, Folder]:
     """Return the manifest of `NAME[@VERSION]` and the version's folder."""
     name, version = lake.find(reference)
     folder = lake.dataset(name, version)
-    return Manifest.from_json(folder.read(MANIFEST).decode()), folder
+    try:
+        return Manifest.from_json(folder.read(MANIFEST).decode()), folder
+    except IntegrityError as problem:
+        raise IntegrityError(f"{folder.uri}/{MANIFEST}: {problem}") from problem
+
+
+def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_versions: Mapping[str, int]) -> str:
+    """Return the name of a version: a fingerprint of all that decides its bytes."""
+    return version_of({"config": config, "inputs": inputs, "schemas": schema_versions})
 
 
 def commit(lake: Lake, manifest: Manifest) -> None:
     """Make a version real: write its manifest, then move the `latest` pointer."""
     folder = lake.dataset(manifest.dataset, manifest.version)
-    folder.write(MANIFEST, manifest.to_json().encode())
+    folder.publish(MANIFEST, manifest.to_json().encode())
     lake.point_latest(manifest.dataset, manifest.version)
 
 
 def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
     """Yield one line per difference between a version's files and its manifest: none means it is intact.
 
-    Every byte is read; a missing file, an extra one, another size and another hash are each reported.
+    Every byte is read; a missing file, an extra one, another size and another hash are each reported. So is a
+    manifest whose version is not the one that its settings and inputs give.
     """
+    named = version_name(manifest.config, manifest.inputs, manifest.schema_versions)
+    if named != manifest.version:
+        yield f"{MANIFEST}: of version {manifest.version}, by its settings and inputs it is {named}"
     listed = {entry.path: entry for entry in manifest.files}
     found = set(folder.files()) - {MANIFEST}
     for path in sorted(found - listed.keys()):

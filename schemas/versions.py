@@ -1,17 +1,22 @@
-"""Fingerprints of configurations and inputs: how a version gets its name.
+"""Fingerprints of configurations, contents and code: how a version gets its name.
 
 A fingerprint is the SHA-256 of canonical JSON (sorted keys, no spaces, UTF-8). The same values give the same
-fingerprint on every machine; nothing that depends on time, place or worker count goes in.
+fingerprint on every machine; nothing that depends on time, file paths or the number of workers goes in.
 """
 
+import dataclasses
+import enum
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
-from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO
 
 VERSION_LENGTH = 16
 CHUNK_BYTES = 1 << 20
+_SOURCES = ("*.py", "*.j2")
 
 
 def canonical_json(value: Any) -> str:
@@ -29,16 +34,46 @@ def version_of(value: Any) -> str:
     return fingerprint(value)[:VERSION_LENGTH]
 
 
-def digest_stream(stream: BinaryIO, *, advance: Callable[[int], None] | None = None) -> str:
+def plain(value: Any) -> Any:
+    """Return a record (dataclasses, enumerations, tuples, scalars) as a JSON-ready value.
+
+    A field that has its default is left out, so that a new field changes no fingerprint of records without it. So is
+    a field that is not compared.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(found)
+            for field in dataclasses.fields(value)
+            if field.compare and (found := getattr(value, field.name)) != field.default
+        }
+    if isinstance(value, enum.Enum):
+        return value.value
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def digest_stream(stream: BinaryIO) -> str:
     """Return the SHA-256 hex digest of what is left in a binary stream."""
     digest = hashlib.sha256()
     while chunk := stream.read(CHUNK_BYTES):
         digest.update(chunk)
-        if advance is not None:
-            advance(len(chunk))
     return digest.hexdigest()
 
 
 def code_version() -> str:
     """Return the version of the installed distribution."""
     return importlib.metadata.version("multilink")
+
+
+@cache
+def code_digest(*packages: str) -> str:
+    """Return the SHA-256 (hex) of the source files of packages, with their names."""
+    digest = hashlib.sha256()
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"{package}: no such package here")
+        folder = Path(spec.origin).parent
+        for path in sorted(path for pattern in _SOURCES for path in folder.rglob(pattern)):
+            content = path.read_bytes()
+            digest.update(f"{package}/{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()

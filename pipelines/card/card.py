@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.card.croissant import croissant
 from pipelines.card.show import split_lines, stage_lines
 from schemas.documents import Split
 from schemas.features import FeatureColumn
-from schemas.lake import MANIFEST, Folder
+from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.versions import canonical_json
 
@@ -46,31 +46,18 @@ _ABOUT = {
 }
 
 
-def write_cards(folder: Folder, manifest: Manifest, names: Collection[str] = (README, CROISSANT)) -> Manifest:
+def write_cards(folder: Folder, manifest: Manifest) -> Manifest:
     """Write README.md and croissant.json into a version's folder, and return its manifest with them listed.
 
     Both depend on the shards alone, so that writing them again changes nothing.
     """
-    makers = {README: dataset_card, CROISSANT: croissant}
-    texts = {name: makers[name](manifest) for name in names}
+    texts = {README: dataset_card(manifest), CROISSANT: croissant(manifest)}
     entries = [entry for entry in manifest.files if entry.path not in texts]
     for name, text in texts.items():
         data = text.encode()
         folder.write(name, data)
         entries.append(FileEntry(path=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=0))
     return dataclasses.replace(manifest, files=tuple(sorted(entries)))
-
-
-def complete_cards(folder: Folder, manifest: Manifest) -> Manifest:
-    """Write the cards that a version lacks, and return its manifest, in which they are listed then.
-
-    A card that is there stays as it is, whatever this code would write; the `latest` pointer is not moved.
-    """
-    missing = [name for name in (README, CROISSANT) if not folder.exists(name)]
-    if missing:
-        manifest = write_cards(folder, manifest, missing)
-        folder.write(MANIFEST, manifest.to_json().encode())
-    return manifest
 
 
 def dataset_card(manifest: Manifest) -> str:

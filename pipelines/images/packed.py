@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pipelines.images.copies import METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
+from schemas.codecs import picture_libraries
 from schemas.configs import resolve
 from schemas.images import COPY_SCHEMA, Image
 from schemas.lake import Lake
@@ -39,8 +40,9 @@ class PackedImage:
 def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -> PackFolder:
     """Return the packs of the copies that these settings give.
 
-    What is accepted, how copies are made and which fingerprint is computed are in the folder's name, so that a copy
-    that is found there is what inspecting the picture anew would give.
+    What is accepted, how copies are made, with which libraries, and which fingerprint is computed are in the folder's
+    name, so that a copy that is found there is what inspecting the picture anew would give.
     """
-    settings = digest_of({"config": resolve(config), "fingerprint": str(fingerprint)})[:_SETTINGS_DIGITS]
+    depends_on = {"config": resolve(config), "fingerprint": str(fingerprint), "libraries": picture_libraries()}
+    settings = digest_of(depends_on)[:_SETTINGS_DIGITS]
     return PackFolder(lake.images.child(f"{METHOD}-{settings}"), COPY_SCHEMA, "hash", ROWS_PER_GROUP)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.documents import Document
 from schemas.manifest import SplitStatistics
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentSize:
+class DocumentSize(NamedTuple):
     """Sentences, images and links of one document (`links` is None where they are unknown)."""
 
     sentences: int
@@ -24,29 +23,29 @@ def size_of(document: Document) -> DocumentSize:
     return DocumentSize(len(document.sentences), len(document.images), links)
 
 
-def summarise(sizes: Mapping[DocumentSize, int], *, unique_images: int) -> SplitStatistics:
+def summarise(sizes: Mapping[DocumentSize, int], unique_images: int) -> SplitStatistics:
     """Return the statistics of a split; density is averaged over the documents whose links are known.
 
     Args:
         sizes: how many documents have each size.
         unique_images: how many different images they show.
     """
-    n = [size.sentences for size, times in sizes.items() for _ in range(times)]
-    m = [size.images for size, times in sizes.items() for _ in range(times)]
-    known = {size: size.links for size in sizes if size.links is not None}
-    densities = [links / (size.sentences * size.images) for size, links in known.items() for _ in range(sizes[size])]
+    every = [size for size, documents in sizes.items() for _ in range(documents)]
+    n, m = [size.sentences for size in every], [size.images for size in every]
+    links = [size.links for size in every if size.links is not None]
+    densities = [size.links / (size.sentences * size.images) for size in every if size.links is not None]
     return SplitStatistics(
-        documents=len(n),
+        documents=len(every),
         images=sum(m),
         sentences=sum(n),
         unique_images=unique_images,
-        median_sentences=statistics.median(n) if n else 0,
-        median_images=statistics.median(m) if m else 0,
-        mean_sentences=round(statistics.fmean(n), 6) if n else 0,
-        mean_images=round(statistics.fmean(m), 6) if m else 0,
+        median_sentences=statistics.median(n or [0]),
+        median_images=statistics.median(m or [0]),
+        mean_sentences=round(statistics.fmean(n or [0]), 6),
+        mean_images=round(statistics.fmean(m or [0]), 6),
         max_sentences=max(n, default=0),
         max_images=max(m, default=0),
-        links=sum(links * sizes[size] for size, links in known.items()),
+        links=sum(links),
         documents_with_known_links=len(densities),
         density=round(statistics.fmean(densities), 6) if densities else None,  # summed exactly: in any order
     )

@@ -1,4 +1,4 @@
-"""The shards stage in Beam: every document to its split and shard, every shard to its pair of Parquet parts.
+"""The shards stage in Beam: every document to its shard, every shard to its pair of Parquet parts; and the tables.
 
 The number of shards follows from the number of documents, their names and content from hashes: neither the number of
 workers nor the order in which elements arrive shows in the result.
@@ -6,68 +6,42 @@ workers nor the order in which elements arrive shows in the result.
 
 from __future__ import annotations
 
-import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
-from pipelines.settings import ShardsConfig, SplitsConfig
-from pipelines.shards.writing import part_name, write_shard, write_table
-from pipelines.splits.assign import Survey, final_split, merge_surveys, shard_count, shard_of, survey_one
-from pipelines.splits.leaks import LeakCount, leaks_of_group, near_image_leaks
-from pipelines.splits.traces import Clue, Trace, clues_of, trace_of
+from pipelines.settings import ShardsConfig
+from pipelines.shards.reasons import Message, commonest, kind_of, merge_messages
+from pipelines.shards.writing import part_name, write_rows, write_shard
+from pipelines.splits.assign import shard_count, shard_of
 from schemas.documents import Document, Split
-from schemas.duplicates import Duplicate
 from schemas.images import Image
 from schemas.lake import Folder, Lake
-from schemas.leaks import Leak, LeakKind
-from schemas.tables import to_table
+from schemas.manifest import FileEntry
 
 ShardKey = tuple[str, int]
-LeakPlace = tuple[str, str, str]  # kind, split, other split
 ROWS_PER_PART = 100_000
+_HASH_BYTES = 16  # of a content hash: two that share them do not occur
 
 
-@dataclass(eq=False)
-class AssignSplits(beam.PTransform):
-    """Gives every document its split."""
+class Shards(NamedTuple):
+    """The written shards: a `ShardSummary` each; and how many different images a split shows, as numbers to add."""
 
-    config: SplitsConfig
-
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> beam.CombineGlobally(_MergeSurveys())
-        return documents | "assign" >> beam.Map(self._assign, survey=beam.pvalue.AsSingleton(survey))
-
-    def _survey(self, document: Document) -> Survey:
-        return survey_one(document.id, document.split, self.config)
-
-    def _assign(self, document: Document, survey: Survey) -> Document:
-        split = final_split(document.id, document.split, self.config, survey.moves(self.config))
-        return dataclasses.replace(document, split=split)
-
-
-class _MergeSurveys(beam.CombineFn):
-    def create_accumulator(self) -> Survey:
-        return Survey()
-
-    def add_input(self, accumulator: Survey, survey: Survey) -> Survey:
-        return merge_surveys((accumulator, survey))
-
-    def merge_accumulators(self, accumulators: Iterable[Survey]) -> Survey:
-        return merge_surveys(accumulators)
-
-    def extract_output(self, accumulator: Survey) -> Survey:
-        return accumulator
+    summaries: beam.PCollection
+    unique_images: beam.PCollection
 
 
 @dataclass(eq=False)
 class WriteShards(beam.PTransform):
-    """Writes every shard of a version: gives a `ShardSummary` each.
+    """Writes every shard of a version: gives `Shards`.
 
     Attributes:
         features: whose values are in the cache.
@@ -84,18 +58,24 @@ class WriteShards(beam.PTransform):
     images: beam.PCollection
     version: beam.PCollection
 
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        totals = documents | "count splits" >> beam.Map(_split_of) | beam.combiners.Count.PerElement()
+    def expand(self, documents: beam.PCollection) -> Shards:
+        totals = documents | "splits" >> beam.Map(_split_of) | "documents" >> beam.combiners.Count.PerElement()
         counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
         wanted = keyed | "list images" >> beam.FlatMap(_wanted_images) | "once a shard" >> beam.Distinct()
         pictures = (wanted, self.images) | "meet images" >> beam.CoGroupByKey() | "to shards" >> beam.FlatMap(_deliver)
         every = documents.pipeline | beam.Create([None]) | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
-        return (
-            (keyed, pictures, every)
-            | "gather shards" >> beam.CoGroupByKey()
-            | "write" >> beam.Map(self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version))
+        gathered = (keyed, pictures, every) | "gather shards" >> beam.CoGroupByKey()
+        summaries = gathered | "write" >> beam.Map(
+            self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version)
         )
+        unique = (
+            gathered
+            | "hashes" >> beam.FlatMap(_packed_hashes)
+            | "gather hashes" >> beam.GroupByKey()
+            | "unique" >> beam.Map(_count_hashes)
+        )
+        return Shards(summaries, unique)
 
     def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
         return split, shard_count(documents, self.config)
@@ -107,8 +87,7 @@ class WriteShards(beam.PTransform):
             documents,
             pictures,
             split=Split(split),
-            index=index,
-            count=counts[split],
+            name=part_name(index, counts[split]),
             features=self.features,
             store=self.store,
         )
@@ -147,160 +126,77 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
+def _packed_hashes(group: tuple[ShardKey, Any]) -> Iterator[tuple[tuple[str, str], bytes]]:
+    """Yield the hashes of a shard's images as one string of bytes for each first digit, so that none is large."""
+    (split, _), (_, images, _) = group
+    packed: dict[str, bytearray] = {}
+    for image in images:
+        packed.setdefault(image.hash[0], bytearray()).extend(bytes.fromhex(image.hash[: 2 * _HASH_BYTES]))
+    for digit, octets in packed.items():
+        yield (split, digit), bytes(octets)
+
+
+def _count_hashes(group: tuple[tuple[str, str], Iterable[bytes]]) -> tuple[str, int]:
+    (split, _), packed = group
+    return split, len(np.unique(np.frombuffer(b"".join(packed), f"S{_HASH_BYTES}")))
+
+
 @dataclass(eq=False)
-class WriteRows(beam.PTransform):
-    """Writes failures or duplicates as sorted parts: gives a `FileEntry` each.
+class WriteTable(beam.PTransform):
+    """Writes elements as sorted parts of a table: gives a `FileEntry` each.
 
     Attributes:
-        table: folder of the parts.
-        schema: pyarrow schema of the table.
-        to_row: a row of one element (a dataclass with an order).
+        folder: gives the folder of a version.
+        path: of the table's parts in it; empty: the folder itself.
+        schema: of the table.
+        to_row: the row of an element.
+        version: PCollection of the one version name.
     """
 
-    table: str
-    schema: Any
+    folder: Callable[[str], Folder]
+    path: str
+    schema: pa.Schema
     to_row: Callable[[Any], dict[str, Any]]
-    lake: Lake
-    dataset: str
     version: beam.PCollection
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        count = elements | "count" >> beam.combiners.Count.Globally() | "count parts" >> beam.Map(_parts_of)
+        rows = elements | "rows" >> beam.Map(self._sortable)
+        count = rows | "count" >> beam.combiners.Count.Globally() | "count parts" >> beam.Map(_parts_of)
         parts = beam.pvalue.AsSingleton(count)
-        keyed = elements | "choose part" >> beam.Map(_part_key, parts=parts)
-        return (
-            keyed
-            | "gather parts" >> beam.GroupByKey()
-            | "write" >> beam.Map(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
-        )
+        gathered = rows | "choose part" >> beam.Map(_part_key, parts=parts) | "gather parts" >> beam.GroupByKey()
+        return gathered | "write" >> beam.Map(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
 
-    def _write(self, group: tuple[int, Iterable[Any]], parts: int, version: str) -> Any:
-        index, elements = group
-        rows = to_table(map(self.to_row, sorted(elements, key=repr)), self.schema)
-        return write_table(self.folder(version), f"{self.table}/{part_name(index, parts)}".lstrip("/"), rows)
+    def _sortable(self, element: Any) -> tuple[str, dict[str, Any]]:
+        """Return a row behind a text that orders rows by their columns, the first of them first."""
+        row = self.to_row(element)
+        return json.dumps([*row.values()], default=str, ensure_ascii=False), row
 
-    def folder(self, version: str) -> Folder:
-        """Return the folder of a version's rows, in which the table has its own."""
-        return self.lake.dataset(self.dataset, version)
+    def _write(self, group: tuple[int, Iterable[tuple[str, dict[str, Any]]]], parts: int, version: str) -> FileEntry:
+        index, keyed = group
+        rows = [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
+        return write_rows(self.folder(version), f"{self.path}/{part_name(index, parts)}".lstrip("/"), rows, self.schema)
 
 
 def _parts_of(elements: int) -> int:
     return max(1, -(-elements // ROWS_PER_PART))
 
 
-def _part_key(element: Any, parts: int) -> tuple[int, Any]:
-    return shard_of(repr(element), count=parts), element
+def _part_key(keyed: tuple[str, dict[str, Any]], parts: int) -> tuple[int, tuple[str, dict[str, Any]]]:
+    return shard_of(keyed[0], count=parts), keyed
 
 
-@dataclass(eq=False)
-class FindLeaks(beam.PTransform):
-    """Every leak between splits: PCollection[Document] (with splits) to PCollection[Leak].
+class ExplainFailures(beam.PTransform):
+    """Failures to (reason, the commonest `Message` of its failures)."""
 
-    Near images are looked for inside the clusters of near-duplicates alone: two that are near are in one cluster.
-
-    Attributes:
-        radius: that of the dedupe stage.
-        images: PCollection[(content hash, Image)].
-        duplicates: PCollection[Duplicate] of the dedupe stage.
-    """
-
-    radius: int
-    images: beam.PCollection
-    duplicates: beam.PCollection
-
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        wanted = documents | "image places" >> beam.FlatMap(_places)
-        met = (wanted, self.images) | "meet looks" >> beam.CoGroupByKey() | "hand out" >> beam.FlatMap(_hand_out)
-        keyed = documents | "key by id" >> beam.Map(_key_by_id)
-        traces = (keyed, met) | "meet images" >> beam.CoGroupByKey() | "traces" >> beam.FlatMap(_traces)
-        shared = (
-            traces
-            | "clues" >> beam.FlatMap(_keyed_clues)
-            | "group clues" >> beam.GroupByKey()
-            | "leaks" >> beam.FlatMap(_leaks)
+    def expand(self, failures: beam.PCollection) -> beam.PCollection:
+        return (
+            failures
+            | "kinds of messages" >> beam.Map(kind_of)
+            | "count messages" >> beam.CombinePerKey(merge_messages)
+            | "of reasons" >> beam.MapTuple(_of_reason)
+            | "commonest" >> beam.CombinePerKey(commonest)
         )
-        clusters = self.duplicates | "clusters" >> beam.Map(_cluster_of) | "once" >> beam.Distinct()
-        near = (
-            traces
-            | "to clusters" >> beam.FlatMap(_by_cluster, clusters=beam.pvalue.AsDict(clusters))
-            | "group clusters" >> beam.GroupByKey()
-            | "near leaks" >> beam.FlatMap(self._near)
-        )
-        return (shared, near) | "both" >> beam.Flatten() | "once each" >> beam.Distinct()
-
-    def _near(self, group: tuple[str, Iterable[Trace]]) -> Iterator[Leak]:
-        _, traces = group
-        yield from near_image_leaks(list(traces), radius=self.radius)
 
 
-class CountLeaks(beam.PTransform):
-    """PCollection[Leak] to a `LeakCount` of each kind and pair of splits: `leaks.count_leaks` of any number."""
-
-    def expand(self, leaks: beam.PCollection) -> beam.PCollection:
-        keys = leaks | "keys" >> beam.Map(_leaked_key) | "count keys" >> _CountDistinct()
-        documents = leaks | "documents" >> beam.Map(_leaking_document) | "count documents" >> _CountDistinct()
-        return (keys, documents) | "meet counts" >> beam.CoGroupByKey() | "leak counts" >> beam.MapTuple(_leak_count)
-
-
-class _CountDistinct(beam.PTransform):
-    """(place, item) to (place, number of different items)."""
-
-    def expand(self, items: beam.PCollection) -> beam.PCollection:
-        return items | "once" >> beam.Distinct() | "places" >> beam.Keys() | beam.combiners.Count.PerElement()
-
-
-def _leaked_key(leak: Leak) -> tuple[LeakPlace, str]:
-    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.key
-
-
-def _leaking_document(leak: Leak) -> tuple[LeakPlace, str]:
-    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.document
-
-
-def _leak_count(place: LeakPlace, counts: tuple[Iterable[int], Iterable[int]]) -> LeakCount:
-    kind, split, other = place
-    (keys,), (documents,) = counts
-    return LeakCount(LeakKind(kind), Split(split), Split(other), keys, documents)
-
-
-def _places(document: Document) -> Iterator[tuple[str, str]]:
-    for content_hash in {image.hash for image in document.images}:
-        yield content_hash, document.id
-
-
-def _hand_out(group: tuple[str, tuple[Iterable[str], Iterable[Image]]]) -> Iterator[tuple[str, Image]]:
-    _, (documents, images) = group
-    (image,) = images
-    for document in documents:
-        yield document, image
-
-
-def _key_by_id(document: Document) -> tuple[str, Document]:
-    return document.id, document
-
-
-def _traces(group: tuple[str, tuple[Iterable[Document], Iterable[Image]]]) -> Iterator[Trace]:
-    _, (documents, images) = group
-    by_hash = {image.hash: image for image in images}
-    for document in documents:
-        yield trace_of(document, by_hash)
-
-
-def _keyed_clues(trace: Trace) -> Iterator[tuple[tuple[str, bytes], Clue]]:
-    for clue in clues_of(trace):
-        yield (str(clue.kind), clue.digest), clue
-
-
-def _leaks(group: tuple[tuple[str, bytes], Iterable[Clue]]) -> Iterator[Leak]:
-    _, clues = group
-    yield from leaks_of_group(list(clues))
-
-
-def _cluster_of(duplicate: Duplicate) -> tuple[str, str]:
-    return duplicate.image, duplicate.cluster
-
-
-def _by_cluster(trace: Trace, clusters: Mapping[str, str]) -> Iterator[tuple[str, Trace]]:
-    for name in sorted({clusters[image.hash] for image in trace.images if image.hash in clusters}):
-        images = tuple(image for image in trace.images if clusters.get(image.hash) == name)
-        yield name, replace(trace, images=images, texts=())
+def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
+    return kind[0], message

@@ -1,15 +1,16 @@
-"""One shard, or one part of a table, as Parquet bytes: rows sorted, schema fixed, equal input giving equal bytes.
+"""One shard, or one part of a table, as a Parquet file: rows sorted, schema fixed, equal input giving equal bytes.
 
-Features are read from their cache a group of rows at a time, so that a shard in the making holds the features of one
-group only, beside its bytes.
+A part goes out a row group at a time, so that a worker holds the pictures and features of one group.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,12 +31,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ShardSummary:
-    """What the manifest and the statistics need to know of a written shard."""
+    """What the manifest needs to know of a written shard."""
 
     split: Split
     entries: tuple[FileEntry, ...]
-    sizes: tuple[DocumentSize, ...]
-    image_hashes: tuple[str, ...]
+    sizes: Mapping[DocumentSize, int]
+
+
+class _Digesting(io.RawIOBase):
+    """Passes bytes on, and knows how many they were and their SHA-256."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        self._digest.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def entry(self, path: str, rows: int) -> FileEntry:
+        return FileEntry(path=path, bytes=self._size, sha256=self._digest.hexdigest(), rows=rows)
 
 
 def part_name(index: int, count: int) -> str:
@@ -43,22 +67,21 @@ def part_name(index: int, count: int) -> str:
     return f"part-{index:05d}-of-{count:05d}.parquet"
 
 
-def write_table(folder: Folder, path: str, table: pa.Table) -> FileEntry:
-    """Write a table as one Parquet file, atomically, and return its manifest entry."""
-    return write_tables(folder, path, [table], table.schema)
-
-
-def write_tables(folder: Folder, path: str, tables: Iterable[pa.Table], schema: pa.Schema) -> FileEntry:
-    """Write tables of one schema, one after the other, as one Parquet file, atomically; return its manifest entry."""
-    sink = pa.BufferOutputStream()
-    rows = 0
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+def write_part(folder: Folder, path: str, groups: Iterable[pa.Table], schema: pa.Schema) -> FileEntry:
+    """Write tables of one schema as the row groups of one Parquet file; return its manifest entry."""
+    sink = folder.create(path)
+    stream, rows = _Digesting(sink.stream), 0
+    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for table in groups:
+            writer.write_table(table)
             rows += table.num_rows
-    data = sink.getvalue().to_pybytes()
-    folder.write(path, data)
-    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows)
+    sink.commit()
+    return stream.entry(path, rows)
+
+
+def write_rows(folder: Folder, path: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> FileEntry:
+    """Write rows of a schema as one Parquet file; return its manifest entry."""
+    return write_part(folder, path, (to_table(group, schema) for group in _groups(rows, 64 * ROWS_PER_GROUP)), schema)
 
 
 def write_shard(
@@ -67,30 +90,20 @@ def write_shard(
     images: Iterable[Image],
     *,
     split: Split,
-    index: int,
-    count: int,
+    name: str,
     features: FeaturePlan,
     store: ImageStore,
 ) -> ShardSummary:
     """Write the pair of same-numbered parts of a shard: its documents, and each image they refer to, once."""
-    documents = sorted(documents, key=_id)
-    images = sorted(images, key=_hash)
-    name = part_name(index, count)
+    documents = sorted(documents, key=lambda document: document.id)
+    images = sorted(images, key=lambda image: image.hash)
+    document_groups = (documents_table(group, features) for group in _groups(documents))
+    image_groups = (images_table(group, features, store) for group in _groups(images))
     entries = (
-        write_tables(
-            folder,
-            f"documents/{split}/{name}",
-            (documents_table(group, features) for group in _groups(documents)),
-            document_schema(features.sentences),
-        ),
-        write_tables(
-            folder,
-            f"images/{split}/{name}",
-            (images_table(group, features, store) for group in _groups(images)),
-            image_schema(features.images),
-        ),
+        write_part(folder, f"documents/{split}/{name}", document_groups, document_schema(features.sentences)),
+        write_part(folder, f"images/{split}/{name}", image_groups, image_schema(features.images)),
     )
-    return ShardSummary(split, entries, tuple(map(size_of, documents)), tuple(map(_hash, images)))
+    return ShardSummary(split, entries, Counter(map(size_of, documents)))
 
 
 def documents_table(documents: Sequence[Document], features: FeaturePlan) -> pa.Table:
@@ -112,21 +125,13 @@ def _image_row(image: Image, store: ImageStore) -> dict[str, Any]:
     return asdict(image) | {"jpeg": store.read(image.hash) if has_pixels else None}
 
 
-def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the rows of one row group after the other; of no rows, one group without any."""
-    for start in range(0, len(rows) or 1, ROWS_PER_GROUP):
-        yield rows[start : start + ROWS_PER_GROUP]
+def _groups(rows: Sequence[T], size: int = ROWS_PER_GROUP) -> Iterator[Sequence[T]]:
+    """Yield the rows of one row group after the other."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _with_columns(table: pa.Table, columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
     for name, array in columns.items():
         table = table.append_column(name, array)
     return table.select(schema.names).cast(schema)
-
-
-def _id(document: Document) -> str:
-    return document.id
-
-
-def _hash(image: Image) -> str:
-    return image.hash

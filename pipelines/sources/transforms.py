@@ -17,7 +17,6 @@ import apache_beam as beam
 from pipelines.config import DiySource, DumpOrApi, PageOrApi, Source
 from pipelines.progress import Progress
 from pipelines.settings import HttpConfig
-from pipelines.shards.transforms import WriteRows
 from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.credentials import Credentials
@@ -233,14 +232,6 @@ class ReadWikipedia(beam.PTransform):
     def _titles(self, _: None) -> Iterator[str | Failure]:
         client = process_client(self.http, self.raw)
         yield from list_titles(self.source, client, max_age_s=self.http.listing_max_age_s)
-
-
-@dataclass(eq=False)
-class WriteRetrievals(WriteRows):
-    """Writes retrievals beside the versions, and not into one."""
-
-    def folder(self, version: str) -> Folder:
-        return self.lake.retrievals(self.dataset, version)
 
 
 def fetch_page(title: str, *, client: Client, source: WikipediaSource) -> tuple[CandidateDocument | Failure, ...]:

@@ -5,6 +5,7 @@ The versions are written by hand, and stand in for a build; checks, jobs, retrie
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -116,10 +117,13 @@ def settings_in(folder: Path) -> Settings:
 
 
 def commit_version(settings: Settings, name: str, **faults: object) -> str:
+    """Commit a version made of other records for each name, and return what it is called."""
     lake = Lake.at(settings.lake)
-    made_by_hand = write_version(lake.dataset("documents", name), **faults)
-    commit(lake, replace(made_by_hand.manifest, dataset="documents", version=name))
-    return name
+    made_by_hand = write_version(Folder(f"{settings.lake}/{name}"), records=name, **faults)
+    manifest = replace(made_by_hand.manifest, dataset="documents")
+    shutil.copytree(f"{settings.lake}/{name}", lake.dataset("documents", manifest.version).uri, dirs_exist_ok=True)
+    commit(lake, manifest)
+    return manifest.version
 
 
 def run(
@@ -269,10 +273,10 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     ]
     outcomes = [run(settings, instance, "rebuild", given(settings, name)).success for name in names]
     assert outcomes == [True, False, False, True]  # the same small version again is no better
-    assert [each.version for each in made(instance, "documents") if each.is_sound] == ["v3", "v1"]
-    assert sound_before(instance, "documents", "v3") == "v1"
-    assert sound_before(instance, "documents", "v1") == "v3"
-    assert sound_before(instance, "diy", "v1") is None
+    assert [each.version for each in made(instance, "documents") if each.is_sound] == [names[3], names[0]]
+    assert sound_before(instance, "documents", names[3]) == names[0]
+    assert sound_before(instance, "documents", names[0]) == names[3]
+    assert sound_before(instance, "diy", names[0]) is None
 
 
 @pytest.mark.parametrize(("error", "passes", "retries"), [(BuildError, True, 1), (ConfigError, False, 0)])
@@ -288,16 +292,17 @@ def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
 
 def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    result = run(settings, instance, "rebuild", given(settings, commit_version(settings, "v1")))
+    version = commit_version(settings, "v1")
+    result = run(settings, instance, "rebuild", given(settings, version))
     (record,) = instance.get_runs()
-    assert record.tags["multilink/data_set_version"] == "v1"
+    assert record.tags["multilink/data_set_version"] == version
     (shards,) = [
         each for each in result.asset_materializations_for_node("build") if each.asset_key == dg.AssetKey("shards")
     ]
     assert shards.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
     assert shards.metadata["dagster/row_count"].value == 2
     assert shards.tags is not None
-    assert shards.tags["dagster/data_version"] == "v1"
+    assert shards.tags["dagster/data_version"] == version
 
 
 def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:

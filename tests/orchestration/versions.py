@@ -18,7 +18,7 @@ from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, d
 from schemas.features import FeatureColumn
 from schemas.images import image_schema
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest, SplitStatistics
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, version_name
 from schemas.tables import FEATURE_PREFIX, to_table
 
 CODES = ("00000000ffffffff", "ffffffff00000000", "0f0f0f0f0f0f0f0f", "f0f0f0f0f0f0f0f0")
@@ -36,9 +36,11 @@ def write_version(
     stages: Mapping[str, Mapping[str, int]] | None = None,
     leaks: Sequence[Mapping[str, Any]] = (),
     bounds: CheckSettings | None = None,
+    records: str = "",
 ) -> VersionOnDisk:
     """Write two documents of two pictures each; what is given replaces what is sound."""
     numbers = np.eye(4, dtype=np.float16) if vectors is None else vectors.astype(np.float16)
+    config = {"dedupe": {"policy": policy, "radius": radius}}
     features = {
         "images": (FeatureColumn(name="cnn", dimensions=numbers.shape[1]),),
         "documents": (FeatureColumn(name="text", dimensions=3),),
@@ -53,14 +55,14 @@ def write_version(
     ]
     manifest = Manifest(
         dataset="own",
-        version="v2",
+        version=version_name(config, {"records": records}, {}),
         files=tuple(files),
         splits={name: _statistics(count) for name, count in (documents or {"train": 2}).items()},
         failures={},
         stages=stages or {},
         features=features,
-        config={"dedupe": {"policy": policy, "radius": radius}},
-        inputs={},
+        config=config,
+        inputs={"records": records},
         schema_versions={},
         code_version="test",
         notes={"leaks": list(leaks)},

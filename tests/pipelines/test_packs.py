@@ -1,6 +1,7 @@
 """Packs: rows come back by key and by reference, and nothing of a pack shows before it is closed."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,3 +98,18 @@ def test_a_pack_that_is_gone_is_forgotten_and_said(tmp_path: Path) -> None:
     assert folder.index().find([key(5)]) == [None]
     with pytest.raises(BuildError, match=r"a pack that was there is gone; build again"):
         folder.read([PackRef("absent", 0)], ["value"])
+
+
+def test_threads_share_a_folder(tmp_path: Path) -> None:
+    folder, values = folder_at(tmp_path), list(range(400))
+    writer = folder.writer()
+    writer.add(rows(values))
+    writer.close()
+
+    def value_of(number: int) -> int:
+        (ref,) = folder.index().find([key(number)])
+        assert ref is not None
+        return folder.read([ref], ["value"])["value"][0].as_py()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(value_of, values)) == values

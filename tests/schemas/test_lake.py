@@ -48,6 +48,39 @@ def test_a_version_without_manifest_does_not_exist(tmp_path: Path) -> None:
     assert lake.dataset_names() == ["diy"]
 
 
+def test_a_version_may_be_cut_short(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path))
+    for version in ("58c0aa", "58c1bb", "58c0"):
+        lake.dataset("diy", version).write("manifest.json", b"{}")
+    assert lake.find("diy@58c1") == ("diy", "58c1bb")
+    assert lake.find("diy@58c0") == ("diy", "58c0")  # a whole name counts before what begins so
+    with pytest.raises(UsageError, match="could be any of 58c0, 58c0aa, 58c1bb; give more of it"):
+        lake.find("diy@58")
+
+
+def test_an_absent_lake_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no folder is there"):
+        Lake.at(str(tmp_path / "none")).find("diy")
+    with pytest.raises(NotFoundError, match="data sets there: none"):
+        Lake.at(str(tmp_path)).find("diy")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "new"))
+    sink = folder.create("a/b.bin")
+    sink.stream.write(b"one")
+    assert not folder.exists("a/b.bin")
+    sink.commit()
+    assert folder.read("a/b.bin") == b"one"
+    assert [path.name for path in (tmp_path / "new" / "a").iterdir()] == ["b.bin"]
+
+
+def test_the_options_of_an_address_stay_at_its_end() -> None:
+    lake = Lake.at("s3://bucket/lake/?region=eu-west-1&endpoint_override=localhost:9000")
+    expected = "s3://bucket/lake/datasets/diy/v1?region=eu-west-1&endpoint_override=localhost:9000"
+    assert lake.dataset("diy", "v1").uri == expected
+
+
 @pytest.mark.parametrize(("reference", "words"), [("rqa", "data sets there: diy"), ("diy@v9", "versions: v1")])
 def test_what_is_not_there_is_named_with_what_is(tmp_path: Path, reference: str, words: str) -> None:
     lake = Lake.at(str(tmp_path))

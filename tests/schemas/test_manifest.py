@@ -5,18 +5,24 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder, Lake
-from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify, version_name
 
 DATA = {
     "documents/train/part-00000-of-00001.parquet": b"documents",
     "images/train/part-00000-of-00001.parquet": b"images",
 }
+
+
+CONFIG = {"splits": {"seed": 0}}
+INPUTS = {"records": "00"}
+VERSION = version_name(CONFIG, INPUTS, {"documents": 1})
 
 
 def make_manifest(**changes: object) -> Manifest:
@@ -41,14 +47,14 @@ def make_manifest(**changes: object) -> Manifest:
     )
     manifest = Manifest(
         dataset="diy",
-        version="v1",
+        version=VERSION,
         files=files,
         splits={"train": statistics},
         failures={"low-score": 2},
         stages={},
         features={"images": (FeatureColumn(name="efficientnet-lite0", dimensions=1280),), "documents": ()},
-        config={"splits": {"seed": 0}},
-        inputs={"records": "00"},
+        config=CONFIG,
+        inputs=INPUTS,
         schema_versions={"documents": 1},
         code_version="0.1.0",
     )
@@ -57,7 +63,7 @@ def make_manifest(**changes: object) -> Manifest:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    folder = Lake.at(str(tmp_path)).dataset("diy", "v1")
+    folder = Lake.at(str(tmp_path)).dataset("diy", VERSION)
     for path, data in DATA.items():
         folder.write(path, data)
     commit(Lake.at(str(tmp_path)), make_manifest())
@@ -111,6 +117,16 @@ def test_a_difference_names_the_key_and_both_values() -> None:
     assert list(diff(new, new)) == []
 
 
-def test_another_format_is_refused() -> None:
-    with pytest.raises(IntegrityError, match="manifest format is 99"):
-        Manifest.from_json(make_manifest(format=99).to_json())
+@pytest.mark.parametrize("change", [{"version": "v2"}, {"inputs": {"records": "01"}}, {"config": {}}])
+def test_a_manifest_that_does_not_make_its_own_version_is_found(folder: Folder, change: dict[str, Any]) -> None:
+    (problem,) = verify(make_manifest(**change), folder)
+    assert problem.startswith("manifest.json: of version")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 1, "files": [1]}', '{"format": 99}']
+)
+def test_what_is_no_manifest_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    Lake.at(str(tmp_path)).dataset("diy", "v1").write("manifest.json", text.encode())
+    with pytest.raises(IntegrityError, match=r"diy/v1/manifest.json: .*manifest"):
+        read_manifest(Lake.at(str(tmp_path)), "diy")

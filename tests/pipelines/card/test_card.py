@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.card.card import complete_cards, dataset_card, write_cards
+from pipelines.card.card import dataset_card, write_cards
 from schemas.features import FeatureColumn
-from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest, verify
+from schemas.lake import MANIFEST, Folder
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, verify, version_name
 
+CONFIG = {"dataset": "wiki", "dedupe": {"policy": "keep-all", "radius": 3}, "source": {"titles": ["A|B", "C`"]}}
+SCHEMA_VERSIONS = {"documents": 1, "images": 1}
 NO_DOCUMENT = SplitStatistics(
     documents=0, images=0, sentences=0, unique_images=0, median_sentences=0, median_images=0, mean_sentences=0,
     mean_images=0, max_sentences=0, max_images=0, links=0, documents_with_known_links=0, density=None,
@@ -49,9 +51,9 @@ def make_manifest(**changes: Any) -> Manifest:
             "images": (FeatureColumn(name="resnet50", dimensions=2048),),
             "documents": (FeatureColumn(name="use-multilingual", dimensions=512),),
         },
-        config={"dataset": "wiki", "dedupe": {"policy": "keep-all", "radius": 3}, "source": {"titles": ["A|B", "C`"]}},
+        config=CONFIG,
         inputs={},
-        schema_versions={"documents": 1, "images": 1},
+        schema_versions=SCHEMA_VERSIONS,
         code_version="0.1.0",
     )
     return dataclasses.replace(manifest, **changes)
@@ -144,27 +146,11 @@ def test_a_version_without_failures_or_documents_has_a_card() -> None:
 
 def test_cards_are_files_of_the_version_and_written_alike_again(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    manifest = make_manifest(files=())
+    named = version_name(CONFIG, {}, SCHEMA_VERSIONS)
+    manifest = make_manifest(files=(), version=named)
     listed = write_cards(folder, manifest)
     folder.write(MANIFEST, listed.to_json().encode())
     assert [file.path for file in listed.files] == ["README.md", "croissant.json"]
     assert list(verify(listed, folder)) == []
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == dataset_card(manifest)
     assert write_cards(folder, listed) == listed
-
-
-def test_showing_an_older_version_adds_the_cards_it_lacks_and_leaves_the_others(tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path))
-    old, new = make_manifest(files=()), make_manifest(files=(), version="00000000000000e6")
-    commit(lake, old)
-    commit(lake, new)
-    folder = lake.dataset(old.dataset, old.version)
-    folder.write("README.md", b"as an earlier version of the code wrote it")
-    kept = FileEntry(path="README.md", bytes=42, sha256=hashlib.sha256(folder.read("README.md")).hexdigest(), rows=0)
-    shown = complete_cards(folder, dataclasses.replace(old, files=(kept,)))
-    assert folder.read("README.md") == b"as an earlier version of the code wrote it"
-    assert [file.path for file in shown.files] == ["README.md", "croissant.json"]
-    assert read_manifest(lake, f"wiki@{old.version}")[0] == shown
-    assert list(verify(shown, folder)) == []
-    assert lake.latest("wiki") == new.version
-    assert complete_cards(folder, shown) == shown

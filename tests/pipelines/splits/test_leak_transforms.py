@@ -12,9 +12,9 @@ from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.settings import Policy
-from pipelines.shards.transforms import FindLeaks
 from pipelines.splits.leaks import find_leaks
 from pipelines.splits.traces import trace_of
+from pipelines.splits.transforms import FindLeaks
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split
 from schemas.images import Image
 from schemas.leaks import LeakKind

@@ -1,0 +1,140 @@
+"""A version's name follows from what was read and what decides its bytes, and from nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.config import content_config
+from pipelines.recipes import recipe
+from pipelines.shards.manifest import add_digests, build_identity, content_digest, version_of_build
+from schemas.configs import override
+from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
+from schemas.failures import Failure, Reason, Stage
+from schemas.versions import code_digest, plain
+
+DOCUMENT = Document(
+    id="a1",
+    dataset="diy",
+    sentences=(Sentence("Sand it."), Sentence("Übergabe", Role.CAPTION)),
+    images=(ImageRef("00", "http://imgur.com/x.jpg", "CC0"), ImageRef("01")),
+    links=(Link(0, 1, (("story", True), ("meta", None))),),
+    provenance=Provenance("reddit", "a1", url="http://reddit.com/a1", retrieved="2026-01-01T00:00:00Z"),
+)
+FAILURE = Failure(Stage.IMAGES, "a1#0", Reason.NOT_FOUND, "404", "HTTPError")
+
+
+def identity(*settings: str, extractors: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    return build_identity(content_config(override(recipe("documents"), settings)), extractors)
+
+
+def test_a_document_is_digested_as_this_text() -> None:
+    """Written out: neither the order of fields nor Python's way to print them may change it."""
+    assert plain(DOCUMENT) == {
+        "id": "a1",
+        "dataset": "diy",
+        "sentences": [{"text": "Sand it."}, {"text": "Übergabe", "role": "caption"}],
+        "images": [{"hash": "00", "source": "http://imgur.com/x.jpg", "licence": "CC0"}, {"hash": "01"}],
+        "links": [{"sentence": 0, "image": 1, "relations": [["story", True], ["meta", None]]}],
+        "provenance": {"source": "reddit", "record_id": "a1", "url": "http://reddit.com/a1"},
+    }
+    assert f"{content_digest(DOCUMENT):064x}".startswith("896b34b1ee86b0e4")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "a2"},
+        {"links": None},
+        {"links": ()},
+        {"split": Split.VAL},
+        {"language": "en"},
+        {"sentences": DOCUMENT.sentences[::-1]},
+        {"images": (ImageRef("00", "http://imgur.com/x.jpg"), ImageRef("01"))},
+    ],
+)
+def test_what_a_document_says_is_digested(change: dict[str, Any]) -> None:
+    assert content_digest(dataclasses.replace(DOCUMENT, **change)) != content_digest(DOCUMENT)
+
+
+def test_luck_is_not_digested() -> None:
+    provenance = dataclasses.replace(DOCUMENT.provenance, retrieved="2026-02-02T00:00:00Z")
+    assert content_digest(dataclasses.replace(DOCUMENT, provenance=provenance)) == content_digest(DOCUMENT)
+    assert content_digest(dataclasses.replace(FAILURE, exception="OtherError")) == content_digest(FAILURE)
+    assert content_digest(dataclasses.replace(FAILURE, message="410")) != content_digest(FAILURE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Today:
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Tomorrow:
+    name: str
+    weight: int = 1
+
+
+def test_a_new_field_with_its_default_renames_nothing() -> None:
+    assert plain(Tomorrow("x")) == plain(Today("x"))
+    assert plain(Tomorrow("x", 2)) != plain(Today("x"))
+
+
+@given(st.lists(st.integers(0, (1 << 256) - 1), max_size=8), st.integers(0, 8), st.randoms())
+def test_the_order_of_what_is_read_does_not_show(digests: list[int], cut: int, random: Any) -> None:
+    shuffled = random.sample(digests, len(digests))
+    assert add_digests([add_digests(shuffled[:cut]), add_digests(shuffled[cut:])]) == add_digests(digests)
+
+
+def test_a_version_follows_from_settings_content_extractors_code_and_libraries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {
+        "as it is": version_of_build(identity(), 7),
+        "other content": version_of_build(identity(), 8),
+        "a setting": version_of_build(identity("dedupe.radius=2"), 7),
+        "an extractor": version_of_build(identity(extractors=(("net", "ab"),)), 7),
+    }
+    for name, function in (("code", "code_digest"), ("libraries", "picture_libraries")):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pipelines.shards.manifest.{function}", lambda *_: {"pyarrow": "0"} if _ == () else "0")
+            found[name] = version_of_build(identity(), 7)
+    assert len(set(found.values())) == len(found)
+    assert (
+        version_of_build(identity("http.attempts=9", "max_failure_share=0.9", "features.threads=3"), 7)
+        == found["as it is"]
+    )
+
+
+def test_the_code_is_digested_with_every_source_file(tmp_path: Path) -> None:
+    package = tmp_path / "made_up_package"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "inner" / "page.html.j2").write_text("a")
+    (package / "inner" / "notes.txt").write_text("a")
+
+    def digest() -> str:
+        code = "from schemas.versions import code_digest; print(code_digest('made_up_package'))"
+        environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True
+        ).stdout
+
+    first = digest()
+    (package / "inner" / "notes.txt").write_text("b")
+    assert digest() == first
+    (package / "inner" / "page.html.j2").write_text("b")
+    assert digest() != first
+
+
+def test_the_libraries_that_make_bytes_are_named() -> None:
+    names = {name for name in identity()["inputs"] if name.startswith("libraries.")}
+    assert names >= {f"libraries.{name}" for name in ("numpy", "pyarrow", "pillow", "pillow.libjpeg_turbo")}
+    assert len(code_digest("schemas", "pipelines")) == 64
