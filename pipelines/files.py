@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import errno
 import gzip
 import io
 import lzma
@@ -27,12 +26,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 import zstandard
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.lake import Folder
 
@@ -107,9 +107,9 @@ class InputFile:
 
         Raises:
             BrokenInputError: also while it is read: the rest cannot be read.
-            FileNotFoundError: there is no such file.
+            NotFoundError: there is no such file.
         """
-        with _reading(self.name), open_uri(self.uri) as stream:
+        with _reading(str(self)), open_uri(self.uri) as stream:
             if not self.member:
                 yield _decompressed(stream, self.name)
                 return
@@ -118,7 +118,7 @@ class InputFile:
                     with open_member() as inner:
                         yield _decompressed(inner, self.name)
                     return
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        raise NotFoundError(f"{self}: no such file in the archive")
 
 
 def input_file(address: str | Path) -> InputFile:
@@ -145,7 +145,7 @@ def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
 
     Raises:
         BrokenInputError: the rest of the file cannot be read; it is filed under `<file name>:<line>`.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     file = input_file(address)
     number = 0
@@ -162,12 +162,8 @@ def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
 
 def file_names(root: str) -> Iterator[str]:
     """Yield the path of every file of a folder or an archive, relative to it; see `read_tree`."""
-    if Path(root).is_dir():
-        yield from _folder_names(Path(root))
-        return
-    with _reading(PurePosixPath(root).name), open_uri(root) as stream:
-        for name, _ in _members(stream, root):
-            yield name
+    for name, _ in _files(root):
+        yield name
 
 
 def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | BrokenInputError]]:
@@ -178,17 +174,15 @@ def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str
 
     Raises:
         BrokenInputError: the rest of an archive cannot be read; files yielded before stay good.
-        FileNotFoundError: there is no such folder or archive.
+        NotFoundError: there is no such folder or archive.
     """
-    if Path(root).is_dir():
-        for name in filter(wanted, _folder_names(Path(root))):
-            with (Path(root) / name).open("rb") as stream:
-                yield name, stream.read(MAX_FILE_BYTES)
-        return
-    with _reading(PurePosixPath(root).name), open_uri(root) as stream:
-        for name, open_member in _members(stream, root):
-            if wanted(name):
-                yield name, _member_bytes(name, open_member)
+    for name, open_file in _files(root):
+        if wanted(name):
+            try:
+                with _reading(name), open_file() as stream:
+                    yield name, stream.read(MAX_FILE_BYTES)
+            except BrokenInputError as problem:
+                yield name, problem
 
 
 def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str] = EXTENSIONS) -> bytes:
@@ -287,40 +281,43 @@ class _Archive:
                 with open_uri(self._uri) as stream:
                     stream.seek(offset)
                     return stream.read(min(size, limit))
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), names[0])
+        raise FileNotFoundError
 
 
 @lru_cache(maxsize=8)
 def _archive(uri: str, changed: int | None) -> _Archive:
     """Return this process's one index of an archive that changed at that time last."""
-    if uri.lower().endswith((*(f".tar{suffix}" for suffix in COMPRESSED), ".tgz", ".tbz2", ".txz")):
-        raise ConfigError(f"{uri}: a compressed tar cannot be read by name; unpack it, or make it a plain tar")
     try:
         return _Archive(uri)
     except (tarfile.TarError, zipfile.BadZipFile) as problem:
-        raise ConfigError(f"{uri}: expected a folder, a tar or a zip of images: {problem}") from problem
+        raise ConfigError(f"{uri}: expected a folder, a zip, or a tar that is not compressed: {problem}") from problem
 
 
 @contextlib.contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Turn what reading a damaged file raises into BrokenInputError."""
+    """Turn what reading a file that is damaged or not there raises into the project's errors."""
     try:
         yield
-    except (*_ABSENT, PermissionError):
-        raise
+    except (*_ABSENT, PermissionError) as error:
+        raise NotFoundError(f"{name}: {error.strerror}") from error
     except _DAMAGE as error:
         if is_about_machine(error):
             raise
-        raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
+        short = PurePosixPath(name).name
+        raise BrokenInputError(f"{short}: cannot be read on: {error}", short) from error
 
 
-def _member_bytes(name: str, open_member: Callable[[], BinaryIO]) -> bytes | BrokenInputError:
-    """Return a member's bytes; of a zip, where other members do not suffer from it, why they cannot be read."""
-    try:
-        with _reading(name), open_member() as member:
-            return member.read(MAX_FILE_BYTES)
-    except BrokenInputError as problem:
-        return problem
+def _files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+    """Yield the path of each file of a folder or an archive, relative to it, and what opens it now."""
+    if not Path(root).is_dir():
+        with _reading(root), open_uri(root) as stream:
+            yield from _members(stream, root)
+        return
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        for path in (Path(folder) / name for name in sorted(names)):
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(root).as_posix(), partial(open_uri, str(path))
 
 
 def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
@@ -332,7 +329,7 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
     stream.seek(0)
     if is_zip:
         with zipfile.ZipFile(stream) as zipped:
-            for entry in sorted(zipped.infolist(), key=_name_in_zip):
+            for entry in sorted(zipped.infolist(), key=attrgetter("filename")):
                 if not entry.is_dir():
                     yield _plain(entry.filename), cast(Callable[[], BinaryIO], partial(zipped.open, entry))
         return
@@ -344,21 +341,8 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
             archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
 
 
-def _folder_names(root: Path) -> Iterator[str]:
-    for folder, subfolders, names in os.walk(root):
-        subfolders.sort()
-        for name in sorted(names):
-            path = Path(folder) / name
-            if path.is_file() and not path.is_symlink():
-                yield path.relative_to(root).as_posix()
-
-
 def _plain(name: str) -> str:
     return name.removeprefix("./")
-
-
-def _name_in_zip(entry: zipfile.ZipInfo) -> str:
-    return entry.filename
 
 
 # How a compressed file begins, how its name ends, and what opens it.

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import PurePosixPath
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Pair, PairFile
-from pipelines.sources.csv_table import Row
+from pipelines.sources.coherence import Pair, PairFile, Row
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
 from pipelines.sources.records import file_name, split_named
@@ -43,14 +41,6 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Delimiter(StrEnum):
-    """What separates the columns of a CSV file; `auto` reads it off the header."""
-
-    AUTO = "auto"
-    PIPE = "|"
-    COMMA = ","
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiteSource:
     """CITE's one file, or the two files of CITE++.
@@ -58,7 +48,6 @@ class CiteSource:
     Attributes:
         train: path of the training rows, or of the only file.
         test: path of the test rows; empty where there is only one file.
-        delimiter: CITE's is a pipe, CITE++'s a comma.
         split_column: where a file has it, a row's split is the one it names; that of rows it leaves blank is drawn.
         images: folder or tar of RecipeQA's images.
         image_pattern: where an image is below `images`: `{name}` is the column `qimg`, `{stem}` the same without
@@ -70,7 +59,6 @@ class CiteSource:
 
     train: str = ""
     test: str = ""
-    delimiter: Delimiter = Delimiter.AUTO
     split_column: str = "split"
     images: str = ""
     image_pattern: str = "images-qa/train/images-qa/{name}"
@@ -95,19 +83,11 @@ def read(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: a file has no header, or one without the columns needed.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
-    delimiter = None if source.delimiter is Delimiter.AUTO else str(source.delimiter)
     for part, path in (("test", source.test), ("train" if source.test else "all", source.train)):
         if path:
-            file = PairFile(
-                path=path,
-                dataset="cite",
-                part=part,
-                columns=("qimg", "stim_txt"),
-                relations=RELATIONS,
-                delimiter=delimiter,
-            )
+            file = PairFile(path=path, dataset="cite", part=part, columns=("qimg", "stim_txt"), relations=RELATIONS)
             yield from file.read(partial(_pair, part=part, source=source))
 
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Pair, PairFile
-from pipelines.sources.csv_table import Row
+from pipelines.sources.coherence import Pair, PairFile, Row
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
 from pipelines.sources.json_stream import read_mapping
-from pipelines.sources.records import WEB, FieldError, is_index
+from pipelines.sources.records import WEB, FieldError
 from schemas.configs import require
 from schemas.documents import Split
 from schemas.failures import Failure, Reason
@@ -72,9 +71,9 @@ def read(source: ClueSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: a file has no header, or one without the columns needed; `numbers` is not JSON of its form.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
-    numbers = read_mapping(source.numbers, is_index, expected="a number") if source.numbers else {}
+    numbers = read_mapping(source.numbers, int) if source.numbers else {}
     for part, path in (("test", source.test), ("train", source.train)):
         if path:
             file = PairFile(path=path, dataset="clue", part=part, columns=("caption", "url"), relations=RELATIONS)

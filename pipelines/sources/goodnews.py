@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.json_stream import read_mapping, read_members
@@ -34,9 +34,9 @@ def read(articles: str, *, urls: str = "") -> Iterator[CandidateDocument | Failu
 
     Raises:
         BuildError: the file of URLs is no JSON object of objects.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
-    by_article = read_mapping(urls, _is_object, expected="an object of URLs") if urls else {}
+    by_article = read_mapping(urls, dict) if urls else {}
     members = ((clean(name), record) for name, record in read_members(articles))
     yield from outcomes_of(members, partial(_outcomes, by_article=by_article))
 
@@ -69,7 +69,3 @@ def _outcomes(
             yield problem.failure(name)
             continue
         yield from NewsArticle(name, {**texts, Role.CAPTION: caption}, image, SOURCE, LANGUAGE, url).outcomes()
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)

@@ -112,7 +112,7 @@ def path_settings(source: Settings) -> frozenset[str]:
 
 def web_address(root: str, name: str) -> str:
     """Return the URL of a file below a folder on the web, or where `{name}` says if the folder's URL has that."""
-    quoted = quote(name, safe="/")
+    quoted = quote(name, safe="" if ".." in name.split("/") else "/")  # a name leads to nothing above the folder
     return root.replace("{name}", quoted) if "{name}" in root else f"{root.rstrip('/')}/{quoted}"
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from pipelines.files import BrokenInputError, InputFile, input_file
+from pipelines.sources.records import FieldError, checked
 from schemas.errors import BuildError
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ def read_members(address: str | Path) -> Iterator[tuple[str, object]]:
 
     Raises:
         BrokenInputError: the rest cannot be read, or the file holds no object.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     text = _Text(input_file(address))
     for name in text.names():
@@ -62,7 +63,7 @@ def read_lists(
     Raises:
         BrokenInputError: the rest cannot be read, or the file holds no object.
         BuildError: a list that is needed is not there, or empty.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     file = input_file(address)
     text = _Text(file)
@@ -80,22 +81,17 @@ def read_lists(
         raise BuildError(f"{file}: expected items in the lists {', '.join(needed)}; found none in {missing}")
 
 
-def read_mapping(address: str | Path, is_value: Callable[[object], TypeGuard[T]], *, expected: str) -> dict[str, T]:
-    """Return the members of an object that is small enough for memory, each of which must be as `is_value` wants.
+def read_mapping(address: str | Path, kind: type[T]) -> dict[str, T]:
+    """Return the members of an object that is small enough for memory, each of which must be of one type.
 
     Raises:
         BuildError: the file holds no such object.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
-    found: dict[str, T] = {}
     try:
-        for name, value in read_members(address):
-            if not is_value(value):
-                raise BuildError(f"{address}: expected {expected} for {name!r}, found {type(value).__name__}")
-            found[name] = value
-    except BrokenInputError as problem:
-        raise BuildError(f"{address}: expected a whole JSON object: {problem}") from problem
-    return found
+        return {name: checked(value, kind, repr(name)) for name, value in read_members(address)}
+    except (BrokenInputError, FieldError) as problem:
+        raise BuildError(f"{address}: {problem}") from problem
 
 
 class _Text:

@@ -70,7 +70,7 @@ def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]
     (BAD_LINK); a failure is filed under the document's id, or `<file name>:<line>` where it has none.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     yield from outcomes_of(json_lines(address), _outcomes, identifier)
 

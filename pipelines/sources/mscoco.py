@@ -115,7 +115,7 @@ def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: a file is no captions file.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     tables = _Tables()
     folders = source.folders * len(source.captions) if len(source.folders) == 1 else source.folders

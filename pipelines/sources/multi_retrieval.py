@@ -18,7 +18,7 @@ from typing import Any
 from pipelines.sources.candidate import CandidateDocument, sentence
 from pipelines.sources.inputs import Form, Input, needed
 from pipelines.sources.json_stream import read_lists, read_mapping
-from pipelines.sources.records import FieldError, checked, clean, is_index, outcomes_of
+from pipelines.sources.records import FieldError, checked, clean, outcomes_of
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
@@ -57,9 +57,9 @@ def read(source: MultiRetrievalSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: `id2row` is not JSON of the published form.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
-    rows = read_mapping(source.id2row, is_index, expected="a row number")
+    rows = read_mapping(source.id2row, int)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
 

@@ -29,7 +29,6 @@ from pipelines.sources.records import (
     FieldError,
     file_name,
     identifier,
-    is_text,
     json_lines,
     outcomes_of,
     required,
@@ -93,7 +92,7 @@ def read(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: the splits are no JSON object from ids to splits.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     splits = _published_splits(source.splits) if source.splits else None
     for outcome in _outcomes(source):
@@ -129,7 +128,7 @@ def _outcomes(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
 
 
 def _published_splits(address: str) -> dict[str, Split | None]:
-    named = read_mapping(address, is_text, expected="a split")
+    named = read_mapping(address, str)
     try:
         return {name: split_named(value, "a split") for name, value in named.items()}
     except FieldError as problem:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pipelines.sources.candidate import CandidateDocument, sentence
@@ -97,19 +98,15 @@ def read(source: RecipeqaSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: a file has no questions.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     test_ids: set[str] = set()
     for published, path in (("val", source.val), ("train", source.train)):
         recipes: dict[str, _Recipe] = {}
         if path:
             yield from _read_questions(path, recipes)
-        for recipe_id, recipe in recipes.items():
-            if recipe_id in test_ids:
-                message = "expected a recipe of one split, found it among the test recipes too"
-                yield Failure(Stage.SOURCES, recipe_id, Reason.DUPLICATE_RECORD, message)
-            else:
-                yield from _outcomes(recipe_id, recipe, published, source)
+        judge = partial(_outcomes, published=published, source=source, test_ids=frozenset(test_ids))
+        yield from outcomes_of(recipes.items(), judge)
         test_ids.update(recipes)
 
 
@@ -151,9 +148,12 @@ def _longest(text: str) -> tuple[int, str]:
 
 
 def _outcomes(
-    recipe_id: str, recipe: _Recipe, published: str, source: RecipeqaSource
+    recipe: _Recipe, recipe_id: str, published: str, source: RecipeqaSource, test_ids: frozenset[str]
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield a recipe's document, or why there is none, then the failures of its parts."""
+    if recipe_id in test_ids:
+        message = "expected a recipe of one split, found it among the test recipes too"
+        raise FieldError(Reason.DUPLICATE_RECORD, message)
     steps = [step for _, step in sorted(recipe.steps.items()) if step.text]
     shown = [sorted(step.images, key=_longest) for step in steps]
     positions = {name: index for index, name in enumerate(dict.fromkeys(name for names in shown for name in names))}

@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pipelines.files import BrokenInputError, input_file, read_lines
-from pipelines.sources.candidate import CandidateDocument, sentence
+from pipelines.sources.candidate import sentence
 from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
@@ -78,7 +78,7 @@ def json_lines(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | Fiel
 
     Raises:
         BrokenInputError: the rest of the file cannot be read.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     name = input_file(address).name
     for number, line in read_lines(address):
@@ -209,16 +209,6 @@ def split_named(value: object, name: str) -> Split | None:
     return _SPLITS[text]
 
 
-def is_index(value: object) -> TypeGuard[int]:
-    """Return whether a value is a whole number from 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_text(value: object) -> TypeGuard[str]:
-    """Return whether a value is a text."""
-    return isinstance(value, str)
-
-
 def clean(text: str) -> str:
     """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd", text)
@@ -241,4 +231,3 @@ _NAMES: Mapping[type, str] = {
     dict: "an object",
     type(None): "null",
 }
-Outcome = CandidateDocument | Failure

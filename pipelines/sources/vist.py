@@ -5,8 +5,8 @@
 
 Stories in sequence have a `story_id` and a `worker_arranged_photo_order`. Descriptions in isolation have only a
 `photo_order_in_story`: they are in the file's order, and a story starts where it returns to 0. A story whose photos are
-not all there is no document: its one failure row says what is wrong with it. An annotation that cannot be assigned to
-any story has its own row, and its story is then one short. Files are streamed; a split's stories are in memory.
+not all there is no document: its one failure row says what is wrong with it. An annotation that cannot be used has its
+own row, and its story is then one short. Files are streamed; a split's stories are in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from pipelines.sources.candidate import CandidateDocument, sentence, stated
 from pipelines.sources.draws import CaptionPool, shuffled_order
@@ -100,18 +101,11 @@ class VistSource:
         return str(self.kind) if self.kind is StoryKind.DII_STRESS else f"story-{self.kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Annotation:
-    """One annotation; `problem` says why its story cannot be used."""
-
-    story_id: str
+class _Annotation(NamedTuple):
     order: int
-    photo: str = ""
-    text: str = ""
-    problem: FieldError | None = None
-
-    def is_repeat_of(self, other: _Annotation) -> bool:
-        return self.problem is None and self == other
+    photo: str
+    text: str
+    story_id: str
 
 
 def read(source: VistSource) -> Iterator[CandidateDocument | Failure]:
@@ -122,16 +116,12 @@ def read(source: VistSource) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         BuildError: a file is not in VIST's format.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     for split in Split:
-        stories: list[CandidateDocument] = []
-        for story in _stories(getattr(source, split), split, source) if getattr(source, split) else ():
-            if isinstance(story, Failure):
-                yield story
-            else:
-                stories.append(story)
-        stories.sort(key=_id)
+        found = list(_stories(getattr(source, split), split, source)) if getattr(source, split) else []
+        yield from (outcome for outcome in found if isinstance(outcome, Failure))
+        stories = sorted((outcome for outcome in found if isinstance(outcome, CandidateDocument)), key=attrgetter("id"))
         yield from _stressed(stories, source) if source.kind is StoryKind.DII_STRESS else stories
 
 
@@ -171,7 +161,7 @@ def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateD
     names = ("images", "annotations")
     yield from outcomes_of(read_lists(path, *names, needed=names), add)
     for members in _by_story_id(annotations) if source.kind is StoryKind.SIS else _by_order(annotations):
-        kept = [story for index, story in enumerate(members) if not (index and story.is_repeat_of(members[index - 1]))]
+        kept = list(dict.fromkeys(members))
         story = _story(kept, licences, split, source)
         for _ in range(len(members) - len(kept)):
             message = "expected an annotation once, found it repeated"
@@ -184,30 +174,28 @@ def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateD
 
 
 def _annotation(item: object, source: VistSource) -> _Annotation:
-    """Return an annotation that can be assigned to a story.
+    """Return an annotation.
 
     Raises:
-        FieldError: it cannot.
+        FieldError: it cannot be used; its story is then one short.
     """
     inner = item[0] if isinstance(item, list) and len(item) == 1 else item
     record: dict[str, Any] = checked(inner, dict, "an annotation")
     is_sequence = source.kind is StoryKind.SIS
-    order = number(record, "worker_arranged_photo_order" if is_sequence else "photo_order_in_story")
-    story_id = identifier(record, "story_id") if is_sequence else ""
     other = StoryText.TOKENIZED if source.text is StoryText.ORIGINAL else StoryText.ORIGINAL
-    try:
-        photo, text = identifier(record, "photo_flickr_id"), caption_text(record, str(source.text), str(other))
-    except FieldError as problem:
-        return _Annotation(story_id, order, problem=problem)
-    return _Annotation(story_id, order, photo, text)
+    return _Annotation(
+        number(record, "worker_arranged_photo_order" if is_sequence else "photo_order_in_story"),
+        identifier(record, "photo_flickr_id"),
+        caption_text(record, str(source.text), str(other)),
+        identifier(record, "story_id") if is_sequence else "",
+    )
 
 
 def _by_story_id(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]:
     stories: dict[str, list[_Annotation]] = {}
     for annotation in annotations:
         stories.setdefault(annotation.story_id, []).append(annotation)
-    for members in stories.values():
-        yield sorted(members, key=lambda member: (member.order, member.photo, member.text))
+    return map(sorted, stories.values())
 
 
 def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]:
@@ -217,8 +205,7 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
     """
     run: list[_Annotation] = []
     for annotation in annotations:
-        is_repeat = bool(run) and annotation.is_repeat_of(run[-1])
-        if run and not is_repeat and (annotation.order == 0 or annotation.order <= run[-1].order):
+        if run and annotation != run[-1] and annotation.order <= run[-1].order:
             yield run
             run = []
         run.append(annotation)
@@ -228,9 +215,6 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
 
 def _check(members: Sequence[_Annotation], photos: Mapping[str, str | None], *, wanted: int) -> None:
     """Raise a `FieldError` that says what keeps annotations from being a story."""
-    broken = next((member.problem for member in members if member.problem), None)
-    if broken:
-        raise FieldError(broken.reason, f"annotation of a photo: {broken}")
     if len(members) != wanted:
         reason = Reason.TOO_FEW_IMAGES if len(members) < wanted else Reason.TOO_MANY_IMAGES
         raise FieldError(reason, f"expected {wanted} photos in a story, found {len(members)}")
@@ -267,10 +251,6 @@ def _story(
         split=split,
         image_licences=stated(licences.get(member.photo) for member in members),
     )
-
-
-def _id(story: CandidateDocument) -> str:
-    return story.id
 
 
 def _digest(text: str) -> str:

@@ -33,7 +33,7 @@ def read(articles: str) -> Iterator[CandidateDocument | Failure]:
 
     Raises:
         ConfigError: the file is in an archive whose articles cannot be read by name.
-        FileNotFoundError: there is no such file.
+        NotFoundError: there is no such file.
     """
     file = input_file(articles)
     folder = str(PurePosixPath(file.member or file.uri).parent)

@@ -147,6 +147,7 @@ def test_a_source_that_reads_no_file_needs_none() -> None:
 )
 def test_images_may_be_on_the_web(root: str, address: str) -> None:
     assert web_address(root, "a b/1.jpg") == address
+    assert "/../" not in web_address(root, "../a.jpg")
     source = find_inputs(CiteSource(train=str(FIXTURES / "cite" / "data.csv"), images=root), never)
     drafts = [item for item in read_source(source) if isinstance(item, CandidateDocument)]
     assert drafts

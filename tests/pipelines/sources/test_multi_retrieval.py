@@ -96,9 +96,8 @@ def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
 @pytest.mark.parametrize(
     ("corpus", "rows", "message"),
     [
-        ({"train": []}, [], "id2row.json: expected a whole JSON object"),
-        ({"train": []}, {"i0": "1"}, "a row number for 'i0'"),
-        ({"train": []}, {"i0": -1}, "a row number for 'i0'"),
+        ({"train": []}, [], "id2row.json: expected '{'"),
+        ({"train": []}, {"i0": "1"}, "'i0': expected a whole number, found text"),
     ],
 )
 def test_files_of_another_form_end_the_build(tmp_path: Path, corpus: Any, rows: Any, message: str) -> None:

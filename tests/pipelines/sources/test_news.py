@@ -12,7 +12,7 @@ from pipelines.sources.json_stream import read_items, read_members
 from pipelines.sources.news import NewsFormat, NewsSource
 from pipelines.sources.news import read as read_news
 from schemas.documents import Link, Provenance, Role, Sentence, Split
-from schemas.errors import BuildError, ConfigError
+from schemas.errors import BuildError, ConfigError, NotFoundError
 from schemas.failures import Failure, Reason, Stage
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "news"
@@ -141,7 +141,10 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
     }
     message = "expected the split of this article in img_splits.json, found none"
     assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in found
-    for text, problem in (('{"a": "x"}', "a split: expected one of train"), ('{"a": 1}', "expected a split for 'a'")):
+    for text, problem in (
+        ('{"a": "x"}', "a split: expected one of train"),
+        ('{"a": 1}', "'a': expected text, found a whole number"),
+    ):
         (tmp_path / "img_splits.json").write_text(text)
         with pytest.raises(BuildError, match=problem):
             list(read_news(source))
@@ -215,7 +218,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, 
 
 def test_an_absent_file_is_the_callers_mistake(tmp_path: Path) -> None:
     for format_ in NewsFormat:
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(NotFoundError):
             outcomes(format_, tmp_path / "none.json")
 
 

@@ -11,7 +11,7 @@ from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.recipeqa import RecipeqaSource
 from pipelines.sources.recipeqa import read as read_recipeqa
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError, ConfigError
+from schemas.errors import BuildError, ConfigError, NotFoundError
 from schemas.failures import Failure, Reason, Stage
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
@@ -193,5 +193,5 @@ def test_settings_are_checked() -> None:
         RecipeqaSource(val_share=1.0)
     with pytest.raises(ConfigError, match=r"source\.image_pattern = 'images': must contain \{name\}"):
         RecipeqaSource(image_pattern="images")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotFoundError):
         read(train="lost.json")

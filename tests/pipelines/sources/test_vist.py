@@ -12,7 +12,7 @@ from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.vist import StoryKind, StoryText, VistSource
 from pipelines.sources.vist import read as read_vist
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
+from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "vist"
@@ -71,10 +71,10 @@ def test_descriptions_in_isolation() -> None:
 def test_every_story_that_is_dropped_has_its_reason() -> None:
     _, failures = read(VistSource(train=DII_TRAIN))
     assert Counter(failure.reason for failure in failures) == {
-        Reason.MISSING_FIELD: 3,  # an image without id, an annotation without order, a story without a text
+        Reason.MISSING_FIELD: 3,  # an image without id, annotations without order and without a text
         Reason.DUPLICATE_RECORD: 1,  # an annotation twice in a row
         Reason.NOT_FOUND: 1,  # photo 2003 is not among the images
-        Reason.TOO_FEW_IMAGES: 1,  # the story of the annotation without order
+        Reason.TOO_FEW_IMAGES: 2,  # the stories of the annotations without order and without a text
         Reason.DUPLICATE_IMAGE: 1,  # one photo in two places
     }
     (absent,) = (failure for failure in failures if failure.reason is Reason.NOT_FOUND)
@@ -235,7 +235,7 @@ def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
     path.write_text('{"images": [{"id": "1"}]}')
     with pytest.raises(BuildError, match="lists images, annotations; found none in annotations"):
         read(VistSource(train=str(path)))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotFoundError):
         read(VistSource(train=str(tmp_path / "none.json")))
 
 

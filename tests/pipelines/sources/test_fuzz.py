@@ -1,0 +1,241 @@
+"""Whatever a published file holds, a source gives documents, failure rows, or one of the project's own errors.
+
+Each fixture is mutated as bytes and, where it is JSON, as values; some mutants go into an archive, whose bytes are
+mutated in turn. Seeded: a mutant that fails fails again.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import io
+import json
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.files import BrokenInputError, read_tree
+from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.cite import CiteSource
+from pipelines.sources.clue import ClueSource
+from pipelines.sources.jsonl import DocumentsSource
+from pipelines.sources.mscoco import MscocoSource
+from pipelines.sources.multi_retrieval import MultiRetrievalSource
+from pipelines.sources.news import NewsFormat, NewsSource
+from pipelines.sources.readers import read_source
+from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.vist import StoryKind, VistSource
+from schemas.errors import BuildError, UsageError
+from schemas.failures import Failure
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+MUTANTS = 140  # of each source
+FEW = {"true_images": 2, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
+SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
+    "mscoco": (FIXTURES / "mscoco/captions_train2014.json", lambda path: MscocoSource(captions=(path,), **FEW)),
+    "dii": (FIXTURES / "vist/train.description-in-isolation.json", lambda path: VistSource(train=path)),
+    "sis": (FIXTURES / "vist/val.story-in-sequence.json", lambda path: VistSource(kind=StoryKind.SIS, val=path)),
+    "stress": (
+        FIXTURES / "vist/train.description-in-isolation.json",
+        lambda path: VistSource(kind=StoryKind.DII_STRESS, train=path, distractors=2),
+    ),
+    "recipeqa": (FIXTURES / "recipeqa/train.json", lambda path: RecipeqaSource(train=path, val=path)),
+    "cite": (FIXTURES / "cite/data.csv", lambda path: CiteSource(train=path)),
+    "cite++": (FIXTURES / "cite/train.csv", lambda path: CiteSource(train=path, test=str(FIXTURES / "cite/test.csv"))),
+    "clue": (FIXTURES / "clue/conceptual_train_dis.csv", lambda path: ClueSource(train=path)),
+    "clue's numbers": (
+        FIXTURES / "clue/img2idxmap.json",
+        lambda path: ClueSource(
+            train=str(FIXTURES / "clue/conceptual_train_dis.csv"), numbers=path, images=str(FIXTURES)
+        ),
+    ),
+    "news": (FIXTURES / "news/articles.jsonl", lambda path: NewsSource(articles=path)),
+    "goodnews": (
+        FIXTURES / "news/captioning_dataset.json",
+        lambda path: NewsSource(format=NewsFormat.GOODNEWS, articles=path),
+    ),
+    "visualnews": (
+        FIXTURES / "news/visualnews/data.json",
+        lambda path: NewsSource(format=NewsFormat.VISUALNEWS, articles=path),
+    ),
+}
+DOCUMENT = {
+    "id": "a",
+    "language": "en",
+    "split": "train",
+    "sentences": ["One.", {"text": "Two", "role": "body"}],
+    "images": [{"path": "a.jpg"}, {"url": "https://h/b.jpg"}],
+    "links": [[0, 1]],
+}
+RELEASED = {"train": [[[["i0", 1], ["i1", -1]], [["a", -1], ["b", 0]], {"id": "x"}]], "val": [], "test": None}
+WRITTEN = {"documents": json.dumps(DOCUMENT) + '\n{"id": 2}\n', "multi-retrieval": json.dumps(RELEASED)}
+ODD_TEXTS = [
+    "",
+    "\0",
+    "\ud800",
+    "\ufeff",
+    "\u202e\u0301",
+    "../" * 9,
+    "/etc/passwd",
+    "http://[",
+    "row:1",
+    "&#xD800;&lt;",
+    "x" * 9000,
+]
+ODD_VALUES = [None, True, -1, 0, 10**30, 1e308, float("nan"), [], {}, [[]], {"id": {}}, *ODD_TEXTS]
+
+
+def flip(data: bytes, draw: random.Random) -> bytes:
+    mutant = bytearray(data)
+    for _ in range(draw.choice((1, 2, 8, 64))):
+        if mutant:
+            mutant[draw.randrange(len(mutant))] = draw.choice((0, 10, 34, 44, 92, 124, 255, draw.randrange(256)))
+    return bytes(mutant)
+
+
+def cut(data: bytes, draw: random.Random) -> bytes:
+    start, end = sorted(draw.randrange(len(data) + 1) for _ in range(2))
+    return data[:start] + data[end:] if draw.random() < 0.5 else data[:end]
+
+
+def repeat(data: bytes, draw: random.Random) -> bytes:
+    start, end = sorted(draw.randrange(len(data) + 1) for _ in range(2))
+    return data[:end] + data[start:end] * draw.choice((1, 2, 20)) + data[end:]
+
+
+def enlarge(data: bytes, draw: random.Random) -> bytes:
+    """Return the data with a number made huge."""
+    digits = [index for index, byte in enumerate(data) if 48 <= byte <= 57] or [0]
+    index = draw.choice(digits)
+    return data[:index] + draw.choice((b"9" * 30, b"9" * 5000, b"-1", b"1e999", b"0x1")) + data[index + 1 :]
+
+
+def deepen(data: bytes, draw: random.Random) -> bytes:
+    """Return the data with something nested where a value may be."""
+    places = [index for index, byte in enumerate(data) if byte in b":[,"] or [0]
+    index = draw.choice(places) + 1
+    opening = draw.choice((b"[", b'{"a":', b"{", b'"', b"<b>"))
+    return data[:index] + opening * draw.choice((1, 50, 20_000)) + data[index:]
+
+
+def revalue(data: bytes, draw: random.Random) -> bytes:
+    """Return JSON with a few values changed for odd ones, or dropped; other data with odd bytes in it."""
+    try:
+        lines = [json.loads(line) for line in (data.splitlines() if draw.random() < 0.5 else [data]) if line.strip()]
+    except (ValueError, RecursionError):
+        index = draw.randrange(len(data) + 1)
+        return data[:index] + draw.choice(ODD_TEXTS).encode("utf-8", "surrogatepass") + data[index:]
+    for _ in range(draw.choice((1, 3, 9))):
+        holders = [holder for line in lines for holder in _holders(line) if holder]
+        if holders:
+            holder = draw.choice(holders)
+            key = draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+            holder[key] = copy.deepcopy(draw.choice(ODD_VALUES))
+            if draw.random() < 0.2:
+                del holder[key]
+    return "\n".join(map(json.dumps, lines)).encode()
+
+
+def _holders(value: Any) -> Iterator[Any]:
+    if isinstance(value, (dict, list)):
+        yield value
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _holders(part)
+
+
+MUTATIONS = (flip, cut, repeat, enlarge, deepen, revalue, revalue, revalue)
+
+
+def mutated(data: bytes, draw: random.Random) -> bytes:
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        data = draw.choice(MUTATIONS)(data, draw)[: 2**20]
+    return data
+
+
+def packed(data: bytes, name: str, draw: random.Random) -> tuple[bytes, str]:
+    """Return a file in an archive or compressed, now and then with damaged bytes, and what follows its name."""
+    stream = io.BytesIO()
+    kind = draw.choice(("zip", "tar", "tgz", "gz"))
+    if kind == "zip":
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, data)
+    elif kind == "gz":
+        stream.write(gzip.compress(data))
+    else:
+        with tarfile.open(fileobj=stream, mode="w:gz" if kind == "tgz" else "w") as tar:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    made = stream.getvalue()
+    return draw.choice((bytes, partial(flip, draw=draw), partial(cut, draw=draw)))(made), f".{kind}"
+
+
+def check(outcome: object) -> None:
+    """Assert that an outcome is one, and that its texts can be stored."""
+    assert isinstance(outcome, CandidateDocument | Failure)
+    texts = [str(getattr(outcome, field.name)) for field in fields(outcome)]
+    assert all(text.encode() for text in texts)
+    if isinstance(outcome, CandidateDocument):
+        assert outcome.id.strip()
+        "".join((*outcome.image_uris, *(sentence.text for sentence in outcome.sentences))).encode()
+        assert all(0 <= link.sentence < len(outcome.sentences) for link in outcome.links or ())
+        assert all(0 <= link.image < len(outcome.image_uris) for link in outcome.links or ())
+
+
+@pytest.mark.parametrize("name", [*SOURCES, *WRITTEN])
+def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
+    (tmp_path / "id2row.json").write_text('{"i0": 1, "i1": 2}')
+    made: dict[str, Callable[[str], Any]] = {
+        "documents": lambda path: DocumentsSource(documents=path),
+        "multi-retrieval": lambda path: MultiRetrievalSource(documents=path, id2row=str(tmp_path / "id2row.json")),
+    }
+    fixture, make = SOURCES.get(name) or (tmp_path / "documents.json", made[name])
+    original = WRITTEN[name].encode() if name in WRITTEN else fixture.read_bytes()
+    read = 0
+    for seed in range(MUTANTS):
+        draw = random.Random(f"{name} {seed}")
+        data, path = mutated(original, draw), tmp_path / fixture.name
+        address = str(path)
+        if draw.random() < 0.2:
+            data, suffix = packed(data, fixture.name, draw)
+            path = tmp_path / f"{fixture.name}{suffix}"
+            address = f"{path}!/{fixture.name}" if suffix != ".gz" else str(path)
+        path.write_bytes(data)
+        try:
+            for outcome in read_source(make(address)):
+                check(outcome)
+                read += isinstance(outcome, CandidateDocument)
+        except (BuildError, UsageError) as problem:
+            assert str(problem)
+    assert read > MUTANTS / 10, "most mutants should get as far as the records"
+
+
+def test_no_archive_stops_a_tree(tmp_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in (FIXTURES / "imageclef").rglob("*.xml")}
+    for seed in range(MUTANTS):
+        draw = random.Random(seed)
+        stream = io.BytesIO()
+        if seed % 2:
+            with zipfile.ZipFile(stream, "w", draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+                for name, data in files.items():
+                    archive.writestr(name, data)
+        else:
+            with tarfile.open(fileobj=stream, mode=draw.choice(("w", "w:gz", "w:bz2", "w:xz"))) as tar:
+                for name, data in files.items():
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(data)
+                    tar.addfile(entry, io.BytesIO(data))
+        path = tmp_path / f"a{'.zip' if seed % 2 else '.tar'}"
+        path.write_bytes(draw.choice((flip, cut, repeat))(stream.getvalue(), draw))
+        try:
+            for _, found in read_tree(str(path), wanted=lambda name: True):
+                assert isinstance(found, (bytes, BrokenInputError))
+        except BrokenInputError as problem:
+            check(problem.failure())
