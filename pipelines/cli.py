@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.console import Console
-from schemas.errors import GateError
+from schemas.errors import GateError, UsageError
 from schemas.lake import Lake
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
@@ -68,14 +68,15 @@ def build(
 @datasets_app.command("list")
 def list_datasets(lake: LakeOption, is_json: JsonOption = False) -> None:
     """List the data sets of a lake with their versions; `*` marks the latest."""
-    place = Lake.at(lake)
-    found = {name: {"latest": place.latest(name), "versions": place.versions(name)} for name in place.dataset_names()}
+    home = Lake.at(lake)
+    home.check_exists()
+    found = {name: {"latest": home.latest(name), "versions": home.versions(name)} for name in home.dataset_names()}
     lines = [
         f"{name}@{version}{' *' if version == row['latest'] else ''}"
         for name, row in found.items()
         for version in row["versions"] or ()
     ]
-    Console(is_json=is_json).summarise(lines or [f"no data set in {place.root.uri}"], found)
+    Console(is_json=is_json).summarise(lines or [f"no data set in {home.root.uri}"], found)
 
 
 @datasets_app.command("show")
@@ -86,10 +87,10 @@ def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, 
     from pipelines.card.show import describe, retrieval_lines
     from schemas.manifest import read_manifest
 
-    place = Lake.at(lake)
-    manifest, folder = read_manifest(place, reference)
+    home = Lake.at(lake)
+    manifest, folder = read_manifest(home, reference)
     values = dataclasses.asdict(manifest) | {"path": folder.uri}
-    times = retrieval_lines(place.retrievals(manifest.dataset, manifest.version))
+    times = retrieval_lines(home.retrievals(manifest.dataset, manifest.version))
     Console(is_json=is_json).summarise([*describe(manifest, folder.uri), *times], values)
 
 
@@ -117,11 +118,38 @@ def diff_datasets(
     """Show what differs between two versions: settings, inputs, counts, files."""
     from schemas.manifest import diff, read_manifest
 
-    place = Lake.at(lake)
-    differences = list(diff(read_manifest(place, old)[0], read_manifest(place, new)[0]))
+    home = Lake.at(lake)
+    differences = list(diff(read_manifest(home, old)[0], read_manifest(home, new)[0]))
     Console(is_json=is_json).summarise(
         differences or ["no difference"], {"old": old, "new": new, "differences": differences}
     )
+
+
+@datasets_app.command("failures")
+def list_failures(
+    reference: Annotated[str, typer.Argument(help="NAME[@VERSION]")],
+    lake: LakeOption,
+    reason: Annotated[str | None, typer.Option(help="Only those of one reason (low-score, not-found ...).")] = None,
+    stage: Annotated[str | None, typer.Option(help="Only those of one stage (sources, images ...).")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to print at most.")] = 100,
+    is_json: JsonOption = False,
+) -> None:
+    """Print what was rejected or failed in a build, a row each: stage, reason, record, what was found."""
+    from pipelines.card.show import failure_rows, one_line
+    from schemas.failures import Reason, Stage
+    from schemas.manifest import read_manifest
+
+    for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
+        if value is not None and value not in known:
+            raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")
+    manifest, folder = read_manifest(Lake.at(lake), reference)
+    rows, total = failure_rows(manifest, folder, reason=reason, stage=stage, limit=limit)
+    lines = [
+        f"{row['stage']:10}{row['reason']:20} {one_line(row['record_id'] + ': ' + row['message'])}" for row in rows
+    ]
+    name = f"{manifest.dataset}@{manifest.version}"
+    lines.append(f"{name}: {len(rows)} of {total} failure rows; all are in {folder.uri}/failures")
+    Console(is_json=is_json).summarise(lines, {"dataset": name, "total": total, "failures": rows})
 
 
 @datasets_app.command("duplicates")
@@ -132,18 +160,21 @@ def show_duplicates(
     is_json: JsonOption = False,
 ) -> None:
     """Write a page of a version's clusters of near-duplicate images, side by side."""
-    from pipelines.card.duplicates_page import write_duplicates_page
-    from pipelines.dedupe.clusters_on_disk import read_duplicates, stored_picture
-    from schemas.manifest import read_manifest
+    import pyarrow as pa
 
-    place = Lake.at(lake)
-    manifest, folder = read_manifest(place, reference)
-    rows = read_duplicates(manifest, folder)
+    from pipelines.card.duplicates import duplicates_page
+    from schemas.duplicates import DUPLICATE_SCHEMA
+    from schemas.lake import Folder
+    from schemas.manifest import read_manifest, table_parts
+
+    home = Lake.at(lake)
+    manifest, folder = read_manifest(home, reference)
+    rows = pa.concat_tables([DUPLICATE_SCHEMA.empty_table(), *table_parts(manifest, folder, "duplicates")])
     name = f"{manifest.dataset}@{manifest.version}"
-    path = write_duplicates_page(rows, stored_picture(place, manifest), output, title=name)
-    clusters = len(set(rows.column("cluster").to_pylist()))
-    values = {"dataset": name, "clusters": clusters, "images": rows.num_rows, "page": str(path)}
-    Console(is_json=is_json).summarise([f"{name}: {rows.num_rows} images in {clusters} clusters: {path}"], values)
+    Folder(str(output.parent)).write(output.name, duplicates_page(rows, home, title=name).encode())
+    clusters = len(rows.column("cluster").unique())
+    values = {"dataset": name, "clusters": clusters, "images": rows.num_rows, "page": str(output)}
+    Console(is_json=is_json).summarise([f"{name}: {rows.num_rows} images in {clusters} clusters: {output}"], values)
 
 
 @features_app.command("list")

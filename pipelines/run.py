@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
-from pipelines.card.show import describe
+from pipelines.card.show import describe, explain_failures
 from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi, content_config
 from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
@@ -133,7 +133,7 @@ def finish(config: BuildConfig, manifest: Manifest, lake: Lake, request: str | N
     Raises:
         BuildError: no document is left, a stage is over its failure budget, or splits leak that must not.
     """
-    check_budget(manifest, config.max_failure_share)
+    check_budget(manifest, config.max_failure_share, lake.dataset(manifest.dataset, manifest.version).uri)
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
     folder = lake.dataset(manifest.dataset, manifest.version)
@@ -317,14 +317,14 @@ def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     return manifest if is_whole else None
 
 
-def check_budget(manifest: Manifest, max_failure_share: float) -> None:
+def check_budget(manifest: Manifest, max_failure_share: float, path: str) -> None:
     """Raise a `BuildError` when no document is left, or when a stage lost more than its budget to errors.
 
     What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
     """
     if not sum(split.documents for split in manifest.splits.values()):
-        reasons = ", ".join(f"{reason} {count}" for reason, count in manifest.failures.items()) or "no record was read"
-        raise BuildError(f"no document is left of {manifest.dataset}: {reasons}")
+        reasons = explain_failures(manifest, path) or ["no record was read"]
+        raise BuildError("\n".join([f"no document is left of {manifest.dataset}:", *reasons]))
     for stage, row in manifest.stages.items():
         if row["in"] and row["failed"] / row["in"] > max_failure_share:
             raise BuildError(

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from schemas.configs import restore
 from schemas.documents import Split
 from schemas.errors import IntegrityError
@@ -148,6 +151,14 @@ def read_manifest(lake: Lake, reference: str) -> tuple[Manifest, Folder]:
         return Manifest.from_json(folder.read(MANIFEST).decode()), folder
     except IntegrityError as problem:
         raise IntegrityError(f"{folder.uri}/{MANIFEST}: {problem}") from problem
+
+
+def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.Table]:
+    """Yield the parts of a table that has no splits: `failures`, `duplicates`, `leaks`."""
+    for entry in manifest.files:
+        if entry.path.startswith(f"{table}/"):
+            with folder.open(entry.path) as stream:
+                yield pq.read_table(stream)
 
 
 def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_versions: Mapping[str, int]) -> str:

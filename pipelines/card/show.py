@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from textwrap import shorten
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
+from schemas.failures import Stage
 from schemas.lake import Folder
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, table_parts
 
+MESSAGE_WIDTH = 160
 _MOMENT = "%Y-%m-%d %H:%M:%SZ"
 
 
@@ -23,11 +28,45 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         "",
         *stage_lines(manifest),
         "",
-        *(f"{reason:20} {count:>8}" for reason, count in manifest.failures.items()),
-        *([] if manifest.failures else ["no failure"]),
+        *(explain_failures(manifest, path) or ["no failure"]),
         "",
         *feature_lines(manifest),
     ]
+
+
+def explain_failures(manifest: Manifest, path: str) -> list[str]:
+    """Return each reason with its count, its commonest message and one record; then where every row is.
+
+    Args:
+        manifest: of a version, or the draft of one of which no document is left.
+        path: of the version's folder.
+    """
+    lines: list[str] = []
+    for reason, count in manifest.failures.items():
+        lines.append(f"{reason:20} {count:>8}")
+        if note := manifest.notes.get("failures", {}).get(reason):
+            message = one_line(f"{note['record']}: {note['message'] or 'no message'}")
+            lines.append(f"{'':20} {note['times']:>8} like {shorten(message, MESSAGE_WIDTH, placeholder=' ...')}")
+    return [*lines, f"every one of them: {path}/failures"] if lines else []
+
+
+def failure_rows(
+    manifest: Manifest, folder: Folder, *, reason: str | None, stage: str | None, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the first failure rows of a version, perhaps of one reason or stage, and how many there are."""
+    rows: list[dict[str, Any]] = []
+    total = 0
+    for part in table_parts(manifest, folder, "failures"):
+        for column, wanted in (("reason", reason), ("stage", stage)):
+            part = part if wanted is None else part.filter(pc.equal(part.column(column), wanted))  # noqa: PLW2901
+        total += part.num_rows
+        rows += part.slice(0, limit - len(rows)).to_pylist()
+    return rows, total
+
+
+def one_line(text: str) -> str:
+    """Return what a host or a file said in a form that a terminal shows and does not obey."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
 
 
 def feature_lines(manifest: Manifest) -> list[str]:
@@ -45,20 +84,13 @@ def retrieval_lines(folder: Folder) -> list[str]:
     Args:
         folder: `Lake.retrievals` of the version.
     """
-    counts: dict[str, int] = {}
-    first: dict[str, datetime] = {}
-    last: dict[str, datetime] = {}
-    for name in folder.files():
-        with folder.open(name) as stream:
-            rows = pq.read_table(stream, columns=["kind", "retrieved"]).to_pylist()
-        for row in rows:
-            kind, moment = row["kind"], row["retrieved"]
-            counts[kind] = counts.get(kind, 0) + 1
-            first[kind] = min(first.get(kind, moment), moment)
-            last[kind] = max(last.get(kind, moment), moment)
+    tables = [pq.read_table(folder.open(name), columns=["kind", "retrieved"]) for name in folder.files()]
+    if not tables:
+        return []
+    found = pa.concat_tables(tables).group_by("kind").aggregate([("retrieved", way) for way in ("count", "min", "max")])
     return [
-        f"fetched: {kind:9}{counts[kind]:>9}  {first[kind]:{_MOMENT}} to {last[kind]:{_MOMENT}}"
-        for kind in sorted(counts)
+        f"fetched: {kind:9}{count:>9}  {first:{_MOMENT}} to {last:{_MOMENT}}"
+        for kind, count, first, last in sorted(tuple(row.values()) for row in found.to_pylist())
     ]
 
 
@@ -86,8 +118,9 @@ def split_lines(manifest: Manifest) -> list[str]:
 
 def stage_lines(manifest: Manifest) -> list[str]:
     """Return what entered each stage and what became of it."""
-    lines = [f"{'stage':10}{'in':>10}{'out':>10}{'rejected':>10}{'failed':>10}"]
-    for stage in ("sources", "documents", "images", "dedupe", "features", "shards"):
-        row = manifest.stages.get(stage, {})
-        lines.append(f"{stage:10}" + "".join(f"{row.get(key, 0):>10}" for key in ("in", "out", "rejected", "failed")))
-    return lines
+    fields = ("in", "out", "rejected", "failed")
+    rows = [(stage, manifest.stages[stage]) for stage in Stage if stage in manifest.stages]
+    return [
+        f"{'stage':10}" + "".join(f"{field:>10}" for field in fields),
+        *(f"{stage:10}" + "".join(f"{row[field]:>10}" for field in fields) for stage, row in rows),
+    ]

@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from pipelines.card.card import dataset_card, write_cards
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, FeatureKind, Storage
+from schemas.images import image_schema
 from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, verify, version_name
 
 CONFIG = {"dataset": "wiki", "dedupe": {"policy": "keep-all", "radius": 3}, "source": {"titles": ["A|B", "C`"]}}
+INPUTS = {"code": "c0de", "records": "00ff"}
 SCHEMA_VERSIONS = {"documents": 1, "images": 1}
 NO_DOCUMENT = SplitStatistics(
     documents=0, images=0, sentences=0, unique_images=0, median_sentences=0, median_images=0, mean_sentences=0,
@@ -52,7 +54,7 @@ def make_manifest(**changes: Any) -> Manifest:
             "documents": (FeatureColumn(name="use-multilingual", dimensions=512),),
         },
         config=CONFIG,
-        inputs={},
+        inputs=INPUTS,
         schema_versions=SCHEMA_VERSIONS,
         code_version="0.1.0",
     )
@@ -66,7 +68,9 @@ def front_matter(card: str) -> Any:
 
 
 def test_the_front_matter_names_a_glob_for_each_split_that_has_files() -> None:
-    assert front_matter(dataset_card(make_manifest())) == {
+    found = front_matter(dataset_card(make_manifest()))
+    found.pop("dataset_info")
+    assert found == {
         "pretty_name": "wiki",
         "license": "unknown",
         "tags": ["multilink", "image-text"],
@@ -89,6 +93,28 @@ def test_the_front_matter_names_a_glob_for_each_split_that_has_files() -> None:
             },
         ],
     }
+
+
+def test_hugging_face_is_told_which_column_holds_pictures() -> None:
+    columns = (
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+        FeatureColumn(name="resnet50", dimensions=2048),
+        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    )
+    manifest = make_manifest(features={"images": columns, "documents": ()})
+    (info,) = front_matter(dataset_card(manifest))["dataset_info"]
+    assert info["config_name"] == "images"
+    features = {feature.pop("name"): feature for feature in info["features"]}
+    assert list(features) == image_schema(columns).names  # a cast to fewer columns fails
+    assert features["jpeg"] == {"dtype": "image"}
+    assert features["width"] == {"dtype": "int32"}
+    assert features["is_flat"] == {"dtype": "bool"}
+    assert list(features["features.resnet50"].items()) == [("sequence", "float16"), ("length", 2048)]  # in this order
+    assert features["features.small"]["struct"][1] == {"name": "values", "sequence": "int8", "length": 4}
+    assert [field["name"] for field in features["regions.detector"]["list"]] == ["box", "label", "score", "vector"]
+    assert features["classes.likely"]["list"][1] == {"name": "probability", "dtype": "float32"}
+    assert "dataset_info" not in front_matter(dataset_card(make_manifest(files=())))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +147,7 @@ def test_the_text_tells_statistics_failures_vectors_and_settings() -> None:
         "dedupe.radius = 3",
         'source.titles = ["A|B","C`"]',
         "`multilink build wiki`, multilink 0.1.0, schemas: documents 1, images 1.",
+        "records: 00ff",
         'documents = datasets.load_dataset("00000000000000e5", "documents", split="train")',
     ):
         assert line in lines
@@ -146,7 +173,7 @@ def test_a_version_without_failures_or_documents_has_a_card() -> None:
 
 def test_cards_are_files_of_the_version_and_written_alike_again(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    named = version_name(CONFIG, {}, SCHEMA_VERSIONS)
+    named = version_name(CONFIG, INPUTS, SCHEMA_VERSIONS)
     manifest = make_manifest(files=(), version=named)
     listed = write_cards(folder, manifest)
     folder.write(MANIFEST, listed.to_json().encode())

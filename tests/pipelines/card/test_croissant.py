@@ -1,16 +1,25 @@
-"""croissant.json has every part with its hash, and a field for every column; mlcroissant 1.1 reads it."""
+"""croissant.json has every part with its hash, and a field for every column; mlcroissant accepts and reads it."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import mlcroissant
+import numpy as np
+import pytest
+from PIL import Image
+
 from pipelines.card.croissant import croissant
-from schemas.documents import document_schema
+from pipelines.shards.writing import write_rows
+from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, to_row
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
+from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 
 PART = "part-00000-of-00001.parquet"
@@ -180,3 +189,62 @@ def test_regions_classes_and_scaled_vectors_have_subfields() -> None:
     }
     assert field(description, "images", "regions.detector")["repeated"]
     assert "repeated" not in field(description, "images", "features.small")
+
+
+EVERY_KIND = {
+    "images": (
+        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+        FeatureColumn(name="net", dimensions=4),
+        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    ),
+    "documents": (FeatureColumn(name="use", dimensions=3),),
+}
+
+
+def written_parts(folder: Folder) -> tuple[FileEntry, ...]:
+    """Write one document and its image with a feature of every kind; return the entries of both parts."""
+    document = Document(
+        id="a1",
+        dataset="news",
+        sentences=(Sentence("Sand it."), Sentence("Paint it.")),
+        images=(ImageRef("00"),),
+        links=(Link(1, 0),),
+        provenance=Provenance("test", "a1"),
+        split=Split.TRAIN,
+    )
+    picture = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(picture, "JPEG")
+    values = {
+        "classes.likely": [{"label": "cat", "probability": 0.5}],
+        "regions.detector": [],
+        "features.net": np.ones(4, np.float16),
+        "features.small": {"scale": 0.5, "values": [1, 2, 3, 4]},
+    }
+    schemas = {
+        table: make(EVERY_KIND[table]) for table, make in (("documents", document_schema), ("images", image_schema))
+    }
+    rows = {
+        "documents": to_row(document) | {"features.use": np.ones((2, 3), np.float16).tolist()},
+        "images": dict.fromkeys(schemas["images"].names) | values,
+    }
+    rows["images"] |= {"hash": "00", "width": 4, "is_flat": True, "jpeg": picture.getvalue()}
+    return tuple(write_rows(folder, f"{table}/train/{PART}", [rows[table]], schemas[table]) for table in rows)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its own libraries
+def test_mlcroissant_accepts_it_and_reads_every_column(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    manifest = dataclasses.replace(make_manifest(*written_parts(folder)), features=EVERY_KIND)
+    folder.write("croissant.json", croissant(manifest).encode())
+    found = mlcroissant.Dataset(jsonld=str(tmp_path / "croissant.json"))
+    assert found.metadata.ctx.issues.errors == set()
+    (document,), (image,) = list(found.records("documents")), list(found.records("images"))
+    assert document["documents/split"] in (b"train", "train")
+    assert document["documents/sentences"][1]["documents/sentences/text"] == b"Paint it."
+    assert document["documents/links"] == [{"documents/links/sentence": 1, "documents/links/image": 0}]
+    assert image["images/jpeg"].size == (4, 3)
+    assert image["images/features.net"] == [1, 1, 1, 1]
+    assert image["images/features.small"]["images/features.small/values"] == [1, 2, 3, 4]
+    assert image["images/classes.likely"][0]["images/classes.likely/probability"] == 0.5
+    assert image["images/split"] in (b"train", "train")

@@ -1,0 +1,94 @@
+"""What a person reads of a version: reasons with an example each, rows of failures, times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.card.show import explain_failures, failure_rows
+from pipelines.cli import datasets_app
+from pipelines.shards.writing import write_rows
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, commit
+
+FAILURES = [
+    *(Failure(Stage.SOURCES, f"r{number}", Reason.LOW_SCORE, f"score {number}") for number in range(3)),
+    Failure(Stage.IMAGES, "d1#0", Reason.NOT_FOUND, "\x1b[31mhttp://a/b.jpg:\n 404"),
+]
+NOTES = {"low-score": {"times": 3, "record": "r0", "message": "score 0"}}
+
+
+def make_manifest(**changes: Any) -> Manifest:
+    values: dict[str, Any] = {
+        "dataset": "diy", "version": "v1", "files": (), "splits": {}, "stages": {}, "config": {}, "inputs": {},
+        "schema_versions": {}, "code_version": "test", "failures": {"low-score": 3, "not-found": 1},
+        "notes": {"failures": NOTES},
+    }  # fmt: skip
+    return Manifest(**(values | changes))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake.at(str(tmp_path / "lake"))
+    folder = lake.dataset("diy", "v1")
+    parts = (FAILURES[:2], FAILURES[2:])
+    entries = [
+        write_rows(folder, f"failures/part-{number}.parquet", [*map(failure_row, part)], FAILURE_SCHEMA)
+        for number, part in enumerate(parts)
+    ]
+    commit(lake, make_manifest(files=tuple(entries)))
+    return lake
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(datasets_app, [*arguments])
+
+
+def test_each_reason_has_its_commonest_message_and_a_record() -> None:
+    assert [" ".join(line.split()) for line in explain_failures(make_manifest(), "/lake/v1")] == [
+        "low-score 3",
+        "3 like r0: score 0",
+        "not-found 1",
+        "every one of them: /lake/v1/failures",
+    ]
+    assert explain_failures(make_manifest(failures={}), "/lake/v1") == []
+
+
+def test_what_a_host_says_does_not_reach_the_terminal_raw() -> None:
+    evil = {"times": 1, "record": "r\x1b[2J", "message": "a\nb\x07" + 500 * "long "}
+    _, line, _ = explain_failures(make_manifest(failures={"low-score": 1}, notes={"failures": {"low-score": evil}}), "")
+    assert line.isprintable()
+    assert len(line) < 220
+
+
+def test_rows_are_found_by_reason_and_stage_in_every_part(lake: Lake) -> None:
+    manifest, folder = make_manifest(files=()), lake.dataset("diy", "v1")
+    assert failure_rows(manifest, folder, reason=None, stage=None, limit=5) == ([], 0)
+    manifest = Manifest.from_json(folder.read("manifest.json").decode())
+    rows, total = failure_rows(manifest, folder, reason="low-score", stage=None, limit=2)
+    assert ([row["record_id"] for row in rows], total) == (["r0", "r1"], 3)
+    rows, total = failure_rows(manifest, folder, reason=None, stage="images", limit=2)
+    assert (rows, total) == ([failure_row(FAILURES[3])], 1)
+    assert failure_rows(manifest, folder, reason="low-score", stage="images", limit=2) == ([], 0)
+
+
+def test_the_command_prints_rows(lake: Lake) -> None:
+    result = run("failures", "diy", "--lake", lake.root.uri, "--reason", "not-found")
+    assert result.exit_code == 0
+    row, summary = result.stdout.splitlines()
+    assert row == "images    not-found            d1#0: \ufffd[31mhttp://a/b.jpg: 404"
+    assert summary.startswith("diy@v1: 1 of 1 failure rows")
+
+
+def test_mistakes_are_told(lake: Lake, tmp_path: Path) -> None:
+    unknown = run("failures", "diy", "--lake", lake.root.uri, "--reason", "nonsense")
+    assert "--reason nonsense: expected one of broken-record" in str(unknown.exception)
+    absent = run("list", "--lake", str(tmp_path / "none"))
+    assert absent.exit_code != 0
+    assert "no folder is there" in str(absent.exception)
+    Folder(str(tmp_path)).write("empty/x", b"")
+    assert run("list", "--lake", str(tmp_path / "empty")).stdout.startswith("no data set in")
