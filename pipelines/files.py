@@ -23,7 +23,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -189,7 +189,7 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
     """Return a file's bytes by its name below a root, or by the name with another extension.
 
     Args:
-        root: a folder, a `.tar` or a `.zip`, perhaps `ARCHIVE!/FOLDER`; a path or a URI.
+        root: the path of a folder, or the path or URI of a tar or a zip, perhaps `ARCHIVE!/FOLDER`.
         name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it.
         max_bytes: a larger file is refused.
         extensions: those to try after the name as written.
@@ -216,20 +216,19 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
 def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) -> bytes:
     if _NOT_IN_NAMES.search(name):
         raise FileRejected(Reason.NOT_FOUND, f"{name!r}: expected the name of a file")
-    if "://" not in root and (Path(root).is_dir() or not is_archive(root.partition(INSIDE)[0])):
-        with open(_path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123 - it is text already
-            return stream.read(limit)
     uri, _, prefix = root.partition(INSIDE)
+    if "://" not in uri and not os.path.isfile(uri):  # noqa: PTH113 - a tenth of pathlib's time, at every image
+        with open(_path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123
+            return stream.read(limit)
     relative = posixpath.normpath(name)
     if relative.startswith(("/", "../")) or relative == "..":
         raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
-    path = posixpath.normpath(posixpath.join(prefix, relative))
-    names = _spellings(path, extensions)
-    if is_archive(uri):
-        return _archive(uri, None if "://" in uri else os.stat(uri).st_mtime_ns).read(names, limit)  # noqa: PTH116
-    folder = Folder(uri)
-    with folder.open(next((found for found in names if folder.size(found) is not None), path)) as remote:
-        return remote.read(limit)
+    archive = _index(uri, None if "://" in uri else os.stat(uri).st_mtime_ns)  # noqa: PTH116
+    names = _spellings(posixpath.normpath(posixpath.join(prefix, relative)), extensions)
+    read = next((archive[spelling] for spelling in names if spelling in archive), None)
+    if read is None:
+        raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
+    return read(limit)
 
 
 def _spellings(name: str, extensions: Sequence[str]) -> list[str]:
@@ -242,7 +241,7 @@ def _path_below(root: str, name: str, extensions: Sequence[str]) -> str:
     """Return the path of the regular file that a name leads to, links followed."""
     base = os.path.realpath(root)
     for spelling in _spellings(name, extensions):
-        path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118 - a tenth of pathlib's time, at every image
+        path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118
         if not path.startswith(os.path.join(base, "")):  # noqa: PTH118
             raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
         if os.path.isfile(path):  # noqa: PTH113
@@ -250,61 +249,49 @@ def _path_below(root: str, name: str, extensions: Sequence[str]) -> str:
     raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file")
 
 
-class _Archive:
-    """Files of a plain tar or a zip by name, whose directory is read once."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-        self._zip: zipfile.ZipFile | None = None
-        self._zipped: dict[str, zipfile.ZipInfo] = {}
-        self._spans: dict[str, tuple[int, int]] = {}
-        with open_uri(uri) as stream:
-            is_zip = zipfile.is_zipfile(stream)
-        if is_zip:
-            self._zip = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)
-            self._zipped = {_plain(entry.filename): entry for entry in self._zip.infolist() if not entry.is_dir()}
-            return
-        with open_uri(uri) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-            for member in archive:
-                if member.isfile() and not member.issparse():
-                    self._spans[_plain(member.name)] = (member.offset_data, member.size)
-                archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
-
-    def read(self, names: Sequence[str], limit: int) -> bytes:
-        """Return the bytes of the first name there is."""
-        for found in names:
-            if self._zip is not None and found in self._zipped:
-                with self._zip.open(self._zipped[found]) as member:
-                    return member.read(limit)
-            if found in self._spans:
-                offset, size = self._spans[found]
-                with open_uri(self._uri) as stream:
-                    stream.seek(offset)
-                    return stream.read(min(size, limit))
-        raise FileNotFoundError
-
-
 @lru_cache(maxsize=8)
-def _archive(uri: str, changed: int | None) -> _Archive:
-    """Return this process's one index of an archive that changed at that time last."""
+def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]]:
+    """Return what reads each file of a plain tar or a zip, given a limit; made once until it changes."""
     try:
-        return _Archive(uri)
+        with open_uri(uri) as stream:
+            if zipfile.is_zipfile(stream):
+                zipped = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)  # stays open
+                entries = (entry for entry in zipped.infolist() if not entry.is_dir())
+                return {_plain(entry.filename): partial(_zipped_bytes, zipped, entry) for entry in entries}
+            stream.seek(0)
+            with tarfile.open(fileobj=stream, mode="r:") as archive:
+                return {
+                    _plain(member.name): partial(_span_bytes, uri, member.offset_data, member.size)
+                    for member in _tar_members(archive)
+                    if not member.issparse()
+                }
     except (tarfile.TarError, zipfile.BadZipFile) as problem:
         raise ConfigError(f"{uri}: expected a folder, a zip, or a tar that is not compressed: {problem}") from problem
 
 
+def _zipped_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:
+    with archive.open(entry) as stream:
+        return stream.read(limit)
+
+
+def _span_bytes(uri: str, offset: int, size: int, limit: int) -> bytes:
+    with open_uri(uri) as stream:
+        stream.seek(offset)
+        return stream.read(min(size, limit))
+
+
 @contextlib.contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _reading(address: str) -> Iterator[None]:
     """Turn what reading a file that is damaged or not there raises into the project's errors."""
+    name = PurePosixPath(address).name
     try:
         yield
     except (*_ABSENT, PermissionError) as error:
-        raise NotFoundError(f"{name}: {error.strerror}") from error
+        raise NotFoundError(f"{address}: {error.strerror}") from error
     except _DAMAGE as error:
         if is_about_machine(error):
             raise
-        short = PurePosixPath(name).name
-        raise BrokenInputError(f"{short}: cannot be read on: {error}", short) from error
+        raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
 
 
 def _files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
@@ -335,10 +322,15 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
         return
     plain = _decompressed(stream, uri)
     with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|") as archive:
-        for member in archive:
-            if member.isfile():
-                yield _plain(member.name), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
-            archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
+        for member in _tar_members(archive):
+            yield _plain(member.name), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
+
+
+def _tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    for member in archive:
+        if member.isfile():
+            yield member
+        archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
 
 
 def _plain(name: str) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Pair, PairFile, Row
+from pipelines.sources.coherence import Row, read_pairs
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
 from pipelines.sources.records import file_name, split_named
@@ -87,15 +87,17 @@ def read(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
     """
     for part, path in (("test", source.test), ("train" if source.test else "all", source.train)):
         if path:
-            file = PairFile(path=path, dataset="cite", part=part, columns=("qimg", "stim_txt"), relations=RELATIONS)
-            yield from file.read(partial(_pair, part=part, source=source))
+            image_of = partial(_image, part=part, source=source)
+            columns = ("stim_txt", "qimg", "stim_id")
+            yield from read_pairs(path, "cite", part, relations=RELATIONS, columns=columns, image_of=image_of)
 
 
-def _pair(row: Row, *, part: str, source: CiteSource) -> Pair:
-    name, stim_id = file_name(row["qimg"], "qimg"), row.get("stim_id", "")
-    uri = source.image_pattern.replace("{stem}", PurePosixPath(name).stem).replace("{stim_id}", stim_id)
-    split = split_named(row.get(source.split_column), source.split_column) or _drawn_split(name, part, source)
-    return Pair(row["stim_txt"], uri.replace("{name}", name), split, stim_id)
+def _image(row: Row, *, part: str, source: CiteSource) -> tuple[str, Split]:
+    name = file_name(row["qimg"], "qimg")
+    uri = source.image_pattern.replace("{stem}", PurePosixPath(name).stem)
+    uri = uri.replace("{stim_id}", row.get("stim_id", "")).replace("{name}", name)
+    named = split_named(row.get(source.split_column), source.split_column)
+    return uri, named or _drawn_split(name, part, source)
 
 
 def _drawn_split(name: str, part: str, source: CiteSource) -> Split:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.coherence import Pair, PairFile, Row
+from pipelines.sources.coherence import Row, read_pairs
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input, needed, require_placeholder, require_share
 from pipelines.sources.json_stream import read_mapping
@@ -76,11 +76,12 @@ def read(source: ClueSource) -> Iterator[CandidateDocument | Failure]:
     numbers = read_mapping(source.numbers, int) if source.numbers else {}
     for part, path in (("test", source.test), ("train", source.train)):
         if path:
-            file = PairFile(path=path, dataset="clue", part=part, columns=("caption", "url"), relations=RELATIONS)
-            yield from file.read(partial(_pair, part=part, source=source, numbers=numbers))
+            image_of = partial(_image, part=part, source=source, numbers=numbers)
+            columns = ("caption", "url", "index")
+            yield from read_pairs(path, "clue", part, relations=RELATIONS, columns=columns, image_of=image_of)
 
 
-def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]) -> Pair:
+def _image(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]) -> tuple[str, Split]:
     url = row["url"]
     if not url:
         raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
@@ -88,5 +89,4 @@ def _pair(row: Row, *, part: str, source: ClueSource, numbers: Mapping[str, int]
         raise FieldError(Reason.BROKEN_RECORD, f"expected an http or https URL, found {url[:80]!r}")
     uri = source.image_pattern.replace("{number}", str(numbers[url])) if url in numbers else url
     is_val = share_of(url, seed=source.seed) < source.val_share
-    split = Split.TEST if part == "test" else Split.VAL if is_val else Split.TRAIN
-    return Pair(row["caption"], uri, split, row.get("index", ""), url)
+    return uri, Split.TEST if part == "test" else Split.VAL if is_val else Split.TRAIN

@@ -11,11 +11,11 @@ import csv
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
 from pipelines.sources.candidate import CandidateDocument, sentence
-from pipelines.sources.records import UNKNOWN, FieldError, outcomes_of
+from pipelines.sources.records import UNKNOWN, WEB, FieldError, outcomes_of
 from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
@@ -28,72 +28,68 @@ _SPELLED = re.compile(r"\\(?:[tnr]|xa0|u(00[01a][0-9a-f]))")
 _ROW_NUMBERS = ("", "Unnamed: 0")  # what pandas names the column it writes its row numbers to
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """What a row gives, its relations apart."""
+def read_pairs(
+    path: str,
+    dataset: str,
+    part: str,
+    *,
+    relations: Mapping[str, tuple[str, ...]],
+    columns: tuple[str, str, str],
+    image_of: Callable[[Row], tuple[str, Split]],
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield the document of each row of a file, or why there is none.
 
-    text: str
-    uri: str
-    split: Split
-    record_id: str
-    url: str | None = None
+    Its id is `<part>-<row number>`, the number being pandas' where the file has it, else `line` and the line's.
+
+    Args:
+        path: of the file.
+        dataset: name of the data set.
+        part: of the data set, that the file is.
+        relations: the columns that may hold each, the likeliest last.
+        columns: of the text, of the image, and of the record's own id, which may be missing.
+        image_of: returns a row's image address and split, or raises FieldError.
+
+    Raises:
+        BuildError: the text's column, the image's, or those of all relations are missing.
+    """
+    text_column, image_column, id_column = columns
+    table = read_table(path)
+    names = {
+        relation: next((name for name in among if name in table.columns), None) for relation, among in relations.items()
+    }
+    missing = [name for name in (image_column, text_column) if name not in table.columns]
+    missing += [] if any(names.values()) else [among[-1] for among in relations.values()]
+    if missing:
+        found = ", ".join(table.columns)[:200]
+        raise BuildError(f"{path}: expected the columns {', '.join(missing)}; found {found}")
+
+    def document(row: Row, document_id: str) -> list[CandidateDocument]:
+        uri, split = image_of(row)
+        text = sentence(html.unescape(_SPELLED.sub(_spelled, row[text_column])))
+        if not text.text:
+            raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
+        labels = tuple((relation, _label(row[name], name) if name else None) for relation, name in names.items())
+        url = row[image_column] if row[image_column].startswith(WEB) else None
+        made = CandidateDocument(
+            id=document_id,
+            dataset=dataset,
+            sentences=(text,),
+            image_uris=(uri,),
+            links=(Link(0, 0, labels),),
+            provenance=Provenance(dataset, row.get(id_column) or document_id, url),
+            language=LANGUAGE,
+            split=split,
+        )
+        return [made]
+
+    yield from outcomes_of(((_id(where, row, part), row) for where, row in table.rows), document)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairFile:
-    """A file of pairs: its data set, its part, the columns it must have, and those of its relations, likeliest last."""
-
-    path: str
-    dataset: str
-    part: str
-    columns: tuple[str, ...]
-    relations: Mapping[str, tuple[str, ...]]
-
-    def read(self, pair_of: Callable[[Row], Pair]) -> Iterator[CandidateDocument | Failure]:
-        """Yield the document of each row, or why there is none.
-
-        Its id is `<part>-<row number>`, the number being pandas' where the file has it, else `line` and the line's.
-
-        Raises:
-            BuildError: the text's column, the image's, or those of all relations are missing.
-        """
-        table = read_table(self.path)
-        names = {
-            relation: next((name for name in among if name in table.columns), None)
-            for relation, among in self.relations.items()
-        }
-        missing = [name for name in self.columns if name not in table.columns]
-        if not any(names.values()):
-            missing += [among[-1] for among in self.relations.values()]
-        if missing:
-            found = ", ".join(table.columns)[:200]
-            raise BuildError(f"{self.path}: expected the columns {', '.join(missing)}; found {found}")
-
-        def document(row: Row, document_id: str) -> list[CandidateDocument]:
-            pair = pair_of(row)
-            text = sentence(html.unescape(_SPELLED.sub(_spelled, pair.text)))
-            if not text.text:
-                raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
-            relations = tuple((relation, _label(row[name], name) if name else None) for relation, name in names.items())
-            made = CandidateDocument(
-                id=document_id,
-                dataset=self.dataset,
-                sentences=(text,),
-                image_uris=(pair.uri,),
-                links=(Link(0, 0, relations),),
-                provenance=Provenance(self.dataset, pair.record_id or document_id, pair.url),
-                language=LANGUAGE,
-                split=pair.split,
-            )
-            return [made]
-
-        yield from outcomes_of(((self._id(where, row), row) for where, row in table.rows), document)
-
-    def _id(self, where: str, row: Row | FieldError) -> str:
-        if isinstance(row, FieldError):
-            return where
-        number = next((row[name] for name in _ROW_NUMBERS if row.get(name)), f"line{where.rpartition(':')[2]}")
-        return f"{self.part}-{number}"
+def _id(where: str, row: Row | FieldError, part: str) -> str:
+    if isinstance(row, FieldError):
+        return where
+    number = next((row[name] for name in _ROW_NUMBERS if row.get(name)), f"line{where.rpartition(':')[2]}")
+    return f"{part}-{number}"
 
 
 def _label(cell: str, name: str) -> bool | None:
@@ -111,8 +107,7 @@ def _spelled(found: re.Match[str]) -> str:
     return chr(int(found.group(1), 16)) if found.group(1) else " "
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A file's columns, and its rows, which can be read once, each under `<file name>:<line>`."""
 
     columns: tuple[str, ...]
@@ -156,8 +151,7 @@ def _rows(
             cells = next(reader, None)
             if cells is None:
                 return
-            found = f"expected {len(columns)} columns, found {len(cells)}"
-            record = FieldError(Reason.BROKEN_RECORD, found)
+            record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns, found {len(cells)}")
             if len(cells) == len(columns):
                 record = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
         except csv.Error as error:

@@ -16,8 +16,9 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pipelines.files import BrokenInputError, InputFile, input_file
 from pipelines.sources.records import FieldError, checked
@@ -105,32 +106,21 @@ class _Text:
 
     def names(self) -> Iterator[str]:
         """Yield the name of each member of an object; its value has to be read before the next name is asked for."""
-        self._take("{")
-        while self.peek() != "}":
+        for _ in self._parts("{", "}"):
             name = str(self.value())
             self._take(":")
             yield name
-            self._end_part("}")
-        self._take("}")
 
     def items(self) -> Iterator[object]:
         """Yield each item of a list."""
-        self._take("[")
-        while self.peek() != "]":
-            item = self.value()
-            self._end_part("]")  # first: a number at the end of a file may be half of one
-            yield item
-        self._take("]")
+        return (self.value() for _ in self._parts("[", "]"))
 
     def peek(self) -> str:
         """Return the next character that is no white space; empty at the end of the file."""
         while True:
-            space = _SPACE.match(self._rest, self._offset)
-            self._offset = space.end() if space else self._offset
-            if self._offset < len(self._rest):
-                return self._rest[self._offset]
-            if not self._read_on():
-                return ""
+            self._offset = cast(re.Match[str], _SPACE.match(self._rest, self._offset)).end()
+            if self._offset < len(self._rest) or not self._read_on():
+                return self._rest[self._offset : self._offset + 1]
 
     def value(self) -> object:
         """Return the JSON value that comes next and pass over it."""
@@ -147,9 +137,13 @@ class _Text:
                 if not self._read_on():
                     raise self._broken(f"no JSON from here on: {error}") from error
 
-    def _end_part(self, closing: str) -> None:
-        if self.peek() != closing:
-            self._take(",")
+    def _parts(self, opening: str, closing: str) -> Iterator[None]:
+        self._take(opening)
+        while self.peek() != closing:
+            yield
+            if self.peek() != closing:
+                self._take(",")
+        self._take(closing)
 
     def _take(self, character: str) -> None:
         found = self.peek()
@@ -159,15 +153,13 @@ class _Text:
 
     def _read_on(self) -> bool:
         """Add as much as is in memory, so that a long value is tried a few times; return whether there was any."""
-        rest, added = self._rest[self._offset :], 0
+        rest = self._rest[self._offset :]
         if len(rest) > MAX_ITEM_CHARS:
             raise self._broken(f"a value of more than {MAX_ITEM_CHARS} characters")
-        pieces = [rest]
-        while added <= len(rest) and (piece := next(self._pieces, "")):
-            pieces.append(piece)
-            added += len(piece)
-        self._rest, self._offset = ("".join(pieces), 0) if added else (self._rest, self._offset)
-        return added > 0
+        added = "".join(islice(self._pieces, 1 + len(rest) // _PIECE_BYTES))
+        if added:
+            self._rest, self._offset = rest + added, 0
+        return bool(added)
 
     def _broken(self, message: str) -> BrokenInputError:
         return BrokenInputError(f"{self._name}: {message}", self._name)

@@ -132,8 +132,12 @@ def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
         yield _failure("image", image, Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
     groups, left_over = group_images(captions, true=source.true_images, fake=source.fake_images, seed=source.seed)
     for image in left_over:
-        message = f"expected groups of {source.true_images} and of {source.fake_images} images, found it left over"
-        yield _failure("image", image, Reason.TOO_FEW_IMAGES, message)
+        yield _failure(
+            "image",
+            image,
+            Reason.TOO_FEW_IMAGES,
+            f"expected groups of {source.true_images} and of {source.fake_images} images, found it left over",
+        )
     for split, members in split_groups(groups, val=source.val, test=source.test, seed=source.seed).items():
         images = sorted(image for group in members for image in group.images)
         pool = CaptionPool({image: [text for _, text in captions[image]] for image in images})
@@ -235,8 +239,12 @@ class _Documents:
         distractors = self.pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
         if len(distractors) < wanted:
             found = f"found {len(distractors)}"
-            message = f"expected {wanted} captions of other images of the {self.split} split, {found}"
-            return Failure(Stage.SOURCES, document_id, Reason.TOO_FEW_SENTENCES, message)
+            return Failure(
+                Stage.SOURCES,
+                document_id,
+                Reason.TOO_FEW_SENTENCES,
+                f"expected {wanted} captions of other images of the {self.split} split, {found}",
+            )
         texts = [self._caption(image, version) for image in group.true] + distractors
         sentences = shuffled_order(len(texts), seed=seed, key=document_id)
         images = shuffled_order(len(group.images), seed=seed, key=group.id)

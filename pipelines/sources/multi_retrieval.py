@@ -99,8 +99,14 @@ def _outcomes(
     failures = []
     for text, image in sorted(sides):
         if not (0 <= text < len(texts) and 0 <= image < len(images)):
-            message = f"link [{text}, {image}] leads outside {len(texts)} sentences and {len(images)} images"
-            failures.append(Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message))
+            failures.append(
+                Failure(
+                    Stage.SOURCES,
+                    record_id,
+                    Reason.BAD_LINK,
+                    f"link [{text}, {image}] leads outside {len(texts)} sentences and {len(images)} images",
+                )
+            )
         elif image in kept:
             links.append(Link(text, kept[image]))
     yield CandidateDocument(
@@ -114,8 +120,12 @@ def _outcomes(
     )
     for index, image_id in enumerate(image_ids):
         if index not in kept:
-            message = f"expected a row of image {image_id!r}, found none in id2row"
-            yield Failure(Stage.SOURCES, f"{record_id}#{index}", Reason.FEATURE_MISSING, message)
+            yield Failure(
+                Stage.SOURCES,
+                f"{record_id}#{index}",
+                Reason.FEATURE_MISSING,
+                f"expected a row of image {image_id!r}, found none in id2row",
+            )
     yield from failures
 
 

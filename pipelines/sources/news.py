@@ -101,8 +101,12 @@ def read(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
         elif outcome.id in splits:
             yield replace(outcome, split=splits[outcome.id])
         else:
-            message = f"expected the split of this article in {input_file(source.splits).name}, found none"
-            yield Failure(Stage.SOURCES, outcome.id, Reason.NOT_FOUND, message)
+            yield Failure(
+                Stage.SOURCES,
+                outcome.id,
+                Reason.NOT_FOUND,
+                f"expected the split of this article in {input_file(source.splits).name}, found none",
+            )
 
 
 def _outcomes(source: NewsSource) -> Iterator[CandidateDocument | Failure]:

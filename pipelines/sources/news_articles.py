@@ -64,8 +64,9 @@ class NewsArticle:
                 image_licences=stated([self.licence]),
             )
         else:
-            message = f"expected one of {', '.join(ROLES)}, found none"
-            yield Failure(Stage.SOURCES, self.id, Reason.EMPTY_DOCUMENT, message)
+            yield Failure(
+                Stage.SOURCES, self.id, Reason.EMPTY_DOCUMENT, f"expected one of {', '.join(ROLES)}, found none"
+            )
         for role, blank in texts.items():
             if not blank.text:
                 yield Failure(Stage.SOURCES, self.id, Reason.EMPTY_SENTENCE, f"the {role} is blank")

@@ -152,8 +152,7 @@ def _outcomes(
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield a recipe's document, or why there is none, then the failures of its parts."""
     if recipe_id in test_ids:
-        message = "expected a recipe of one split, found it among the test recipes too"
-        raise FieldError(Reason.DUPLICATE_RECORD, message)
+        raise FieldError(Reason.DUPLICATE_RECORD, "expected a recipe of one split, found it among the test recipes too")
     steps = [step for _, step in sorted(recipe.steps.items()) if step.text]
     shown = [sorted(step.images, key=_longest) for step in steps]
     positions = {name: index for index, name in enumerate(dict.fromkeys(name for names in shown for name in names))}
@@ -161,11 +160,11 @@ def _outcomes(
     pattern = source.image_pattern.replace("{split}", published)
     is_val = share_of(recipe_id, seed=source.seed) < source.val_share
     if not steps:
-        message = "expected a step with words, found none"
-        yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_SENTENCES, message)
+        yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_SENTENCES, "expected a step with words, found none")
     elif not positions:
-        message = "expected an image of a step with words, found none"
-        yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_IMAGES, message)
+        yield Failure(
+            Stage.SOURCES, recipe_id, Reason.TOO_FEW_IMAGES, "expected an image of a step with words, found none"
+        )
     else:
         yield CandidateDocument(
             id=recipe_id,
@@ -179,6 +178,5 @@ def _outcomes(
         )
     for step_id, step in sorted(recipe.steps.items()):
         if not step.text:
-            message = f"step {step_id} has neither title nor body"
-            yield Failure(Stage.SOURCES, recipe_id, Reason.EMPTY_SENTENCE, message)
+            yield Failure(Stage.SOURCES, recipe_id, Reason.EMPTY_SENTENCE, f"step {step_id} has neither title nor body")
     yield from recipe.failures

@@ -135,8 +135,12 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
     for story in stories:
         drawn = pool.distractors(source.distractors, images=story.image_uris, seed=source.seed, key=story.id)
         if len(drawn) < source.distractors:
-            message = f"expected {source.distractors} captions of other photos of the split, found {len(drawn)}"
-            yield Failure(Stage.SOURCES, story.id, Reason.TOO_FEW_SENTENCES, message)
+            yield Failure(
+                Stage.SOURCES,
+                story.id,
+                Reason.TOO_FEW_SENTENCES,
+                f"expected {source.distractors} captions of other photos of the split, found {len(drawn)}",
+            )
             continue
         sentences = (*story.sentences, *map(sentence, drawn))
         order = shuffled_order(len(sentences), seed=source.seed, key=story.id)
@@ -164,8 +168,9 @@ def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateD
         kept = list(dict.fromkeys(members))
         story = _story(kept, licences, split, source)
         for _ in range(len(members) - len(kept)):
-            message = "expected an annotation once, found it repeated"
-            yield Failure(Stage.SOURCES, story.id, Reason.DUPLICATE_RECORD, message)
+            yield Failure(
+                Stage.SOURCES, story.id, Reason.DUPLICATE_RECORD, "expected an annotation once, found it repeated"
+            )
         try:
             _check(kept, licences, wanted=source.photos)
             yield story
@@ -215,12 +220,10 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
 
 def _check(members: Sequence[_Annotation], photos: Mapping[str, str | None], *, wanted: int) -> None:
     """Raise a `FieldError` that says what keeps annotations from being a story."""
-    if len(members) != wanted:
-        reason = Reason.TOO_FEW_IMAGES if len(members) < wanted else Reason.TOO_MANY_IMAGES
-        raise FieldError(reason, f"expected {wanted} photos in a story, found {len(members)}")
     orders = [member.order for member in members]
     if orders != list(range(wanted)):
-        raise FieldError(Reason.BROKEN_RECORD, f"expected the photo orders 0 to {wanted - 1}, found {orders}")
+        reason = Reason.TOO_FEW_IMAGES if len(members) < wanted else Reason.BROKEN_RECORD
+        raise FieldError(reason, f"expected the photo orders 0 to {wanted - 1}, found {orders}")
     named = {member.photo for member in members}
     if absent := sorted(named - photos.keys()):
         raise FieldError(Reason.NOT_FOUND, f"expected the photos among 'images', found none of id {', '.join(absent)}")
