@@ -106,8 +106,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
 
     unique = settled.results | "dedupe" >> DropDuplicates(plan)
     known = unique.kept | "images of documents" >> UniqueImages()
-    assigned = unique.kept | "only documents" >> beam.Map(_document) | "splits" >> AssignSplits(config.splits)
-    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, known, unique.duplicates)
+    assigned = unique.kept | "splits" >> AssignSplits(config.splits)
+    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, unique.duplicates)
     split, leak_failures = drop_leaks(assigned, leaks, config.splits)
     outcomes = known | "image features" >> ExtractImages(plan.features, ImageStore(plan.access.copies), progress)
     met = split | "with features" >> MeetParts(_document_id, _hashes, outcomes)
@@ -202,13 +202,8 @@ def drop_leaks(
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
     wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
-    settled = documents | "to settled" >> beam.Map(_unknown)
-    stays = (settled, weaker) | "keep unleaked" >> LeaveOut() | "to documents" >> beam.Map(_document)
+    stays = (documents, weaker) | "keep unleaked" >> LeaveOut() | "to documents" >> beam.Map(_document)
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
-
-
-def _unknown(document: Document) -> SettledDocument:
-    return SettledDocument(document, ())
 
 
 def _document(settled: SettledDocument) -> Document:
