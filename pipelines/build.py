@@ -113,7 +113,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     met = split | "with features" >> MeetParts(_document_id, _hashes, outcomes)
     featured = met | "drop rejected" >> Fallible(Stage.FEATURES, partial(_drop_rejected, config=config))
     complete = featured.results | "sentence features" >> ExtractSentences(plan.features, progress)
-    shards = complete | "shards" >> WriteShards(
+    shards = complete.results | "shards" >> WriteShards(
         config.shards,
         plan.lake,
         config.dataset,
@@ -123,7 +123,13 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         outcomes | "with features only" >> beam.Filter(_is_image),
         version,
     )
-    failures = (read, unique.failures, leak_failures, featured.failures) | "all failures" >> beam.Flatten()
+    failures = (
+        read,
+        unique.failures,
+        leak_failures,
+        featured.failures,
+        complete.failures,
+    ) | "all failures" >> beam.Flatten()
     write = partial(WriteTable, partial(plan.lake.dataset, config.dataset), version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
@@ -142,7 +148,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.IMAGES: images | "images only" >> beam.Filter(_is_image),
         Stage.DEDUPE: unique.kept,
         Stage.FEATURES: outcomes | "featured only" >> beam.Filter(_is_image),
-        Stage.SHARDS: complete,
+        Stage.SHARDS: complete.results,
     }
     lost = {Stage.IMAGES: images | "not images" >> beam.FlatMap(_failure)}
     counts = failures | "counts" >> CountStages(passed, lost)

@@ -31,7 +31,7 @@ from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures
 from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi, content_config
-from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.features.plan import FeaturePlan, Given, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
@@ -109,7 +109,7 @@ def build_dataset(
     """
     with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
         config, captured = with_inputs(with_takedowns(config), lake, say=say)
-        features = plan_features(config, lake=lake, workers=workers)
+        features = features_of(config, lake=lake, workers=workers)
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
         if earlier is not None:
@@ -179,6 +179,14 @@ def machine_errors() -> Iterator[None]:
         if is_about_machine(problem):
             raise machine_error(problem or "out of memory") from problem
         raise
+
+
+def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan:
+    """Return the features of a build; see `plan_features`."""
+    source, given = config.source, None
+    if isinstance(source, MultiRetrievalSource):
+        given = Given(source.extractor, source.features)
+    return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
 
 
 def with_takedowns(config: BuildConfig) -> BuildConfig:
