@@ -8,10 +8,12 @@ reached (`http`, worker counts, the paths of input files) are not.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipelines.features.values import Compute, Device, Precision, RegionLimits
 from schemas.configs import require
 from schemas.features import Storage
 
@@ -50,23 +52,19 @@ class HttpConfig:
         allow_hosts: `HOST:PORT` that may be private, loopback or link-local; all others are refused on every hop.
         connect_to: `HOST=ADDRESS:PORT`: requests for HOST go to that address instead of the one DNS gives (the
             request itself is unchanged), as curl's `--connect-to`. The address still needs `allow_hosts`.
-        requests_per_second: to one host, of all workers that share a machine and a lake.
-        connections_per_host: requests to one host under way at once, of these workers.
-        connections: the same, to all hosts.
+        requests_per_second: to one host.
+        connections_per_host: requests to one host under way at once.
+        connections: requests of one worker to all hosts under way at once; a host belongs to one worker.
         attempts: tries of one request, the first included.
         backoff_s: wait before the second try; doubles each time, with jitter; `Retry-After` overrides it.
-        max_backoff_s: longest single wait; a longer `Retry-After` gives up.
-        connect_timeout_s: to open a connection.
+        connect_timeout_s: to open a connection: look-up of the name, all addresses and TLS together.
         read_timeout_s: between two pieces of a response.
         total_timeout_s: for one response, redirects included.
-        max_redirects: hops followed.
         max_bytes: of one response body.
         max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
-        file_timeout_s: for such a file.
         obey_robots: whether robots.txt is asked first.
-        listing_max_age_s: a captured listing (a page that changes) younger than this is not asked for again.
-        retry_failures_after_s: a host that timed out, or failed after all attempts, is left alone for this long; what
-            is gone for good (404, a broken file) is never asked for again.
+        listing_max_age_s: a captured listing or input file (what changes) younger than this is not asked for again.
+        page_max_age_s: the same of a page or an API's answer about one record; images are kept for good.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 
@@ -79,17 +77,14 @@ class HttpConfig:
     connections: int = 64
     attempts: int = 4
     backoff_s: float = 1.0
-    max_backoff_s: float = 120.0
-    connect_timeout_s: float = 10.0
+    connect_timeout_s: float = 5.0
     read_timeout_s: float = 20.0
     total_timeout_s: float = 60.0
-    max_redirects: int = 5
     max_bytes: int = 20_000_000
     max_file_bytes: int = 500_000_000_000
-    file_timeout_s: float = 172_800.0
     obey_robots: bool = True
     listing_max_age_s: float = 86_400.0
-    retry_failures_after_s: float = 3_600.0
+    page_max_age_s: float = 2_592_000.0
     ca_bundle: str = ""
 
     @property
@@ -99,7 +94,7 @@ class HttpConfig:
 
     def __post_init__(self) -> None:
         positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")
-        for name in (*positive, "file_timeout_s"):
+        for name in positive:
             value = getattr(self, name)
             require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
         for name in ("connections_per_host", "connections", "attempts", "max_bytes", "max_file_bytes"):
@@ -186,23 +181,6 @@ class DedupeConfig:
         require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
 
 
-class Device(StrEnum):
-    """`auto` takes a GPU where there is one."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Precision(StrEnum):
-    """`auto` is float32 on a CPU and float16 on a GPU."""
-
-    AUTO = "auto"
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesConfig:
     """Which extractors run, each giving a column of the shards, and how their values are stored.
@@ -243,15 +221,17 @@ class FeaturesConfig:
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
             is_plain = all(_COLUMN.fullmatch(item) for item in names)
             require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
-        rules = (
-            ("threads", self.threads >= 0, "must not be negative"),
-            ("batch_images", self.batch_images >= 1, "must be at least 1"),
-            ("max_regions", 1 <= self.max_regions <= 100, "must be in 1..100"),
-            ("min_regions", 0 <= self.min_regions <= self.max_regions, "must be in 0..features.max_regions"),
-            ("min_score", 0 <= self.min_score <= 1, "must be in [0, 1]"),
-        )
-        for name, holds, rule in rules:
-            require(holds, field=f"features.{name}", value=getattr(self, name), rule=rule)
+        require(self.threads >= 0, field="features.threads", value=self.threads, rule="must not be negative")
+        _ = self.region_limits, self.compute(workers=1)
+
+    @property
+    def region_limits(self) -> RegionLimits:
+        return RegionLimits(least=self.min_regions, most=self.max_regions, score=self.min_score)
+
+    def compute(self, *, workers: int) -> Compute:
+        """Return what an extractor computes with in one of so many worker processes of this machine."""
+        threads = self.threads or max(1, (os.cpu_count() or 1) // workers)
+        return Compute(threads=threads, device=self.device, precision=self.precision, batch=self.batch_images)
 
 
 class OnLeak(StrEnum):

@@ -94,7 +94,7 @@ class Reason(StrEnum):
 
 
 # Another attempt may succeed: such failures are not remembered between runs.
-TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR})
+TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED, Reason.HTTP_ERROR})
 
 # A rule of the data set said no to a sound record: expected, and outside a stage's failure budget.
 FILTERED = frozenset(

@@ -58,7 +58,7 @@ class Folder:
             FileNotFoundError: there is no such file.
         """
         filesystem, path = self._open()
-        with filesystem.open_input_stream(f"{path}/{name}") as stream:
+        with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
             return cast(bytes, stream.read())
 
     def open(self, name: str) -> BinaryIO:
@@ -80,7 +80,9 @@ class Folder:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
         filesystem, path = self._open()
         if not isinstance(filesystem, pafs.LocalFileSystem):
-            return Sink(filesystem.open_output_stream(f"{path}/{name}"))  # an object appears when it is complete
+            return Sink(
+                filesystem.open_output_stream(f"{path}/{name}", compression=None)
+            )  # an object appears when it is complete
         target = Path(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")

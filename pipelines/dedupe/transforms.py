@@ -142,11 +142,9 @@ def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> 
 
 
 def _judge(_: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
-    return find_duplicates(
-        Occurrences.concatenate(parts["occurrences"]),
-        Neighbours.concatenate(parts["neighbours"]),
-        Clusters.concatenate(parts["clusters"]),
-    )
+    occurrences = Occurrences.concatenate(parts["occurrences"])
+    neighbours, clusters = Neighbours.concatenate(parts["neighbours"]), Clusters.concatenate(parts["clusters"])
+    return find_duplicates(occurrences, neighbours, clusters)
 
 
 def _rows(duplicates: Duplicates, policy: Policy) -> Iterator[Duplicate | TaggedOutput]:

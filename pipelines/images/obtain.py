@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from urllib.parse import urlsplit
 
-from pipelines.features.given import ROW, given_vector
+from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
 from pipelines.files import FileRejected, read_named
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
-from pipelines.web.captures import Kind
+from pipelines.web import urls
 from pipelines.web.client import process_client
 from pipelines.web.errors import FetchFailed
-from pipelines.web.fan_out import map_concurrently
+from pipelines.web.pool import fetch_all
+from pipelines.web.requests import Kind, Request
 from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import KNOWN_COLUMNS, Image
@@ -71,14 +71,19 @@ class Inspector:
         """Make the new copies visible to other processes."""
         self._writer.close()
 
-    def image_of(self, data: bytes, uri: str, *, retrieved: str | None = None) -> Found:
+    def image_of(self, data: bytes, uri: str) -> Found:
         """Return the image in the bytes of an address, or why it is refused."""
-        digest = hashlib.sha256(data).hexdigest()
+        return self.image_of_digest(hashlib.sha256(data).hexdigest(), lambda: data, uri)
+
+    def image_of_digest(
+        self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None
+    ) -> Found:
+        """Return the image of an address by the SHA-256 of its bytes, which are read only where no pack has it."""
         known = self._recent.get(digest) or next(self.known([digest]))
         if known is not None:
             return self._checked(known, uri, retrieved)
         try:
-            inspected = inspect_image(data, config=self._access.config, fingerprint=self._access.fingerprint)
+            inspected = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
         except ImageRejected as problem:
             return rejection(uri, problem)
         image = inspected.image
@@ -113,7 +118,7 @@ def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
         if access.features is not None and uri.startswith(ROW):
             return PackedImage(_row_image(uri, access.features))
         return inspector.image_of(read_named(access.files, uri, max_bytes=access.http.max_bytes), uri)
-    except (FileRejected, ImageRejected) as problem:
+    except (FileRejected, ImageRejected, VectorRejected) as problem:
         return rejection(uri, problem)
 
 
@@ -122,12 +127,29 @@ def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
 
     Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
     """
-    for uri, fetched in map_concurrently(partial(_fetch, access=access), uris, threads=access.http.connections):
-        if isinstance(fetched, tuple):
-            body, retrieved = fetched
-            yield uri, inspector.image_of(body, uri, retrieved=retrieved)
+    client, http = process_client(access.http, access.raw), access.http
+    refused: list[tuple[str, Found]] = []
+    requests = (Request(uri, WEB, Kind.IMAGE) for uri in _not_taken_down(uris, access, refused))
+    for request, outcome in fetch_all(
+        client, requests, connections=http.connections, connections_per_host=http.connections_per_host
+    ):
+        if isinstance(outcome, FetchFailed):
+            yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
         else:
-            yield uri, fetched
+            read = partial(client.body, outcome)
+            digest, retrieved = str(outcome.entry.digest), outcome.fetched_at
+            yield request.url, inspector.image_of_digest(digest, read, request.url, retrieved=retrieved)
+    yield from refused
+
+
+def _not_taken_down(uris: Iterable[str], access: ImageAccess, refused: list[tuple[str, Found]]) -> Iterator[str]:
+    """Yield the addresses that may be asked for; the others go to `refused`."""
+    for uri in uris:
+        entry = access.takedowns.matches_address(uri)
+        if entry is None:
+            yield uri
+        else:
+            refused.append((uri, taken_down(uri, entry)))
 
 
 def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:
@@ -143,28 +165,13 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     inspector.close()
 
 
-def _fetch(uri: str, access: ImageAccess) -> tuple[str, Failure | tuple[bytes, str]]:
-    entry = access.takedowns.matches_address(uri)
-    if entry is not None:
-        return uri, taken_down(uri, entry)
-    client = process_client(access.http, access.raw)
-    try:
-        capture = client.get(uri, source=WEB, kind=Kind.IMAGE)
-        return uri, (client.body(capture), capture.fetched_at)
-    except FetchFailed as problem:
-        return uri, problem.failure(uri, stage=Stage.IMAGES)
-
-
 def host_of(uri: str) -> str:
     """Return the host an address is fetched from; empty for a file or a row."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # it cannot be parsed: the client says why
-        return "?" if uri.startswith(("http:", "https:", "//")) else ""
-    return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
+    is_on_web = uri.lower().startswith(("http:", "https:"))
+    return (urls.host_of(uri) or "?") if is_on_web else ""  # the client says what is wrong with the others
 
 
-def rejection(uri: str, problem: FileRejected | ImageRejected) -> Failure:
+def rejection(uri: str, problem: FileRejected | ImageRejected | VectorRejected) -> Failure:
     """Return the failure row of an address that gave no image."""
     return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
 
@@ -175,5 +182,5 @@ def taken_down(uri: str, entry: str) -> Failure:
 
 
 def _row_image(uri: str, features: str) -> Image:
-    vector = given_vector(uri, features)
+    vector = given_vectors("", features).vector(row_of(uri))
     return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)

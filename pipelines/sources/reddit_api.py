@@ -23,10 +23,9 @@ from pipelines.config import DiySource
 from pipelines.settings import HttpConfig
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.reddit import Submission, parse_submission
-from pipelines.web.adapter import CheckedAdapter
-from pipelines.web.addresses import AddressBook
+from pipelines.web.answers import posix_time, utc_text
 from pipelines.web.errors import FetchFailed
-from pipelines.web.retries import posix_time, utc_text
+from pipelines.web.transport import Transport
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
@@ -87,7 +86,7 @@ def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[
     if not (credentials.reddit_client_id and credentials.reddit_client_secret):
         raise UsageError("Reddit's API needs REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET in the environment")
     place = f"r/{source.subreddit}, listing {source.listing}, at {source.oauth_url}"
-    with _session(http) as session:
+    with Transport(http).session() as session:
         try:
             return _list(source, credentials, http, session)
         except (prawcore.OAuthException, prawcore.exceptions.InvalidToken) as error:
@@ -132,12 +131,3 @@ def _record(submission: Any) -> dict[str, Any]:
         "author": "[deleted]" if author is None else str(author),
         "subreddit": str(published.get("subreddit", "")),
     }
-
-
-def _session(http: HttpConfig) -> requests.Session:
-    session = requests.Session()
-    session.trust_env = False
-    addresses = AddressBook(allow_hosts=http.allow_hosts, connect_to=http.connect_to)
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, CheckedAdapter(addresses, ca_bundle=http.ca_bundle))
-    return session

@@ -36,10 +36,10 @@ from pipelines.sources.reddit_dump import read_submissions
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia import fetch_article, list_titles
 from pipelines.transforms import Fallible, Outcome, Separate
-from pipelines.web.captures import Kind
 from pipelines.web.client import Client, process_client
 from pipelines.web.errors import FetchFailed
 from pipelines.web.fan_out import map_concurrently
+from pipelines.web.requests import Kind
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
 
@@ -176,6 +176,7 @@ class FetchRecords(beam.PTransform):
         for outcome in map_concurrently(fetch, requests, threads=self.http.connections_per_host):
             self.progress.advance(self.title)
             yield from outcome
+        process_client(self.http, self.raw).flush()
 
 
 def fetch_album(

@@ -25,9 +25,9 @@ from pipelines.sources.lines import read_lines
 from pipelines.sources.openings import BrokenInputError, input_file
 from pipelines.sources.sentences import split_sentences
 from pipelines.sources.wikipedia_pages import PageError, parse_article
-from pipelines.web.captures import Kind
 from pipelines.web.client import Client
 from pipelines.web.errors import FetchFailed
+from pipelines.web.requests import Kind
 from schemas.documents import Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
 

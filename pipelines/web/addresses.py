@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 from pipelines.web.errors import FetchFailed
 from schemas.configs import require
@@ -20,6 +20,8 @@ IpAddress = IPv4Address | IPv6Address
 Lookup = Callable[[str, int], Iterable[str]]
 
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address
+# Not public, though older versions of `ipaddress` say so: relays of 6to4 (RFC 7526), documentation (RFC 9637).
+_NOT_PUBLIC = (ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def is_public(address: IpAddress) -> bool:
             return all(is_public(inner) for inner in carried)
         if address.is_site_local:
             return False
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
@@ -102,10 +106,9 @@ class AddressBook:
         try:
             addresses = list(self._lookup(host, port))
         except OSError as error:
-            message = f"{host} cannot be resolved: {error}"
-            raise FetchFailed(Reason.CONNECTION_FAILED, message, exception=type(error).__name__) from error
+            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name cannot be resolved", "gaierror") from error
         if not addresses:
-            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host} has no address")
+            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name has no address")
         return addresses
 
     def _check(self, host: str, endpoint: Endpoint) -> None:

@@ -1,39 +1,63 @@
-"""The client every source fetches through: it answers from the raw store, and goes out once for what is not there.
+"""The client every source fetches through: it answers from the raw store, and goes out for what is not there.
 
-    get -> stored? -> alone -> stored? -> fetch (fetcher.py) -> stored
+    get        one request, waiting for its answer
+    advance    one exchange of a request under way: `get` and `pool.fetch_all` are made of it
+    file       a whole file, kept on disk (`downloads.py`)
 
-What is remembered, and for how long, is decided here; what an image's bytes are worth is not.
+    exchange -> robots.txt allows it? -> ask (transport.py) -> redirect? -> usable? -> stored
+
+What is remembered, and for how long, is in `answers.py`; what an image's bytes are worth is not decided here.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 import threading
 import time
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from urllib.parse import urlsplit
 
+from pipelines.raw.segments import request_key
+from pipelines.raw.store import RawStore
 from pipelines.settings import HttpConfig
-from pipelines.web.captures import Capture, CaptureStore, Kind, Refusal, Request, age_s
-from pipelines.web.downloads import FILES, CapturedFile, capture_file
+from pipelines.web.answers import (
+    LONGEST_WAIT_S,
+    REMEMBERED_S,
+    RETRIED_STATUSES,
+    backoff_s,
+    may_help,
+    posix_time,
+    reason_of_status,
+    retry_after_s,
+    utc_text,
+)
 from pipelines.web.errors import FetchFailed
-from pipelines.web.fetcher import Fetcher
-from pipelines.web.retries import utc_text
-from pipelines.web.robots import FRESH_S
-from pipelines.web.targets import parse_target
+from pipelines.web.pace import Pace
+from pipelines.web.requests import Kind, Request, Response, Task
+from pipelines.web.robots import FRESH_S, Robots
+from pipelines.web.transport import SUCCESSES, Answer, Transport
+from pipelines.web.urls import Target, parse_target, redirected
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
+from schemas.raw import RawEntry
 
 _ROBOTS = "robots"
+_NOT_MODIFIED = 304
+MAX_REDIRECTS = 5
+_OF_FILES = frozenset({206, 304, 416})  # what they mean, a file's sink knows
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+FILE_TIMEOUT_S = 172_800.0
+_REMOVED = "/removed.png"  # where imgur redirects a deleted image
+_PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
 _MAKING = threading.Lock()
-# No host has answered, or the failure follows from a robots.txt that may change: found again without a request.
-_NOT_REMEMBERED = frozenset({Reason.CONNECTION_FAILED, Reason.ROBOTS_DENIED})
-# Remembered for `http.retry_failures_after_s`: a later answer may differ (a name may lead to another address, too).
-_PASSING = TRANSIENT | {Reason.ADDRESS_REFUSED}
 
 
 class Client:
-    """Thread-safe. Make one per process with `process_client`: its threads share connections."""
+    """Thread-safe. Make one per process with `process_client`: its threads share connections, pace and store."""
 
     def __init__(
         self,
@@ -43,11 +67,14 @@ class Client:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._config = config
-        self._raw = raw
-        self._clock = clock
-        self._store = CaptureStore(raw)
-        self._fetcher = Fetcher(config, raw, read_robots=self._read_robots, clock=clock, sleep=sleep)
+        self.config = config
+        self.raw = raw
+        self.clock = clock
+        self.pace = Pace(requests_per_second=config.requests_per_second, clock=clock)
+        self._transport = Transport(config)
+        self._sleep = sleep
+        self._store = RawStore(raw)
+        self._robots = Robots(self._read_robots, user_agent=config.user_agent, attempts=config.attempts, clock=clock)
 
     def get(
         self,
@@ -57,103 +84,236 @@ class Client:
         kind: Kind,
         headers: Mapping[str, str] | None = None,
         max_age_s: float | None = None,
-    ) -> Capture:
-        """Return the captured answer to a GET, going out only where none is stored.
-
-        Args:
-            url: absolute, http or https.
-            source: folder of the raw store.
-            kind: what the answer is for.
-            headers: further ones, such as credentials: sent to the URL's own origin alone, and never stored.
-            max_age_s: something stored longer ago is asked for again; None keeps it for ever.
+    ) -> Response:
+        """Return the answer to a GET, going out only where none is stored; `Request` says what the arguments are.
 
         Raises:
             FetchFailed: there is no usable answer, now or as remembered from an earlier run.
         """
-        request = Request(source, kind, parse_target(url).url)
-        stored = self._stored(request, max_age_s)
-        if stored is not None:
-            return stored
-        with self._store.alone(request):
-            stored = self._stored(request, max_age_s)  # someone else may have asked meanwhile
-            return stored if stored is not None else self._fetch(request, headers or {})
+        task = self.begin(Request(url, source, kind, headers or {}, max_age_s))
+        return usable(self.find([task])[0] or self.finish(task))
 
-    def body(self, capture: Capture) -> bytes:
-        """Return a capture's body.
+    def begin(self, request: Request) -> Task:
+        """Return a request under way, of which nothing was asked yet.
+
+        Raises:
+            FetchFailed: INVALID_URL.
+        """
+        target = parse_target(request.url)
+        key = request_key(request.kind, target.url)
+        attempt_s = FILE_TIMEOUT_S if request.kind is Kind.FILE else self.config.total_timeout_s
+        return Task(request, key, target.origin, target, attempt_s, attempt_s)
+
+    def find(self, tasks: Sequence[Task]) -> list[Response | FetchFailed | None]:
+        """Return what the store has of requests of one source, None for each that must be asked."""
+        entries = self._store.find_many(tasks[0].request.source, [task.key for task in tasks])
+        return [self._remembered(task, entry) if entry else None for task, entry in zip(tasks, entries, strict=True)]
+
+    def finish(self, task: Task) -> Response | FetchFailed:
+        """Make the exchanges of a request, waiting between them, and return what came of it."""
+        while True:
+            self._sleep(max(self.pace.reserve(task.target.host), task.ready_at - self.clock()))
+            outcome = self.advance(task)
+            if outcome is not None:
+                return outcome
+
+    def advance(self, task: Task) -> Response | FetchFailed | None:
+        """Make one exchange; return what came of the request, None where it goes on (no earlier than `ready_at`)."""
+        task.problem = None
+        try:
+            return self._exchange(task)
+        except FetchFailed as raised:
+            problem = task.problem = FetchFailed(*raised.args)  # its traceback would keep the body alive
+        wait_s = self._wait_s(problem, task)
+        if wait_s is None:
+            return self._give_up(task, problem)
+        task.attempt += 1
+        task.ready_at = self.clock() + wait_s
+        task.target, task.visited, task.budget_s = parse_target(task.request.url), [], task.attempt_s
+        return None
+
+    def body(self, response: Response) -> bytes:
+        """Return a response's body.
 
         Raises:
             IntegrityError: the stored bytes are not the ones that were received.
         """
-        return self._store.body(capture)
+        return response.body if response.body is not None else self._store.body(response.source, response.entry)
 
-    def file(self, url: str) -> CapturedFile:
-        """Return a file of any size, captured on disk, going out only for what of it is not there.
-
-        Raises:
-            BuildError: the raw store is on no file system.
-            FetchFailed: it cannot be had, now; what came of it is kept, and the next call goes on from there.
-        """
-        request = Request(FILES, Kind.FILE, parse_target(url).url)
-        with self._store.alone(request):
-            return capture_file(request, self._raw, self._fetcher, config=self._config, clock=self._clock)
+    def flush(self) -> None:
+        """Make what was stored visible to other processes."""
+        self._store.close()
 
     def close(self) -> None:
-        """Close every idle connection; the client stays usable."""
-        self._fetcher.close()
+        """Close every idle connection and open segment; the client stays usable."""
+        self.flush()
+        self._transport.close()
 
-    def _stored(self, request: Request, max_age_s: float | None) -> Capture | None:
-        """Return the stored capture, raise the remembered failure, or return None where neither holds any more."""
-        found = self._store.find(request)
-        if found is None or (max_age_s is not None and self._age_s(found) > max_age_s):
+    def _exchange(self, task: Task) -> Response | None:
+        request, target = task.request, task.target
+        if request.kind is Kind.IMAGE and urlsplit(target.url).path.endswith(_REMOVED):
+            raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} stands in for a deleted image")
+        if self.config.obey_robots and request.kind in (Kind.PAGE, Kind.IMAGE, Kind.FILE):
+            self.pace.slow_to(target.host, self._robots.check(target))
+        started = time.monotonic()
+        answer = self._transport.ask(target, self._headers(task), budget_s=task.budget_s, sink=task.sink)
+        task.budget_s -= time.monotonic() - started
+        self.pace.heed(target.host, answer.headers)
+        if answer.status in _REDIRECTS:
+            task.target = _next_target(task, answer)
             return None
-        if isinstance(found, Capture):
-            return found
-        has_passed = found.failed.reason in _PASSING and self._age_s(found) > self._config.retry_failures_after_s
-        if found.limit == _limit_of(found.failed.reason, self._config) and not has_passed:
-            raise found.failed
+        is_known = answer.status == _NOT_MODIFIED and task.stored is not None
+        is_of_file = answer.status in _OF_FILES and task.sink is not None
+        if answer.status not in SUCCESSES and not is_known and not is_of_file:
+            raise self._refused(target, answer)
+        if request.kind is Kind.IMAGE and _is_page(answer):
+            raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found an HTML page")
+        return self._keep(task, answer)
+
+    def _headers(self, task: Task) -> dict[str, str]:
+        kind, stored = task.request.kind, task.stored
+        headers = {
+            "User-Agent": self.config.identity,
+            "Accept": "image/*,*/*;q=0.5" if kind is Kind.IMAGE else "*/*",
+            "Accept-Encoding": "identity" if kind in (Kind.IMAGE, Kind.FILE) else "gzip",
+        }
+        if stored is not None and stored.final_url == task.target.url:
+            known = {"If-None-Match": stored.etag, "If-Modified-Since": stored.last_modified}
+            headers |= {name: value for name, value in known.items() if value}
+        if task.sink is not None:
+            headers |= task.sink.headers()
+        return headers | dict(task.request.headers) if task.target.origin == task.origin else headers
+
+    def _refused(self, target: Target, answer: Answer) -> FetchFailed:
+        """Return the failure that a status stands for, and leave its host alone for as long as it asks."""
+        reason, wait_s = reason_of_status(answer.status), None
+        if answer.status in RETRIED_STATUSES:
+            wait_s = retry_after_s(answer.headers, now=self.clock())
+            self.pace.pause(target.host, wait_s or 0.0)
+        text = "an error of its host" if reason in TRANSIENT else f"status {answer.status}"
+        return FetchFailed(reason, f"{target.url}: {text}", None, answer.status, wait_s)
+
+    def _wait_s(self, problem: FetchFailed, task: Task) -> float | None:
+        """Return how long to wait before another attempt, None where there is to be none."""
+        is_last = task.attempt >= self.config.attempts or task.request.kind is Kind.ROBOTS
+        if is_last or not may_help(problem.reason, problem.status):
+            return None
+        if problem.retry_after_s is not None:
+            return problem.retry_after_s if problem.retry_after_s <= LONGEST_WAIT_S else None
+        return backoff_s(task.attempt, first_s=self.config.backoff_s)
+
+    def _keep(self, task: Task, answer: Answer) -> Response:
+        """Store an answer, or note that it is the one stored before."""
+        stored, now = task.stored, utc_text(self.clock())
+        if stored is not None and _is_same(stored, answer):
+            entry = replace(stored, fetched_at=now)
+            self._store.note(task.request.source, entry)
+            return Response(entry, task.request.source, True)
+        entry = RawEntry(
+            key=task.key,
+            kind=task.request.kind,
+            url=parse_target(task.request.url).url,
+            fetched_at=now,
+            final_url=task.target.url,
+            status=answer.status,
+            media_type=answer.headers.get("content-type"),
+            etag=answer.headers.get("etag"),
+            last_modified=answer.headers.get("last-modified"),
+        )
+        if task.sink is None:
+            entry = self._store.add(task.request.source, entry, answer.headers, answer.body)
+        return Response(entry, task.request.source, False, answer.body)
+
+    def _give_up(self, task: Task, problem: FetchFailed) -> Response | FetchFailed:
+        """Remember a failure; where its host is in trouble and an older answer is there, return that."""
+        request, reason = task.request, problem.reason
+        if task.stored is not None and reason in TRANSIENT:
+            return Response(task.stored, request.source, True)
+        is_ours = request.kind is Kind.FILE or (request.kind is Kind.ROBOTS and reason in TRANSIENT)
+        has_wrong_key = reason is Reason.FORBIDDEN and bool(request.headers)
+        if reason in REMEMBERED_S and not is_ours and not has_wrong_key:
+            entry = RawEntry(
+                key=task.key,
+                kind=request.kind,
+                url=parse_target(request.url).url,
+                fetched_at=utc_text(self.clock()),
+                status=problem.status,
+                reason=reason,
+                message=problem.message,
+                exception=problem.exception,
+                limit=self._limit_of(reason),
+            )
+            self._store.note(request.source, entry)
+        return problem
+
+    def _remembered(self, task: Task, entry: RawEntry) -> Response | FetchFailed | None:
+        """Return what an entry of the store says of a request, None where it holds no longer."""
+        age_s = self.clock() - posix_time(entry.fetched_at)
+        if entry.reason is not None:
+            reason = Reason(entry.reason)
+            holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
+            return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else None
+        max_age_s = task.request.max_age_s
+        if max_age_s is None:
+            max_age_s = math.inf if task.request.kind is Kind.IMAGE else self.config.page_max_age_s
+        if age_s <= max_age_s:
+            return Response(entry, task.request.source, True)
+        task.stored = entry
         return None
 
-    def _age_s(self, found: Capture | Refusal) -> float:
-        return age_s(found, now=self._clock())
-
-    def _fetch(self, request: Request, headers: Mapping[str, str]) -> Capture:
-        try:
-            final, answer = self._fetcher.fetch(request, headers)
-        except FetchFailed as problem:
-            if _is_remembered(problem.reason, request.kind, has_credentials=bool(headers)):
-                limit = _limit_of(problem.reason, self._config)
-                self._store.add_refusal(request, Refusal(problem, utc_text(self._clock()), limit))
-            raise
-        return self._store.add(request, answer, final_url=final.url, fetched_at=utc_text(self._clock()))
+    def _limit_of(self, reason: Reason) -> str | None:
+        """Return the configured limit behind a failure: with another limit, the failure no longer holds."""
+        limits = {
+            Reason.TOO_LARGE: f"http.max_bytes={self.config.max_bytes}",
+            Reason.ADDRESS_REFUSED: f"http.allow_hosts={','.join(sorted(self.config.allow_hosts))}",
+        }
+        return limits.get(reason)
 
     def _read_robots(self, url: str) -> bytes:
-        return self.body(self.get(url, source=_ROBOTS, kind=Kind.ROBOTS, max_age_s=FRESH_S))
+        """Return a robots.txt, asked for once; its request takes no part in the pace."""
+        task = self.begin(Request(url, _ROBOTS, Kind.ROBOTS, max_age_s=FRESH_S))
+        outcome = self.find([task])[0]
+        while outcome is None:
+            outcome = self.advance(task)
+        return self.body(usable(outcome))
 
 
 def process_client(config: HttpConfig, raw: Folder) -> Client:
     """Return this process's one client for a configuration and a store, so that all its threads share connections."""
     with _MAKING:  # a cache alone would let two threads make one each
-        return _client(config, raw)
+        return _client(config, raw, os.getpid())
 
 
 @lru_cache(maxsize=8)
-def _client(config: HttpConfig, raw: Folder) -> Client:
+def _client(config: HttpConfig, raw: Folder, _process: int) -> Client:
     return Client(config, raw)
 
 
-def _is_remembered(reason: Reason, kind: Kind, *, has_credentials: bool) -> bool:
-    """Return whether a failure is stored. Wrong credentials are not; robots.txt has a patience of its own."""
-    if kind is Kind.ROBOTS and reason in TRANSIENT:
-        return False
-    return reason not in _NOT_REMEMBERED and not (reason is Reason.FORBIDDEN and has_credentials)
+def usable(outcome: Response | FetchFailed) -> Response:
+    """Return a response, or raise the failure in its place."""
+    if isinstance(outcome, FetchFailed):
+        raise outcome
+    return outcome
 
 
-def _limit_of(reason: Reason, config: HttpConfig) -> int | None:
-    """Return the configured limit behind a failure: with another limit, the failure no longer holds."""
-    allowed = zlib.crc32(",".join(sorted(config.allow_hosts)).encode())
-    limits = {
-        Reason.TOO_LARGE: config.max_bytes,
-        Reason.TOO_MANY_REDIRECTS: config.max_redirects,
-        Reason.ADDRESS_REFUSED: allowed,
-    }
-    return limits.get(reason)
+def _next_target(task: Task, answer: Answer) -> Target:
+    """Return where a redirect leads."""
+    task.visited.append(task.target.url)
+    location = answer.headers.get("location")
+    if location is None:
+        raise FetchFailed(Reason.HTTP_ERROR, f"{task.target.url}: a redirect without a Location", None, answer.status)
+    target = redirected(task.target, location)
+    if target.url in task.visited or len(task.visited) > MAX_REDIRECTS:
+        first = task.visited[0]
+        raise FetchFailed(Reason.TOO_MANY_REDIRECTS, f"{first}: a loop or more than {MAX_REDIRECTS} redirects")
+    return target
+
+
+def _is_same(stored: RawEntry, answer: Answer) -> bool:
+    return answer.status == _NOT_MODIFIED or hashlib.sha256(answer.body).hexdigest() == stored.digest
+
+
+def _is_page(answer: Answer) -> bool:
+    """Return whether an answer says that it is HTML and its bytes do not say that it is a picture."""
+    is_html = answer.headers.get("content-type", "").strip().lower().startswith("text/html")
+    return is_html and not answer.body.startswith(_PICTURE_STARTS)

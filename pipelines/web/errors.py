@@ -14,33 +14,29 @@ class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is ca
 
     Attributes:
         reason: one of the closed list.
-        message: one line: what was asked, what came instead.
-        attempt: the attempt that gave up, counted from 1.
+        message: one line: what was asked, what came instead. Nothing in it changes from one try to the next.
         exception: class name of the library's exception behind it, if there was one.
-        status: HTTP status of the last answer, if there was one.
+        status: HTTP status of the answer, if there was one.
+        retry_after_s: how long the host asks to be left alone, if it does.
     """
 
     def __init__(
         self,
         reason: Reason,
         message: str,
-        attempt: int = 1,
         exception: str | None = None,
         status: int | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(reason, message, attempt, exception, status)  # all positional: so it pickles
+        super().__init__(reason, message, exception, status, retry_after_s)  # all positional: so it pickles
         self.reason = reason
         self.message = message
-        self.attempt = attempt
         self.exception = exception
         self.status = status
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
-
-    def at_attempt(self, attempt: int) -> FetchFailed:
-        """Return the same failure as of a later attempt."""
-        return FetchFailed(self.reason, self.message, attempt, self.exception, self.status)
 
     def failure(self, record_id: str, *, stage: Stage) -> Failure:
         """Return the failure row of a record this fetch was for."""

@@ -1,107 +1,88 @@
-"""How fast one host is asked: a rate, a number of requests under way, and slower still where the host says so.
+"""How fast one host is asked: no faster than the configured rate, and slower where the host says so.
 
-Every request starts at a slot of its own, `1 / requests_per_second` after the one before. A host's own wishes lengthen
-that: a `Crawl-delay`, few requests left in an `X-RateLimit-*` window, or a pause after 429. The slots are of all
-processes that share the schedules; the number under way is counted here within a process, and among all in `slots.py`.
+Every request starts `1 / requests_per_second` after the one before, at least. A host's own wishes lengthen that: a
+`Crawl-delay`, few requests left in an `X-RateLimit-*` window, a pause after 429. No wish holds longer than
+`LONGEST_WINDOW_S`, whatever the header says, and a later header that leaves enough ends it. All requests to a host are
+made by one worker process, so this is the process's own memory.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pipelines.web.schedules import Schedules
-
+LONGEST_INTERVAL_S = 120.0  # between two requests, by a host's wish
+LONGEST_WINDOW_S = 3_600.0
 _NEAR_ZERO = 50  # imgur counts 500 a user and 12,500 a client; from here on what is left is spread over its window
+_MILLISECONDS = 1_000.0
 
 
 @dataclass(slots=True)
 class _Host:
-    """What each process finds out of one host by itself."""
+    """What is known of a host; moments are of the clock."""
 
-    free: threading.BoundedSemaphore
-    interval_s: float
+    interval_s: float = 0.0
+    next_start: float = 0.0
+    slow_interval_s: float = 0.0
+    slow_until: float = 0.0
 
 
 class Pace:
-    """The pace of all requests, by host."""
+    """The pace of all requests of this process, by host; thread-safe."""
 
-    def __init__(
-        self,
-        schedules: Schedules,
-        *,
-        requests_per_second: float,
-        connections_per_host: int,
-        longest_interval_s: float,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._schedules = schedules
+    def __init__(self, *, requests_per_second: float, clock: Callable[[], float]) -> None:
         self._interval_s = 1.0 / requests_per_second
-        self._connections = connections_per_host
-        self._longest_interval_s = longest_interval_s
         self._clock = clock
-        self._sleep = sleep
-        self._hosts: dict[str, _Host] = {}
+        self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
         self._lock = threading.Lock()
 
-    @contextlib.contextmanager
-    def slot(self, host: str) -> Iterator[None]:
-        """Wait for the host's next slot and a free connection, and hold the connection for a block."""
-        state = self._host(host)
-        with state.free:
-            wait_s = self._reserve(host, state.interval_s)
-            if wait_s > 0:
-                self._sleep(wait_s)
-            yield
+    def next_start(self, host: str) -> float:
+        """Return the earliest moment at which a request to a host may start."""
+        return self._hosts[host].next_start
+
+    def reserve(self, host: str) -> float:
+        """Take the next start of a request to a host, and return how many seconds it is from now."""
+        with self._lock:
+            known, now = self._hosts[host], self._clock()
+            start = max(now, known.next_start)
+            slow_s = known.slow_interval_s if start < known.slow_until else 0.0
+            known.next_start = start + max(self._interval_s, known.interval_s, slow_s)
+            return start - now
 
     def slow_to(self, host: str, interval_s: float) -> None:
         """Leave at least this long between the starts of two requests to a host (`Crawl-delay`)."""
-        state = self._host(host)
         with self._lock:
-            state.interval_s = max(state.interval_s, interval_s)
+            known = self._hosts[host]
+            if interval_s > known.interval_s:
+                known.next_start += interval_s - max(self._interval_s, known.interval_s)
+                known.interval_s = interval_s
 
     def pause(self, host: str, seconds: float) -> None:
         """Start no request to a host for a while (`Retry-After`)."""
-        with self._schedules.changing(host) as schedule:
-            schedule.next_start = max(schedule.next_start, self._clock() + seconds)
+        with self._lock:
+            known = self._hosts[host]
+            known.next_start = max(known.next_start, self._clock() + min(seconds, LONGEST_INTERVAL_S))
 
     def heed(self, host: str, headers: Mapping[str, str]) -> None:
-        """Slow down where a response's `X-RateLimit-*` headers say that little is left of a window."""
+        """Slow down where a response's `X-RateLimit-*` headers say that little is left of a window, else no longer."""
         limits = {name.lower(): value for name, value in headers.items() if name.lower().startswith("x-ratelimit-")}
-        now = self._clock()
         for scope in ("user", "client", ""):
-            remaining = _number(limits.get(f"x-ratelimit-{scope}remaining"))
+            left = _number(limits.get(f"x-ratelimit-{scope}remaining"))
             reset = _number(limits.get(f"x-ratelimit-{scope}reset") or limits.get("x-ratelimit-userreset"))
-            if remaining is None or remaining >= _NEAR_ZERO or reset is None:
+            if left is None or reset is None:
                 continue
-            window_s = reset - now if reset > now else reset  # imgur gives a moment, Reddit a number of seconds
-            if window_s > 0:
-                self._slow_for(host, window_s / max(remaining, 1.0), window_s)
+            window_s = min(_seconds_until(reset, self._clock()), LONGEST_WINDOW_S) if left < _NEAR_ZERO else 0.0
+            self._slow_for(host, min(window_s / max(left, 1.0), LONGEST_INTERVAL_S), window_s)
+            if window_s:
+                return
 
     def _slow_for(self, host: str, interval_s: float, window_s: float) -> None:
-        with self._schedules.changing(host) as schedule:
-            schedule.slow_interval_s = min(interval_s, self._longest_interval_s)
-            schedule.slow_until = self._clock() + window_s
-            schedule.next_start = max(schedule.next_start, self._clock() + schedule.slow_interval_s)
-
-    def _reserve(self, host: str, interval_s: float) -> float:
-        """Take the host's next slot and return the seconds until it."""
-        with self._schedules.changing(host) as schedule:
-            now = self._clock()
-            start = max(now, schedule.next_start)
-            slow_s = schedule.slow_interval_s if start < schedule.slow_until else 0.0
-            schedule.next_start = start + max(interval_s, slow_s)
-            return start - now
-
-    def _host(self, host: str) -> _Host:
         with self._lock:
-            if host not in self._hosts:
-                self._hosts[host] = _Host(threading.BoundedSemaphore(self._connections), self._interval_s)
-            return self._hosts[host]
+            known, now = self._hosts[host], self._clock()
+            known.slow_interval_s, known.slow_until = interval_s, now + window_s
+            known.next_start = max(known.next_start, now + interval_s)
 
 
 def _number(text: str | None) -> float | None:
@@ -110,3 +91,10 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if number is not None and 0 <= number < float("inf") else None
+
+
+def _seconds_until(reset: float, now: float) -> float:
+    """Return the seconds to the end of a window: hosts give a moment or a number, in seconds or milliseconds."""
+    if reset > now * _MILLISECONDS / 2:
+        reset /= _MILLISECONDS
+    return max(0.0, reset - now) if reset > now / 2 else reset

@@ -21,6 +21,7 @@ from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
 from schemas.leaks import LEAK_SCHEMA
 from schemas.links import link_schema
+from schemas.raw import RAW_SCHEMA
 from schemas.retrievals import RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
 
@@ -77,6 +78,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-images.txt": lambda: schema_text(image_schema([IMAGE_VECTOR])),
     "schema-features.txt": lambda: schema_text(image_schema(EVERY_KIND)),
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
+    "schema-raw.txt": lambda: schema_text(RAW_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),

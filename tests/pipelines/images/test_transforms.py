@@ -142,7 +142,7 @@ def test_each_way_fails_with_its_reason(tmp_path: Path, site: str, access: Calla
 def test_an_address_that_cannot_be_parsed_is_a_failure(access: Callable[..., ImageAccess], address: str) -> None:
     ((uri, found),) = obtain_images([address], access())
     assert uri == address and isinstance(found, Failure)
-    assert found.reason in (Reason.INVALID_URL, Reason.NOT_FOUND)
+    assert found.reason in (Reason.INVALID_URL, Reason.FORBIDDEN)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

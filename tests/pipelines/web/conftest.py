@@ -25,6 +25,7 @@ class Web:
     port: int
     scripts: dict[str, Script]
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)  # a connection, by the server
 
     @property
     def url(self) -> str:
@@ -51,7 +52,12 @@ def web() -> Iterator[Web]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def shutdown_request(self, request: Any) -> None:
+            super().shutdown_request(request)
+            state.ended.set()
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state = Web(server.server_address[1], {})
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

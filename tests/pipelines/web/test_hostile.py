@@ -28,9 +28,9 @@ from pipelines.images.store import ImageStore
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
-from pipelines.web.connections import Connections
 from pipelines.web.errors import FetchFailed
-from pipelines.web.targets import parse_target
+from pipelines.web.transport import Transport
+from pipelines.web.urls import parse_target
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 from schemas.lake import Folder, Lake
@@ -175,7 +175,7 @@ ANSWERS: dict[str, tuple[Callable[[Any], None], Reason]] = {
     "endless without a length": (lambda h: forever(h, ENDLESS, bytes(65_536)), Reason.TOO_LARGE),
     "endless chunks": (lambda h: forever(h, CHUNKED, b"10000\r\n" + bytes(65_536) + b"\r\n"), Reason.TOO_LARGE),
     "a negative length": (
-        lambda h: forever(h, JPEG_HEADER + b"Content-Length: -1\r\n\r\n", bytes(65_536)), Reason.TOO_LARGE,
+        lambda h: forever(h, JPEG_HEADER + b"Content-Length: -1\r\n\r\n", bytes(65_536)), Reason.CONNECTION_FAILED,
     ),
     "two lengths": (
         lambda h: answer(h, JPEG_HEADER + b"Content-Length: 5\r\nContent-Length: 900\r\n\r\n" + JPEG),
@@ -242,14 +242,13 @@ def test_a_redirect_of_an_image_has_its_reason(web, reply, obtain, location: str
     assert web.paths == ["/x.jpg"]
 
 
-def body_of(connections: Connections, url: str) -> bytes:
-    with connections.asking(parse_target(url), {}) as reply:
-        return b"".join(reply.pieces())
+def body_of(transport: Transport, url: str) -> bytes:
+    return transport.ask(parse_target(url), {}, budget_s=10.0).body
 
 
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_a_name_that_leads_inside_is_refused_before_anything_is_sent(web, inside: str) -> None:
-    connections = Connections(AddressBook(lookup=lambda host, port: [inside]))
+    connections = Transport(HttpConfig(), AddressBook(lookup=lambda host, port: [inside]))
     with pytest.raises(FetchFailed) as caught:
         body_of(connections, f"http://friendly.example:{web.port}/x.jpg")
     assert caught.value.reason is Reason.ADDRESS_REFUSED
@@ -262,7 +261,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(web, reply) -> Non
     answers: Iterator[list[str]] = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1"]])
     book = AddressBook(allow_hosts=[f"127.0.0.1:{web.port}"], lookup=lambda host, port: next(answers))
     url = f"http://turning.example:{web.port}/x.jpg"
-    connections = Connections(book)
+    connections = Transport(HttpConfig(), book)
     assert body_of(connections, url) == JPEG
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.2"):
         body_of(connections, url)

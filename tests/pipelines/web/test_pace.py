@@ -1,11 +1,8 @@
 """Pace under a clock that only `sleep` moves."""
 
-import threading
-
 import pytest
 
 from pipelines.web.pace import Pace
-from pipelines.web.schedules import OwnSchedules
 
 
 class Clock:
@@ -19,16 +16,15 @@ class Clock:
         self.now += seconds
 
 
-def pace_of(clock: Clock, **settings: float) -> Pace:
-    values = {"requests_per_second": 2.0, "longest_interval_s": 60.0} | settings
-    return Pace(OwnSchedules(), connections_per_host=4, clock=clock.time, sleep=clock.sleep, **values)
+def pace_of(clock: Clock) -> Pace:
+    return Pace(requests_per_second=2.0, clock=clock.time)
 
 
 def starts(pace: Pace, clock: Clock, host: str, count: int) -> list[float]:
     moments = []
     for _ in range(count):
-        with pace.slot(host):
-            moments.append(clock.now - 1000.0)
+        clock.sleep(pace.reserve(host))
+        moments.append(clock.now - 1000.0)
     return moments
 
 
@@ -57,10 +53,11 @@ def test_a_pause_holds_every_request_of_the_host() -> None:
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
+        ({"X-RateLimit-UserRemaining": "10", "X-RateLimit-UserReset": "1100000"}, [10.0, 20.0]),
         ({"X-RateLimit-UserRemaining": "10", "X-RateLimit-UserReset": "1100"}, [10.0, 20.0]),
         ({"X-RateLimit-ClientRemaining": "10", "X-RateLimit-UserReset": "1100"}, [10.0, 20.0]),
         ({"x-ratelimit-remaining": "4.0", "x-ratelimit-reset": "20"}, [5.0, 10.0]),
-        ({"X-RateLimit-UserRemaining": "0", "X-RateLimit-UserReset": "5000"}, [60.0, 120.0]),
+        ({"X-RateLimit-UserRemaining": "0", "X-RateLimit-UserReset": "5000"}, [120.0, 240.0]),
         ({"X-RateLimit-UserRemaining": "400", "X-RateLimit-UserReset": "1100"}, [0.0, 0.5]),
         ({"X-RateLimit-UserRemaining": "few", "X-RateLimit-UserReset": "soon"}, [0.0, 0.5]),
         ({"X-RateLimit-UserRemaining": "1"}, [0.0, 0.5]),
@@ -80,26 +77,26 @@ def test_after_the_window_the_pace_is_as_before() -> None:
     assert starts(pace, clock, "a.example", 3) == [10.0, 10.5, 11.0]
 
 
-def test_no_more_than_the_allowed_requests_are_under_way() -> None:
-    pace = Pace(OwnSchedules(), requests_per_second=1000.0, connections_per_host=2, longest_interval_s=1.0)
-    gate = threading.Event()
-    inside = threading.Semaphore(0)
-    under_way = []
+def test_a_reset_in_other_units_holds_no_longer_than_an_hour() -> None:
+    for reset in ("1760000000000", "9" * 300, "1e300", "86400000"):
+        clock = Clock()
+        pace = pace_of(clock)
+        pace.heed("a.example", {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset})
+        moments = starts(pace, clock, "a.example", 40)
+        assert moments[0] <= 120.0 and moments[-1] <= 3_600.0 + 120.0
 
-    def visit() -> None:
-        with pace.slot("a.example"):
-            under_way.append(1)
-            inside.release()
-            gate.wait(5)
 
-    threads = [threading.Thread(target=visit) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for _ in range(2):
-        assert inside.acquire(timeout=5)
-    assert not inside.acquire(timeout=0.1)
-    assert len(under_way) == 2
-    gate.set()
-    for thread in threads:
-        thread.join()
-    assert len(under_way) == 4
+def test_a_later_header_that_leaves_enough_ends_it() -> None:
+    clock = Clock()
+    pace = pace_of(clock)
+    pace.heed("a.example", {"X-RateLimit-Remaining": "1", "X-RateLimit-Reset": "400"})
+    assert starts(pace, clock, "a.example", 2) == [120.0, 240.0]
+    pace.heed("a.example", {"X-RateLimit-Remaining": "5000", "X-RateLimit-Reset": "400"})
+    assert starts(pace, clock, "a.example", 3) == [360.0, 360.5, 361.0]
+
+
+def test_a_pause_has_an_end() -> None:
+    clock = Clock()
+    pace = pace_of(clock)
+    pace.pause("a.example", 1e9)
+    assert starts(pace, clock, "a.example", 1) == [120.0]

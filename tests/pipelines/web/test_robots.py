@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from pipelines.web.captures import Kind
 from pipelines.web.errors import FetchFailed
+from pipelines.web.requests import Kind
 from schemas.failures import Reason
 
 RULES = b"""\
@@ -22,7 +22,7 @@ Disallow: /*/secret
 
 def outcome(client, url, kind=Kind.PAGE) -> str:
     try:
-        return str(client.get(url, source="s", kind=kind).status)
+        return str(client.get(url, source="s", kind=kind).entry.status)
     except FetchFailed as problem:
         return str(problem.reason)
 
@@ -82,7 +82,9 @@ def test_a_host_that_cannot_be_reached_fails_as_such(client_of) -> None:
 def test_the_file_is_asked_for_once_a_day(site, reply, client_of) -> None:
     site.scripts["/robots.txt"] = reply(200, RULES)
     for now in (1_000_000.0, 1_086_000.0, 1_086_401.0):
-        assert outcome(client_of(clock=partial(float, now)), f"{site.url}/private/x") == "robots-denied"
+        client = client_of(clock=partial(float, now))
+        assert outcome(client, f"{site.url}/private/x") == "robots-denied"
+        client.flush()
     assert [path for path, _ in site.asked] == ["/robots.txt", "/robots.txt"]
 
 
@@ -100,7 +102,8 @@ def test_a_crawl_delay_is_kept_and_one_without_end_is_a_refusal(site, reply, cli
     for path in ("/a", "/x.php", "/x.php5"):
         outcome(client, f"{site.url}{path}")
     assert [round(seconds) for seconds in slept] == [0, 5, 10]
-    assert outcome(client_of(max_backoff_s=4.0), f"{site.url}/private/x") == "robots-denied"
+    site.scripts["/robots.txt"] = reply(200, b"User-agent: *\nCrawl-delay: 500\n")
+    assert outcome(client_of(clock=lambda: 1e9), f"{site.url}/private/x") == "robots-denied"
 
 
 def test_a_redirect_is_asked_about_where_it_leads(site, reply, client_of) -> None:

@@ -1,0 +1,72 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.web.errors import FetchFailed
+from pipelines.web.urls import host_of, normalise, parse_target, redirected
+from schemas.failures import Reason
+
+
+@pytest.mark.parametrize(
+    ("url", "spelling", "host", "port"),
+    [
+        ("http://Example.ORG", "http://example.org/", "example.org", 80),
+        (" https://example.org/a b?q=1#part ", "https://example.org/a%20b?q=1", "example.org", 443),
+        ("HTTP://example.org:8080/x", "http://example.org:8080/x", "example.org", 8080),
+        ("http://[::1]:81/", "http://[::1]:81/", "::1", 81),
+        ("http://bücher.example/ä", "http://xn--bcher-kva.example/%C3%A4", "xn--bcher-kva.example", 80),
+        ("http://example.org/a\r\nHost: evil", "http://example.org/a%0D%0AHost:%20evil", "example.org", 80),
+        ("http://example.org:80/a%2Db%2fc/%7e", "http://example.org/a-b%2Fc/~", "example.org", 80),
+        ("https://example.org:443/a/%2e%2E/b?", "https://example.org/b?", "example.org", 443),
+        ("http://example.org/\x00\ud800", "http://example.org/%00%ED%A0%80", "example.org", 80),
+    ],
+)
+def test_spelling(url: str, spelling: str, host: str, port: int) -> None:
+    target = parse_target(url)
+    assert (target.url, target.host, target.port) == (spelling, host, port)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://[1.2.3.4]/a", "http://ex℀mple.com/x", "http://a／b/x", f"http://example.org:{'9' * 5000}/",
+     "http://a\x00b/", "http://\ud800.example/", "http://a b/", "//[x.jpg",
+     "http://%zz/", "", "imgur.com/a/x", "ftp://example.org/", "file:///etc/passwd", "http://",
+     "http:///path", "javascript:alert(1)",
+     "http://user:word@example.org/", "http://[::1/", "http://example.org:99999/"],
+)  # fmt: skip
+def test_urls_that_cannot_be_asked_for(url: str) -> None:
+    with pytest.raises(FetchFailed) as caught:
+        parse_target(url)
+    assert caught.value.reason is Reason.INVALID_URL
+    assert len(caught.value.message) < 500 and caught.value.message.isprintable()
+    assert host_of(url) is None
+
+
+@given(st.text(max_size=40).map(lambda text: f"http://{text}") | st.text(max_size=40))
+def test_any_text_is_a_url_of_one_spelling_or_none(text: str) -> None:
+    try:
+        spelling = normalise(text)
+    except FetchFailed as problem:
+        assert problem.reason is Reason.INVALID_URL and host_of(text) is None
+    else:
+        assert normalise(spelling) == spelling and host_of(text) == host_of(spelling)
+        assert spelling.isascii() and spelling.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("/b", "https://example.org/b"),
+        ("c?d=1", "https://example.org/a/c?d=1"),
+        ("//other.example/e", "https://other.example/e"),
+        ("http://third.example", "http://third.example/"),
+        ("/b\xc3\xa4", "https://example.org/b%C3%A4"),
+    ],
+)
+def test_locations_may_be_relative(location: str, url: str) -> None:
+    assert redirected(parse_target("https://example.org/a/b"), location).url == url
+
+
+def test_origin_names_a_port_that_is_not_the_usual_one() -> None:
+    assert parse_target("https://example.org:443/x").origin == "https://example.org"
+    assert parse_target("http://[::1]:81/x").origin == "http://[::1]:81"
