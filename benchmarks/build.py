@@ -222,10 +222,10 @@ def bare_loops(path: Path, *, plain: bool) -> dict[str, float]:
     import pyarrow.parquet as pq
     import urllib3
 
-    from pipelines.features.extractors import image_extractor, sentence_extractor
+    from pipelines.features.catalogue import extractors
     from pipelines.images.copies import encode_jpeg
     from pipelines.images.fingerprints import fingerprint_image
-    from pipelines.settings import FingerprintName
+    from pipelines.settings import FeaturesConfig, FingerprintName
     from schemas.codecs import decode_image
 
     seconds: dict[str, float] = {}
@@ -248,11 +248,12 @@ def bare_loops(path: Path, *, plain: bool) -> dict[str, float]:
     images = {"hash": urls, "fingerprint": prints, "jpeg": jpegs}
     documents = {"id": [record["id"] for record in records], "sentences": texts}
     if not plain:
-        cnn, encoder = image_extractor("efficientnet-lite0"), sentence_extractor("use-multilingual")
-        cnn.extract(jpegs[:16]), encoder.extract(texts[0])  # loads the weights
+        (cnn,) = extractors(["efficientnet-lite0"], "images", FeaturesConfig())
+        (encoder,) = extractors(["use-multilingual"], "documents", FeaturesConfig())
+        cnn.extract(jpegs[:16]), encoder.extract(texts[:1])  # loads the weights
         batches = [jpegs[start : start + 16] for start in range(0, len(jpegs), 16)]
-        vectors = part("CNN", lambda: [row for batch in batches for row in cnn.extract(batch)])
-        matrices = part("sentences", lambda: [encoder.extract(each) for each in texts])
+        vectors = part("CNN", lambda: [row[0] for batch in batches for row in cnn.extract(batch)])
+        matrices = part("sentences", lambda: [row[0] for row in encoder.extract(texts)])
         images["vector"] = [np.asarray(vector, np.float16) for vector in vectors]
         documents["vectors"] = [list(np.asarray(matrix, np.float16)) for matrix in matrices]
 

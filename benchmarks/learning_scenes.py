@@ -28,8 +28,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code, held
-from pipelines.features.extractors import sentence_extractor
+from pipelines.features.catalogue import extractors
 from pipelines.recipes import recipe
+from pipelines.settings import FeaturesConfig
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.mscoco import read as read_mscoco
@@ -153,7 +154,13 @@ def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: M
     """Return documents and, after them, drafts of the same pictures; `rows` has a picture's place by its name."""
     texts = [sentence.text for draft in drafts for sentence in draft.sentences]
     different = list(dict.fromkeys(texts))
-    vectors = dict(zip(different, sentence_extractor(SENTENCES).extract(different).astype(np.float16), strict=True))
+    vectors = dict(
+        zip(
+            different,
+            extractors([SENTENCES], "documents", FeaturesConfig())[0].extract([different])[0][0].astype(np.float16),
+            strict=True,
+        )
+    )
     places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
     hashes = [[documents.image_hashes[row] for row in own] for own in places]
     known = documents.sentence_vectors

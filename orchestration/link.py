@@ -9,9 +9,8 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow.parquet as pq
 import typer
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from training.model import ModelCard
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 
 
 def link(
@@ -177,30 +175,27 @@ def link_file(
 def _extraction(card: ModelCard, settings: list[str]) -> Extraction:
     """Return the extractors of the columns a model was trained on, with the weights and limits of the settings."""
     from pipelines.documents_for_linking import Extraction
-    from pipelines.features.plan import make_image_extractor, make_sentence_extractor
+    from pipelines.features.catalogue import extractors
+    from pipelines.features.columns import DOCUMENTS, IMAGES
     from pipelines.recipes import recipe
     from schemas.configs import override
     from training.fitting import inputs_of
 
-    data, features = card.data, override(recipe("documents"), settings).features
-    compute = features.compute(workers=1)
-    image = partial(make_image_extractor, config=features, compute=compute)
-    sentence = partial(make_sentence_extractor, config=features, compute=compute)
+    data, config = card.data, override(recipe("documents"), settings)
+    names = [name for name in (data.image_features, data.region_features) if name]
+    texts = [data.sentence_features] if data.sentence_features else []
     try:
         return Extraction(
-            images=_or_none(data.image_features, image),
-            sentences=_or_none(data.sentence_features, sentence),
-            regions=_or_none(data.region_features, image),
+            images=extractors(names, IMAGES, config.features, config.http),
+            sentences=extractors(texts, DOCUMENTS, config.features, config.http),
+            vectors=data.image_features,
+            regions=data.region_features,
             pictures=inputs_of(card.config).jpegs,
         )
     except ConfigError as problem:
         raise UsageError(
             f"the model reads features that cannot be made from raw documents here: {problem}"
         ) from problem
-
-
-def _or_none(name: str | None, make: Callable[[str], T]) -> T | None:
-    return make(name) if name else None
 
 
 def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[LinkInput]:

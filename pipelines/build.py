@@ -106,14 +106,14 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
 
     unique = settled.results | "dedupe" >> DropDuplicates(plan)
     known = unique.kept | "images of documents" >> UniqueImages()
-    assigned = unique.kept | "only documents" >> beam.Map(_document) | "splits" >> AssignSplits(config.splits)
-    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, known, unique.duplicates)
+    assigned = unique.kept | "splits" >> AssignSplits(config.splits)
+    leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, unique.duplicates)
     split, leak_failures = drop_leaks(assigned, leaks, config.splits)
     outcomes = known | "image features" >> ExtractImages(plan.features, ImageStore(plan.access.copies), progress)
     met = split | "with features" >> MeetParts(_document_id, _hashes, outcomes)
     featured = met | "drop rejected" >> Fallible(Stage.FEATURES, partial(_drop_rejected, config=config))
     complete = featured.results | "sentence features" >> ExtractSentences(plan.features, progress)
-    shards = complete | "shards" >> WriteShards(
+    shards = complete.results | "shards" >> WriteShards(
         config.shards,
         plan.lake,
         config.dataset,
@@ -123,7 +123,13 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         outcomes | "with features only" >> beam.Filter(_is_image),
         version,
     )
-    failures = (read, unique.failures, leak_failures, featured.failures) | "all failures" >> beam.Flatten()
+    failures = (
+        read,
+        unique.failures,
+        leak_failures,
+        featured.failures,
+        complete.failures,
+    ) | "all failures" >> beam.Flatten()
     write = partial(WriteTable, partial(plan.lake.dataset, config.dataset), version=version)
     tables = (
         failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
@@ -142,7 +148,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.IMAGES: images | "images only" >> beam.Filter(_is_image),
         Stage.DEDUPE: unique.kept,
         Stage.FEATURES: outcomes | "featured only" >> beam.Filter(_is_image),
-        Stage.SHARDS: complete,
+        Stage.SHARDS: complete.results,
     }
     lost = {Stage.IMAGES: images | "not images" >> beam.FlatMap(_failure)}
     counts = failures | "counts" >> CountStages(passed, lost)
@@ -202,13 +208,8 @@ def drop_leaks(
     """Return the documents that stay, and a failure row for each that goes (none unless `on_leak` is `drop`)."""
     wanted = leaks | "to drop" >> beam.Filter(partial(_is_to_drop, config))
     weaker = wanted | "weaker ends" >> beam.Map(_document_of) | "weaker once" >> beam.Distinct()
-    settled = documents | "to settled" >> beam.Map(_unknown)
-    stays = (settled, weaker) | "keep unleaked" >> LeaveOut() | "to documents" >> beam.Map(_document)
+    stays = (documents, weaker) | "keep unleaked" >> LeaveOut() | "to documents" >> beam.Map(_document)
     return stays, weaker | "leak failures" >> beam.Map(_leak_failure)
-
-
-def _unknown(document: Document) -> SettledDocument:
-    return SettledDocument(document, ())
 
 
 def _document(settled: SettledDocument) -> Document:

@@ -183,12 +183,13 @@ def list_features(settings: SetOption = None, is_json: JsonOption = False) -> No
 
     With `--set features.weights=NAME=FILE` it tells whether that file will do.
     """
-    from pipelines.features.listing import listed_extractors, listing
+    from pipelines.features.catalogue import listed_extractors, listing
     from pipelines.recipes import recipe
     from schemas.configs import override
 
-    rows = listed_extractors(override(recipe("documents"), settings or []).features)
-    Console(is_json=is_json).summarise(listing(rows), {row.name: row.to_json() for row in rows})
+    config = override(recipe("documents"), settings or [])
+    rows = listed_extractors(config.features, config.http)
+    Console(is_json=is_json).summarise(listing(rows), {row["name"]: row for row in rows})
 
 
 @features_app.command("bench")
@@ -202,20 +203,31 @@ def bench_features(
 
     An extractor that needs weights is given them by `--set features.weights=NAME=FILE`.
     """
-    from pipelines.features.choosing import measured, measurements
+    from pipelines.features.catalogue import measured, measurements
     from pipelines.recipes import recipe
     from schemas.configs import override
 
-    config = override(recipe("documents"), settings or []).features
-    rows = [measured(name, config, count=images) for name in names or (*config.images, *config.sentences)]
-    Console(is_json=is_json).summarise(measurements(rows), {row.name: row.to_json() for row in rows})
+    config = override(recipe("documents"), settings or [])
+    console, rows = Console(is_json=is_json), []
+    for name in names or (*config.features.images, *config.features.sentences):
+        console.say(f"measuring {name} with {images} items")
+        rows.append(measured(name, config.features, config.http, count=images))
+    console.summarise(measurements(rows), {row["name"]: row for row in rows})
 
 
 @features_app.command("sweep")
-def sweep_features(lake: LakeOption, is_json: JsonOption = False) -> None:
+def sweep_features(
+    lake: LakeOption,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, and say what would go.")] = False,
+    is_json: JsonOption = False,
+) -> None:
     """Delete the kept features of extractors and settings that no version uses; no build may be under way."""
-    from pipelines.features.sweeping import sweep_cache
+    from pipelines.features.columns import unused_files
 
-    swept = sweep_cache(Lake.at(lake))
-    lines = [f"deleted: {swept.files} files, {swept.bytes / 1e6:.1f} MB, of {', '.join(swept.folders) or 'none'}"]
-    Console(is_json=is_json).summarise(lines, swept.to_json())
+    count, size = 0, 0
+    for folder, name in list(unused_files(Lake.at(lake))):
+        count, size = count + 1, size + (folder.size(name) or 0)
+        if not is_dry_run:
+            folder.delete(name)
+    line = f"{'would delete' if is_dry_run else 'deleted'}: {count} files, {size / 1e6:.1f} MB"
+    Console(is_json=is_json).summarise([line], {"files": count, "bytes": size, "dry_run": is_dry_run})

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,10 @@ import numpy.typing as npt
 from pipelines.config import BuildConfig
 from pipelines.documents.filters import check_candidate
 from pipelines.documents.settle import SettledDocument, settle, without_images
-from pipelines.features.columns import region_arrays
-from pipelines.features.extractors import ImageExtractor, SentenceExtractor
-from pipelines.features.missing import feature_failure, problem_of
-from pipelines.features.values import ImageValue, Regions, Rejected, Vector
+from pipelines.features.catalogue import Extractor
+from pipelines.features.columns import DOCUMENTS, IMAGES, value_array
+from pipelines.features.extraction import checked_values
+from pipelines.features.values import Rejected, Value
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
@@ -30,9 +29,8 @@ from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Document
-from schemas.failures import Failure, Stage
-from schemas.feature_arrays import RegionArrays
-from schemas.features import FeatureColumn
+from schemas.failures import Failure, Reason, Stage
+from schemas.feature_arrays import RegionArrays, column_to_regions, column_to_vectors
 from schemas.lake import Folder, Lake
 
 DOCUMENTS_AT_ONCE = 64
@@ -40,11 +38,20 @@ DOCUMENTS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The extractors of what a model reads (None where it reads nothing of the kind), and whether it reads pictures."""
+    """What a model reads.
 
-    images: ImageExtractor | None
-    sentences: SentenceExtractor | None
-    regions: ImageExtractor | None = None
+    Attributes:
+        images: the extractors of its columns of images.
+        sentences: the extractor of its sentence vectors, if it reads any.
+        vectors: name of its column of image vectors, or None.
+        regions: name of its column of regions, or None.
+        pictures: whether it reads the pictures themselves.
+    """
+
+    images: Sequence[Extractor] = ()
+    sentences: Sequence[Extractor] = ()
+    vectors: str | None = None
+    regions: str | None = None
     pictures: bool = False
 
 
@@ -130,49 +137,44 @@ def add_vectors(
     hashes = sorted(refs)
     jpegs = copies.read([refs[content_hash] for content_hash in hashes], ["jpeg"])["jpeg"].to_pylist()
     pictures = dict(zip(hashes, jpegs, strict=True))
-    vectors = _extracted(extraction.images, pictures)
-    regions = _extracted(extraction.regions, pictures)
+    found = checked_values(extraction.images, jpegs)
+    values = {name: dict(zip(hashes, column, strict=True)) for name, column in found.items()}
     rejected = {
-        key: value for found in (regions, vectors) for key, value in found.items() if isinstance(value, Failure)
+        content_hash: Failure(Stage.FEATURES, content_hash, Reason.FEATURE_MISSING, f"{name}: {value.message}")
+        for name, of_column in reversed(values.items())
+        for content_hash, value in of_column.items()
+        if isinstance(value, Rejected)
     }
     for document in documents:
         for kept in without_images(document, rejected, config, stage=Stage.DOCUMENTS):
             if isinstance(kept, Failure):
                 yield kept
                 continue
-            found = _with_features(kept.document, vectors, regions, extraction)
+            with_values = _with_features(kept.document, values, extraction)
             shown = tuple(pictures[image.hash] for image in kept.document.images)
-            yield replace(found, jpegs=shown) if extraction.pictures else found
-
-
-def _extracted(extractor: ImageExtractor | None, pictures: Mapping[str, bytes]) -> dict[str, ImageValue | Failure]:
-    """Return the value of each picture that has one float16 can hold, and a failure for each other."""
-    if extractor is None:
-        return {}
-    column = FeatureColumn(name=extractor.name, kind=extractor.kind, dimensions=extractor.dimensions)
-    found: dict[str, ImageValue | Failure] = {}
-    for content_hash, value in zip(pictures, extractor.extract(list(pictures.values())), strict=True):
-        problem = problem_of(value, column)
-        if problem is None and not isinstance(value, Rejected):
-            found[content_hash] = value
-        elif problem is not None:
-            found[content_hash] = feature_failure(content_hash, f"{extractor.name}: {problem.message}")
-    return found
+            yield replace(with_values, jpegs=shown) if extraction.pictures else with_values
 
 
 def _with_features(
-    document: Document,
-    vectors: Mapping[str, ImageValue | Failure],
-    regions: Mapping[str, ImageValue | Failure],
-    extraction: Extraction,
+    document: Document, values: Mapping[str, Mapping[str, Value | Rejected]], extraction: Extraction
 ) -> VectorDocument:
+    """Return a document with its values, made into columns and read from them as those of shards are."""
     hashes = [image.hash for image in document.images]
-    size = extraction.images.dimensions if extraction.images else 0
-    rows = [cast(Vector, vectors[key]).astype(np.float16) for key in hashes] if extraction.images else []
-    matrix = np.stack(rows) if rows else np.zeros((len(hashes), size), np.float16)
-    texts = [sentence.text for sentence in document.sentences]
-    read = extraction.sentences.extract(texts).astype(np.float16) if extraction.sentences else None
-    found = None
-    if extraction.regions is not None:
-        found = region_arrays([cast(Regions, regions[key]) for key in hashes], extraction.regions.dimensions)
-    return VectorDocument(document, read, matrix, found)
+    columns = {
+        column.name: value_array([values[column.name][key] for key in hashes], column, IMAGES)
+        for extractor in extraction.images
+        for column in extractor.columns
+    }
+    read = None
+    for extractor in extraction.sentences:
+        found = checked_values([extractor], [[sentence.text for sentence in document.sentences]])
+        [column] = extractor.columns
+        read = column_to_vectors(value_array(found[column.name], column, DOCUMENTS).flatten()).astype(np.float16)
+    vectors = columns.get(extraction.vectors or "")
+    regions = columns.get(extraction.regions or "")
+    return VectorDocument(
+        document,
+        read,
+        np.zeros((len(hashes), 0), np.float16) if vectors is None else column_to_vectors(vectors).astype(np.float16),
+        None if regions is None else column_to_regions(regions),
+    )

@@ -31,7 +31,7 @@ from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures
 from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi, content_config
-from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.features.plan import FeaturePlan, Given, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
@@ -48,7 +48,7 @@ from pipelines.sources.takedowns import read_takedowns
 from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.web.answers import REMEMBERED_S
 from pipelines.web.client import process_client
-from pipelines.web.downloads import CapturedFile, capture_file
+from pipelines.web.downloads import CapturedFile
 from pipelines.web.errors import FetchFailed
 from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
@@ -112,7 +112,7 @@ def build_dataset(
     with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
         recover(lake.raw)
         config, captured = with_inputs(with_takedowns(config), lake, say=say)
-        features = plan_features(config, lake=lake, workers=workers)
+        features = features_of(config, lake=lake, workers=workers)
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
         if earlier is not None:
@@ -184,6 +184,14 @@ def machine_errors() -> Iterator[None]:
         raise
 
 
+def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan:
+    """Return the features of a build; see `plan_features`."""
+    source, given = config.source, None
+    if isinstance(source, MultiRetrievalSource):
+        given = Given(source.extractor, source.features)
+    return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
+
+
 def with_takedowns(config: BuildConfig) -> BuildConfig:
     """Return a configuration with the entries of its takedown list read, so that workers need no file."""
     if not config.takedown_list:
@@ -208,7 +216,7 @@ def with_inputs(
         if url not in captured:
             say(f"input: {url}")
             try:
-                captured[url] = capture_file(process_client(config.http, lake.raw), url)
+                captured[url] = process_client(config.http, lake.raw).file(url)
             except FetchFailed as problem:
                 raise BuildError(f"{url}: {problem}") from problem
         return captured[url].path

@@ -8,12 +8,10 @@ reached (`http`, worker counts, the paths of input files) are not.
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipelines.features.values import Compute, Device, Precision, RegionLimits
 from schemas.configs import require
 from schemas.features import Storage
 
@@ -181,6 +179,23 @@ class DedupeConfig:
         require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
 
 
+class Device(StrEnum):
+    """`auto` takes a GPU where there is one."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Precision(StrEnum):
+    """`auto` is float32 on a CPU and float16 on a GPU."""
+
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesConfig:
     """Which extractors run, each giving a column of the shards, and how their values are stored.
@@ -221,17 +236,15 @@ class FeaturesConfig:
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
             is_plain = all(_COLUMN.fullmatch(item) for item in names)
             require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
-        require(self.threads >= 0, field="features.threads", value=self.threads, rule="must not be negative")
-        _ = self.region_limits, self.compute(workers=1)
-
-    @property
-    def region_limits(self) -> RegionLimits:
-        return RegionLimits(least=self.min_regions, most=self.max_regions, score=self.min_score)
-
-    def compute(self, *, workers: int) -> Compute:
-        """Return what an extractor computes with in one of so many worker processes of this machine."""
-        threads = self.threads or max(1, (os.cpu_count() or 1) // workers)
-        return Compute(threads=threads, device=self.device, precision=self.precision, batch=self.batch_images)
+        rules = (
+            ("threads", self.threads >= 0, "must not be negative"),
+            ("batch_images", self.batch_images >= 1, "must be at least 1"),
+            ("max_regions", 1 <= self.max_regions <= 100, "must be in 1..100"),
+            ("min_regions", 0 <= self.min_regions <= self.max_regions, "must be in 0..features.max_regions"),
+            ("min_score", 0 <= self.min_score <= 1, "must be in [0, 1]"),
+        )
+        for name, holds, rule in rules:
+            require(holds, field=f"features.{name}", value=getattr(self, name), rule=rule)
 
 
 class OnLeak(StrEnum):

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from pipelines.dedupe.bands import WORD_BITS, key_bits, keys_of
 from pipelines.dedupe.columns import Numbers, Words, starts_of_runs
@@ -66,12 +65,12 @@ def rows_by_bucket(keys: Numbers) -> tuple[Numbers, Numbers]:
 
     Small buckets come first.
     """
-    short = _shortest(keys)
+    short = keys.astype(np.min_scalar_type(keys.max(initial=0)))  # numpy sorts 16 bits in linear time
     order = np.argsort(short, kind="stable")
     sizes = np.diff(starts_of_runs(short[order]), append=len(order))
     sizes = np.repeat(sizes, sizes)
     order, sizes = order[sizes > 1], sizes[sizes > 1]
-    by_size = np.argsort(_shortest(sizes), kind="stable")
+    by_size = np.argsort(sizes, kind="stable")
     return order[by_size], sizes[by_size]
 
 
@@ -97,11 +96,6 @@ def _candidates(words: Words, sizes: Numbers, radius: int) -> Iterator[Pairs]:
             (near,) = (bits <= radius).nonzero()
             if len(near):
                 yield near + np.array([[start], [start + shift]])
-
-
-def _shortest(numbers: Numbers) -> npt.NDArray[np.unsignedinteger]:
-    """Return numbers that are not negative in as few bits as they fit: numpy sorts 16 in linear time."""
-    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
 def _batched(parts: Iterable[Pairs]) -> Iterator[Pairs]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -66,14 +67,14 @@ class Clusters(Columns):
 
 def pack_images(documents: Iterable[SettledDocument]) -> Iterator[Occurrences]:
     """Yield the images of some documents, with pixels and without; flat ones, which look all alike, are left out."""
-    rows: dict[bool, list[tuple[str, str, int, str]]] = {True: [], False: []}
-    for settled in documents:
-        for position, image in enumerate(found.image for found in settled.images):
-            if not image.is_flat:
-                code = image.fingerprint or image.hash
-                rows[image.fingerprint is None].append((code, image.hash, position, settled.document.id))
-    for some in filter(None, rows.values()):
-        codes, hashes, positions, ids = zip(*some, strict=True)
+    rows = [
+        (image.fingerprint is None, image.fingerprint or image.hash, image.hash, position, settled.document.id)
+        for settled in documents
+        for position, found in enumerate(settled.images)
+        if not (image := found.image).is_flat
+    ]
+    for _, some in groupby(sorted(rows, key=itemgetter(0)), itemgetter(0)):
+        _, codes, hashes, positions, ids = zip(*some, strict=True)
         yield Occurrences(from_hex(codes), from_hex(hashes), np.array(positions), np.array(ids, object))
 
 

@@ -142,9 +142,11 @@ def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> 
 
 
 def _judge(_: Partition, parts: dict[str, Iterable[Any]]) -> Duplicates:
-    occurrences = Occurrences.concatenate(parts["occurrences"])
-    neighbours, clusters = Neighbours.concatenate(parts["neighbours"]), Clusters.concatenate(parts["clusters"])
-    return find_duplicates(occurrences, neighbours, clusters)
+    return find_duplicates(
+        Occurrences.concatenate(parts["occurrences"]),
+        Neighbours.concatenate(parts["neighbours"]),
+        Clusters.concatenate(parts["clusters"]),
+    )
 
 
 def _rows(duplicates: Duplicates, policy: Policy) -> Iterator[Duplicate | TaggedOutput]:

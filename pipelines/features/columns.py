@@ -1,87 +1,146 @@
-"""The feature columns of a shard: values from the cache, or from the array a source brings, put into their storage."""
+"""Feature values in Arrow: as packs of the lake keep them, and as columns of shards.
+
+    <lake>/features/<extractor>/<fingerprint>/<pack>.parquet    key, value, rejected
+
+The key is the content hash of an image, or the digest of a document's texts. A value is kept as it was computed:
+vectors in float32, so that another storage computes nothing anew; regions and classes as shards hold them; of a
+document, a list of vectors. Where an extractor rejects a picture, the value is null and `rejected` says why. What
+float16 cannot hold is rejected in every storage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.features.cache import Kept, texts_key
-from pipelines.features.given import given_vectors, row_of
-from pipelines.features.plan import FeaturePlan
-from pipelines.features.values import Classes, Matrix, Regions
-from schemas.documents import Document
-from schemas.feature_arrays import (
-    ClassArrays,
-    RegionArrays,
-    classes_to_column,
-    regions_to_column,
-    vectors_to_column,
-)
+from pipelines.features.values import Classes, Regions, Rejected, Value
+from pipelines.packs import PackFolder, PackRef
+from schemas.errors import IntegrityError
+from schemas.feature_arrays import storable, vectors_to_column
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.images import Image
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from schemas.tables import column as field
+from schemas.tables import table_schema
+from schemas.versions import canonical_json
+
+IMAGES, DOCUMENTS = "images", "documents"  # the tables that have feature columns
+PACK_VERSION = 1
+GROUP_BYTES = 1 << 16  # of rows that are read together, about
+FINGERPRINT_DIGITS = 16
+_LEFT_OVER = ".tmp"  # of a killed writer
 
 
-def image_column(column: FeatureColumn, images: Sequence[Image], plan: FeaturePlan) -> pa.Array:
-    """Return a feature column of these images.
+def feature_folder(lake: Lake, column: FeatureColumn) -> Folder:
+    """Return the folder of a column's values: its name follows from all they depend on beside the key."""
+    return lake.features.child(column.name, column.fingerprint[:FINGERPRINT_DIGITS])
+
+
+def feature_packs(lake: Lake, column: FeatureColumn, table: str) -> PackFolder:
+    """Return the packs of a column of images, or of documents' sentences."""
+    width = {FeatureKind.VECTOR: 4, FeatureKind.REGIONS: 64, FeatureKind.CLASSES: 1}[column.kind]
+    row_bytes = width * max(column.dimensions, 1) * (1 if table == IMAGES else 12)  # sentences, usually
+    fields = [
+        field("key", pa.string(), "SHA-256 (hex) of the image, or of the document's texts"),
+        field("value", _kept_type(column, table), f"{column.name}: {column.describe()}", nullable=True),
+        field("rejected", pa.string(), "why there is no value", nullable=True),
+    ]
+    rows_per_group = min(64, max(1, GROUP_BYTES // row_bytes))
+    schema = table_schema("features", PACK_VERSION, fields)
+    return PackFolder(feature_folder(lake, column), schema, "key", rows_per_group)
+
+
+def texts_key(texts: Iterable[str]) -> str:
+    """Return the key of a document's texts: the SHA-256 (hex) of their JSON."""
+    return hashlib.sha256(canonical_json(list(texts)).encode()).hexdigest()
+
+
+def checked(value: Value | Rejected, column: FeatureColumn) -> Value | Rejected:
+    """Return a value that can be stored in its column, or why it cannot.
 
     Raises:
-        BuildError: a feature that was put into the cache is gone.
+        IntegrityError: it is something else than the column says.
     """
-    if plan.given is not None and column.name == plan.given.name:
-        given, rows = given_vectors(*plan.given), [row_of(str(image.source)) for image in images]
-        is_half = column.storage is Storage.FLOAT16
-        return vectors_to_column(given.rows(rows) if is_half else given.exact_rows(rows), column.storage)
-    return values_to_column(plan.image_cache(column).read_all([image.hash for image in images]), column)
+    kind, size = FeatureKind.VECTOR, column.dimensions
+    if isinstance(value, Rejected):
+        return value
+    if isinstance(value, Regions):
+        kind, parts = FeatureKind.REGIONS, [value.vectors, value.boxes, value.scores[:, None]]
+    elif isinstance(value, Classes):
+        kind, parts = FeatureKind.CLASSES, [value.probabilities[:, None]]
+    else:
+        parts = [np.atleast_2d(value)]
+    if kind is not column.kind or (size and parts[0].shape[1] != size):
+        raise IntegrityError(f"extractor {column.name}: expected {column.describe()}, found {kind} of another shape")
+    is_sound = all(storable(part, Storage.FLOAT16).all() for part in parts)
+    return value if is_sound else Rejected("a value is not finite, or beyond float16's 65504")
 
 
-def values_to_column(values: Sequence[Kept], column: FeatureColumn) -> pa.Array:
-    """Return pictures' values as the column's array; none of them is rejected."""
-    if column.kind is FeatureKind.REGIONS:
-        return regions_to_column(region_arrays(cast(Sequence[Regions], values), column.dimensions), column.dimensions)
-    if column.kind is FeatureKind.CLASSES:
-        return classes_to_column(class_arrays(cast(Sequence[Classes], values)))
-    return vectors_to_column(_stacked(values, column.dimensions), column.storage)
+def value_rows(values: Iterable[Value | Rejected]) -> list[Any]:
+    """Return values as a pack's rows; null where there is none."""
+    return [None if isinstance(value, Rejected) else _row(value) for value in values]
 
 
-def sentence_column(column: FeatureColumn, documents: Sequence[Document], plan: FeaturePlan) -> pa.Array:
-    """Return a feature column of these documents: a list of vectors each; see `image_column`."""
-    keys = [texts_key(sentence.text for sentence in document.sentences) for document in documents]
-    matrices = plan.sentence_cache(column).read_all(keys)
-    vectors = vectors_to_column(_stacked(matrices, column.dimensions), column.storage)
-    offsets = _offsets([len(document.sentences) for document in documents])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), vectors)
+def value_array(values: Iterable[Value | Rejected], column: FeatureColumn, table: str) -> pa.Array:
+    """Return values as a column of a shard's table; none of them is rejected."""
+    return _stored(pa.array(value_rows(values), _kept_type(column, table)), column)
 
 
-def region_arrays(values: Sequence[Regions], dimensions: int) -> RegionArrays:
-    """Return the regions of several pictures as flat arrays."""
-    return RegionArrays(
-        offsets=_offsets([len(value.labels) for value in values]),
-        boxes=np.concatenate([np.zeros((0, 4), np.float32), *(value.boxes for value in values)]),
-        labels=[label for value in values for label in value.labels],
-        scores=np.concatenate([np.zeros(0, np.float32), *(value.scores for value in values)]),
-        vectors=np.concatenate(
-            [np.zeros((0, dimensions), np.float16), *(value.vectors.astype(np.float16) for value in values)]
-        ),
-    )
+def feature_array(lake: Lake, column: FeatureColumn, table: str, refs: Sequence[PackRef]) -> pa.Array:
+    """Return the values at some references, in order, as a column of a shard's table.
+
+    Raises:
+        BuildError: a pack is gone.
+    """
+    packs = feature_packs(lake, column, table)
+    return _stored(packs.read(refs, ["value"])["value"].combine_chunks(), column)
 
 
-def class_arrays(values: Sequence[Classes]) -> ClassArrays:
-    """Return the classes of several pictures as flat arrays."""
-    return ClassArrays(
-        offsets=_offsets([len(value.labels) for value in values]),
-        labels=[label for value in values for label in value.labels],
-        probabilities=np.concatenate([np.zeros(0, np.float32), *(value.probabilities for value in values)]),
-    )
+def used_folders(lake: Lake, manifest: Manifest) -> set[Folder]:
+    """Return the folders that a version's features are kept in."""
+    columns = (*manifest.columns(IMAGES), *manifest.columns(DOCUMENTS))
+    return {feature_folder(lake, column) for column in columns if column.fingerprint}
 
 
-def _stacked(values: Sequence[Kept], dimensions: int) -> Matrix:
-    """Return vectors, or matrices of them, one after the other as N x d."""
-    parts = [cast(Matrix, value).reshape(-1, dimensions) for value in values]
-    return np.concatenate([np.zeros((0, dimensions), np.float32), *parts])
+def unused_files(lake: Lake) -> Iterator[tuple[Folder, str]]:
+    """Yield the folder and name of each file of features that no version of the lake needs.
+
+    A build that is under way may lose what it has computed, and then says so and stops.
+    """
+    versions = [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
+    used = {folder for version in versions for folder in used_folders(lake, read_manifest(lake, version)[0])}
+    for extractor in lake.features.names():
+        for digits in lake.features.child(extractor).names():
+            folder = lake.features.child(extractor, digits)
+            yield from ((folder, name) for name in folder.files() if folder not in used or name.endswith(_LEFT_OVER))
 
 
-def _offsets(counts: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.cumsum([0, *counts], dtype=np.int64)
+def _kept_type(column: FeatureColumn, table: str) -> pa.DataType:
+    """Return the type of a value in a pack: a vector is a list there, since Parquet knows no null of a fixed size."""
+    kind = pa.list_(pa.float32()) if column.kind is FeatureKind.VECTOR else column.type
+    return kind if table == IMAGES else pa.list_(kind)
+
+
+def _stored(array: pa.Array, column: FeatureColumn) -> pa.Array:
+    """Return values as packs keep them in the storage of their column."""
+    if column.kind is not FeatureKind.VECTOR:
+        return array
+    is_nested = pa.types.is_list(array.type.value_type)
+    floats = array.flatten(recursive=True).to_numpy()
+    vectors = vectors_to_column(floats.reshape(-1, column.dimensions), column.storage)
+    offsets = np.cumsum([0, *array.value_lengths().to_numpy()], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), vectors) if is_nested else vectors
+
+
+def _row(value: Value) -> Any:
+    if isinstance(value, Regions):
+        regions = zip(value.boxes, value.labels, value.scores, value.vectors.astype(np.float16), strict=True)
+        return [dict(zip(("box", "label", "score", "vector"), region, strict=True)) for region in regions]
+    if isinstance(value, Classes):
+        classes = zip(value.labels, value.probabilities, strict=True)
+        return [{"label": label, "probability": probability} for label, probability in classes]
+    return value if value.ndim == 1 else list(value)

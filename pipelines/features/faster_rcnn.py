@@ -9,119 +9,76 @@ class. One picture a forward pass: in a batch, pictures are padded to the larges
 from __future__ import annotations
 
 import importlib.metadata
-import re
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
-from torch import Tensor
-from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights
-from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
-from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
-from torchvision.ops import FrozenBatchNorm2d, batched_nms, clip_boxes_to_image, remove_small_boxes
+from torch import Tensor, nn
+from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights, fasterrcnn_resnet50_fpn
+from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
 from pipelines.features.architectures import fit_checkpoint, read_checkpoint
-from pipelines.features.devices import place_of
+from pipelines.features.networks import TorchExtractor
 from pipelines.features.pixels import decoded
-from pipelines.features.regions import kept_regions
-from pipelines.features.values import Compute, FeatureKind, RegionLimits, Regions, Rejected
-from pipelines.features.weights import WeightFile, digest_of, weight_of
-from schemas.configs import resolve
+from pipelines.features.values import Regions, Rejected, Row, feature_column, kept_regions
+from pipelines.features.weights import WeightFile, weight_of
+from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
-from schemas.versions import fingerprint
+from schemas.features import FeatureColumn, FeatureKind
 
 CLASS_LIST = "faster-rcnn-classes"
 SHORTER_SIDE_PX, LONGER_SIDE_PX = 800, 1333  # torchvision's; a picture is resized to fit
+WIDTH = 1024  # of the box head
 MIN_SIDE_PX = 1e-2  # of a region, as torchvision has it
 _BACKGROUND = "__background__"
 # torchvision's COCO checkpoint was trained with a batch normalisation that adds nothing to the variance.
 _COCO_DIGEST = "258fb6c6"
 
 
-class FasterRcnn:
-    """Image extractor `faster-rcnn`; the network is loaded at the first use."""
-
-    kind = FeatureKind.REGIONS
+class FasterRcnn(TorchExtractor):
+    """Extractor of regions; the network is loaded at the first use."""
 
     def __init__(
-        self,
-        name: str,
-        *,
-        compute: Compute,
-        weights: Mapping[str, WeightFile],
-        regions: RegionLimits,
-        shorter_side_px: int = SHORTER_SIDE_PX,
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
     ) -> None:
-        """Make the extractor.
-
-        Args:
-            shorter_side_px: what a picture's shorter side is resized to.
-        """
-        self.name = name
-        self._weights = weight_of(name, weights, what="a checkpoint of torchvision's fasterrcnn_resnet50_fpn")
+        what = "a checkpoint of torchvision's fasterrcnn_resnet50_fpn"
+        super().__init__(names, config, weight_of(network, weights, what=what))
         self._class_list = weights.get(CLASS_LIST)
-        self._place = place_of(compute)
-        self._limits = regions
-        self._shorter_side_px = shorter_side_px
-        self._loading = threading.Lock()
-        self._pool = ThreadPoolExecutor(compute.threads, name, initializer=torch.set_num_threads, initargs=(1,))
 
     @cached_property
-    def dimensions(self) -> int:
-        """Width of the box head: 1024 in torchvision's checkpoint."""
-        return int(self._tensor("roi_heads.box_head.fc7.weight").shape[0])
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        depends_on = {
+            "architecture": "fasterrcnn_resnet50_fpn, box head of proposals, most probable class",
+            "names": self._class_names,
+            "preprocessing": f"shorter side {SHORTER_SIDE_PX}, longer at most {LONGER_SIDE_PX}",
+            **self.describe(),
+            **{name: importlib.metadata.version(name) for name in ("torch", "torchvision")},
+        }
+        return (feature_column(self.names[0], self.config, WIDTH, depends_on, FeatureKind.REGIONS),)
 
-    def fingerprint(self) -> str:
-        return fingerprint(
-            {
-                "architecture": "fasterrcnn_resnet50_fpn, box head of proposals, most probable class",
-                "weights": self._digest,
-                "names": self._names,
-                "preprocessing": f"shorter side {self._shorter_side_px}, longer at most {LONGER_SIDE_PX}",
-                "limits": resolve(self._limits),
-                **self._place.describe(),
-                **{name: importlib.metadata.version(name) for name in ("torch", "torchvision")},
-            }
-        )
-
-    def extract(self, images: Sequence[bytes]) -> list[Regions | Rejected]:
+    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
         """Return the regions of each stored picture, in order."""
-        self._load()
-        return list(self._pool.map(self._one, images))
+        _ = self._network  # loaded once, before threads ask for it
+        return list(self.pool.map(self._one, pictures))
 
-    def bare(self, pictures: Sequence[bytes]) -> Callable[[], object]:
-        """Return the forward passes alone over these pictures, decoded beforehand: the bound of `extract`."""
-        self._load()
-        values = [self._values(image) for image in map(decoded, pictures) if not isinstance(image, Rejected)]
-
-        def run() -> None:
-            for _ in self._pool.map(self._regions, values):
-                pass
-
-        return run
-
-    def _one(self, picture: bytes) -> Regions | Rejected:
+    def _one(self, picture: bytes) -> Row:
         image = decoded(picture)
-        return image if isinstance(image, Rejected) else self._regions(self._values(image))
-
-    def _values(self, image: Image.Image) -> Tensor:
+        if isinstance(image, Rejected):
+            return (image,)
         pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-        return pixels.to(self._place.device).float().div_(255)
+        return (self._regions(pixels.to(self.device).float().div_(255)),)
 
     def _regions(self, values: Tensor) -> Regions:
-        network = self._network
-        with torch.inference_mode(), torch.autocast(self._place.device.type, self._place.dtype, self._is_mixed):
+        network, is_mixed = self._network, self.dtype is not torch.float32
+        heads = network.roi_heads
+        with torch.inference_mode(), torch.autocast(self.device.type, self.dtype, is_mixed):
             images, _ = network.transform([values])
-            places = OrderedDict(network.backbone(images.tensors))
-            proposals, _ = network.rpn(images, places)
-            heads = network.roi_heads
-            vectors = heads.box_head(heads.box_roi_pool(places, proposals, images.image_sizes))
+            maps = OrderedDict(network.backbone(images.tensors))
+            proposals, _ = network.rpn(images, maps)
+            vectors = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
             logits, changes = heads.box_predictor(vectors)
             boxes = heads.box_coder.decode(changes.float(), proposals)
             return self._kept(logits.float(), boxes, vectors.float(), images.image_sizes[0], heads.nms_thresh)
@@ -142,76 +99,45 @@ class FasterRcnn:
         boxes = clip_boxes_to_image(boxes[torch.arange(len(boxes)), classes + 1], size)
         whole = remove_small_boxes(boxes, MIN_SIDE_PX)
         distinct = whole[batched_nms(boxes[whole], scores[whole], classes[whole], max_overlap)]
-        kept = distinct[
-            torch.from_numpy(kept_regions(scores[distinct].cpu().numpy(), self._limits)).to(distinct.device)
-        ]
+        best = kept_regions(scores[distinct].cpu().numpy(), self.config)
+        kept = distinct[torch.from_numpy(best).to(distinct.device)]
         height, width = size
-        shares = boxes[kept] / boxes.new_tensor([width, height, width, height])
         return Regions(
-            boxes=shares.cpu().numpy(),
-            labels=tuple(self._names[place] for place in classes[kept].tolist()),
+            boxes=(boxes[kept] / boxes.new_tensor([width, height, width, height])).cpu().numpy(),
+            labels=tuple(self._class_names[number] for number in classes[kept].tolist()),
             scores=scores[kept].cpu().numpy(),
             vectors=vectors[kept].cpu().numpy(),
         )
 
-    def _load(self) -> None:
-        with self._loading:
-            self._network  # noqa: B018 - loaded once, before threads ask for it
-
-    @property
-    def _is_mixed(self) -> bool:
-        return self._place.dtype is not torch.float32
-
     @cached_property
     def _network(self) -> FasterRCNN:
-        tensors = {_present_name(name): tensor for name, tensor in self._checkpoint.items()}
-        backbone = resnet_fpn_backbone(backbone_name="resnet50", weights=None)
-        head = TwoMLPHead(backbone.out_channels * 7**2, self.dimensions)
-        predictor = FastRCNNPredictor(self.dimensions, len(self._names) + 1)
-        sides = {"min_size": self._shorter_side_px, "max_size": LONGER_SIDE_PX}
-        network = FasterRCNN(backbone, box_head=head, box_predictor=predictor, **sides)
-        fit_checkpoint(network, tensors, what=self.name, path=self._weights.path())
-        del self._checkpoint  # the network has its own copy
-        if self._digest.startswith(_COCO_DIGEST):
-            for module in network.modules():
-                if isinstance(module, FrozenBatchNorm2d):
-                    module.eps = 0.0
-        return network.eval().requires_grad_(False).to(self._place.device)
+        tensors, name = read_checkpoint(self.file.path), "roi_heads.box_predictor.cls_score.bias"
+        network = fasterrcnn_resnet50_fpn(
+            weights=None,
+            weights_backbone=None,
+            num_classes=len(tensors.get(name, range(91))),
+            min_size=SHORTER_SIDE_PX,
+            max_size=LONGER_SIDE_PX,
+        )
+        fit_checkpoint(network, tensors, what=self.names[0], path=self.file.path)
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d) and self.file.sha256.startswith(_COCO_DIGEST):
+                module.eps = 0.0
+        return network.eval().requires_grad_(False).to(self.device)
 
     @cached_property
-    def _names(self) -> tuple[str, ...]:
+    def _class_names(self) -> tuple[str, ...]:
         """The names of the classes, without the background."""
-        count = int(self._tensor("roi_heads.box_predictor.cls_score.bias").shape[0]) - 1
+        count = int(self._network.roi_heads.box_predictor.cls_score.out_features) - 1
         if self._class_list is not None:
-            return _read_names(self._class_list.path(), count)
+            return _read_names(self._class_list.local().path, count)
         coco: Sequence[str] = FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
         if count != len(coco) - 1:
             raise ConfigError(
-                f"features.weights: {self._weights.path()} has {count} classes, COCO {len(coco) - 1}: give their "
-                f"names, one a line, with --set features.weights={CLASS_LIST}=FILE"
+                f"features.weights: {self.file.path} has {count} classes, COCO {len(coco) - 1}: give their names, "
+                f"one a line, with --set features.weights={CLASS_LIST}=FILE"
             )
         return tuple(coco[1:])
-
-    def _tensor(self, name: str) -> Tensor:
-        if name not in self._checkpoint:
-            raise ConfigError(
-                f"features.weights: {self._weights.path()}: no checkpoint of {self.name}: it lacks {name}"
-            )
-        return self._checkpoint[name]
-
-    @cached_property
-    def _checkpoint(self) -> dict[str, Tensor]:
-        return read_checkpoint(self._weights.path())
-
-    @cached_property
-    def _digest(self) -> str:
-        return self._weights.sha256 or digest_of(self._weights.path())
-
-
-def _present_name(name: str) -> str:
-    """Return today's name of a tensor of torchvision's first checkpoints, when these layers had nothing beside them."""
-    name = re.sub(r"(fpn\.(?:inner|layer)_blocks\.\d)\.(weight|bias)$", r"\1.0.\2", name)
-    return re.sub(r"(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2", name)
 
 
 def _read_names(path: Path, count: int) -> tuple[str, ...]:

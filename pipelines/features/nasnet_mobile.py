@@ -16,6 +16,8 @@ at the bottom right, and no maximum or average counts them.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,209 +26,132 @@ DIMENSIONS = 1056
 STEM = 32  # filters of the first convolution
 FILTERS = DIMENSIONS // 24  # of an operation in the first stage; each reduction doubles them
 STAGES, NORMAL_CELLS = 3, 4
+# Kernels of the separable convolutions of a cell, by name in `comb_iter_<name>`.
+_NORMAL = {"0_left": 5, "0_right": 3, "1_left": 5, "1_right": 3, "4_left": 3}
+_REDUCTION = {"0_left": 5, "0_right": 7, "1_right": 7, "2_right": 5, "4_left": 3}
 
 
 class NasnetMobile(nn.Module):
-    """N x 3 x 224 x 224 pictures to N x classes logits; 5,289,978 parameters for 1,000 classes."""
+    """The network and its classifier; 5,289,978 parameters for 1,000 classes."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.conv0 = nn.Sequential()
-        self.conv0.add_module("conv", nn.Conv2d(3, STEM, 3, stride=2, bias=False))
-        self.conv0.add_module("bn", _norm(STEM))
-        self.cell_stem_0 = _FirstReductionCell(STEM, FILTERS // 4)
-        self.cell_stem_1 = _StemReductionCell(FILTERS, STEM, FILTERS // 2)
+        self.conv0 = nn.Sequential(OrderedDict(conv=nn.Conv2d(3, STEM, 3, stride=2, bias=False), bn=_norm(STEM)))
+        self.cell_stem_0 = _Cell(STEM, STEM, FILTERS // 4, reduces=True, adapter="none")
+        self.cell_stem_1 = _Cell(FILTERS, STEM, FILTERS // 2, reduces=True, adapter="halving")
         current, previous = 2 * FILTERS, FILTERS  # channels
         for stage in range(STAGES):
             filters = FILTERS * 2**stage
             if stage:
-                self.add_module(f"reduction_cell_{stage - 1}", _ReductionCell(current, previous, filters))
+                self.add_module(f"reduction_cell_{stage - 1}", _Cell(current, previous, filters, reduces=True))
                 current, previous = 4 * filters, current
             for cell in range(NORMAL_CELLS):
-                kind = _NormalCell if cell else _NormalCellAfterReduction
-                self.add_module(f"cell_{6 * stage + cell}", kind(current, previous, filters))
+                made = _Cell(current, previous, filters, reduces=False, adapter="1x1" if cell else "halving")
+                self.add_module(f"cell_{6 * stage + cell}", made)
                 current, previous = 6 * filters, current
         self.last_linear = nn.Linear(DIMENSIONS, classes)
-        self._order = [name for name, _ in self.named_children() if "cell" in name]
 
     def features(self, pictures: Tensor) -> Tensor:
-        """Return the N x 1056 x 7 x 7 map of the last cell, after a ReLU."""
-        current = previous = self.conv0(pictures)
-        for name in self._order:
-            current, previous = self.get_submodule(name)(current, previous), current
-        return F.relu(current)
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        logits: Tensor = self.last_linear(self.features(pictures).mean((2, 3)))
-        return logits
+        """Return the N x 1056 x 7 x 7 map of the last cell, before its ReLU, of N x 3 x 224 x 224 pictures."""
+        current: Tensor = self.conv0(pictures)
+        previous = current
+        for cell in self.children():
+            if isinstance(cell, _Cell):
+                current, previous = cell(current, previous), current
+        return current
 
 
-class _Reduction(nn.Module):
-    """The five sums of a reduction cell, from adapted maps."""
+class _Cell(nn.Module):
+    """A cell; its previous map is read as it is, adapted by a 1 x 1 convolution, or, of twice the size, halved."""
 
-    def __init__(self, filters: int, *, previous: int) -> None:
+    def __init__(self, current: int, previous: int, filters: int, *, reduces: bool, adapter: str = "1x1") -> None:
+        """Make a cell.
+
+        Args:
+            current: channels of the current map.
+            previous: channels of the previous map.
+            filters: channels of an operation.
+            reduces: whether it is a reduction cell.
+            adapter: of the previous map: `none`, `1x1` or `halving`.
+        """
         super().__init__()
-        self.comb_iter_0_left = _Separable(filters, filters, kernel=5, stride=2)
-        self.comb_iter_0_right = _Separable(previous, filters, kernel=7, stride=2)
-        self.comb_iter_1_right = _Separable(previous, filters, kernel=7, stride=2)
-        self.comb_iter_2_right = _Separable(previous, filters, kernel=5, stride=2)
-        self.comb_iter_4_left = _Separable(filters, filters, kernel=3)
-
-    def combine(self, current: Tensor, previous: Tensor) -> Tensor:
-        largest = _pool(F.max_pool2d, current)
-        zero = self.comb_iter_0_left(current) + self.comb_iter_0_right(previous)
-        one = largest + self.comb_iter_1_right(previous)
-        two = _pool(_average, current) + self.comb_iter_2_right(previous)
-        three = _average(zero, 3, stride=1, padding=1) + one
-        four = self.comb_iter_4_left(zero) + largest
-        return torch.cat([one, two, three, four], 1)
-
-
-class _FirstReductionCell(_Reduction):
-    """The stem's first cell: both inputs are the first convolution's map, and the previous one is read as it is."""
-
-    def __init__(self, channels: int, filters: int) -> None:
-        super().__init__(filters, previous=channels)
-        self.conv_1x1 = _adapter(channels, filters)
-
-    def forward(self, current: Tensor, previous: Tensor) -> Tensor:
-        return self.combine(self.conv_1x1(current), previous)
-
-
-class _ReductionCell(_Reduction):
-    def __init__(self, current: int, previous: int, filters: int) -> None:
-        super().__init__(filters, previous=filters)
-        self.conv_prev_1x1 = _adapter(previous, filters)
+        self.reduces, self.adapter = reduces, adapter
         self.conv_1x1 = _adapter(current, filters)
+        if adapter == "1x1":
+            self.conv_prev_1x1 = _adapter(previous, filters)
+        elif adapter == "halving":
+            for name in ("path_1", "path_2"):
+                half = nn.Conv2d(previous, filters // 2, 1, bias=False)
+                self.add_module(name, nn.Sequential(OrderedDict(conv=half)))
+            self.final_path_bn = _norm(filters)
+        for name, kernel in (_REDUCTION if reduces else _NORMAL).items():
+            channels = previous if adapter == "none" and name.endswith("right") else filters
+            stride = 2 if reduces and name != "4_left" else 1
+            self.add_module(f"comb_iter_{name}", _Separable(channels, filters, kernel=kernel, stride=stride))
 
     def forward(self, current: Tensor, previous: Tensor) -> Tensor:
-        return self.combine(self.conv_1x1(current), self.conv_prev_1x1(previous))
+        h, p, run = self.run("conv_1x1", current), self.adapted(previous), self.run
+        if self.reduces:
+            height, width = h.shape[2:]  # windows of an even side begin at its first pixel and overhang its end
+            padding = (height % 2, width % 2)
+            largest = F.max_pool2d(h, 3, stride=2, padding=padding, ceil_mode=True)
+            mean = F.avg_pool2d(h, 3, 2, padding, ceil_mode=True, count_include_pad=False)
+            zero = run("comb_iter_0_left", h) + run("comb_iter_0_right", p)
+            one, two = largest + run("comb_iter_1_right", p), mean + run("comb_iter_2_right", p)
+            return torch.cat([one, two, _mean(zero) + one, run("comb_iter_4_left", zero) + largest], 1)
+        zero = run("comb_iter_0_left", h) + run("comb_iter_0_right", p)
+        one = run("comb_iter_1_left", p) + run("comb_iter_1_right", p)
+        return torch.cat([p, zero, one, _mean(h) + p, 2 * _mean(p), run("comb_iter_4_left", h) + h], 1)
 
+    def adapted(self, previous: Tensor) -> Tensor:
+        if self.adapter != "halving":
+            return self.run("conv_prev_1x1", previous) if self.adapter == "1x1" else previous
+        even = F.relu(previous)  # two convolutions of every second pixel, of the even and of the odd ones
+        odd = F.pad(even, (0, 1, 0, 1))[:, :, 1:, 1:]
+        halves = [self.run("path_1", even[:, :, ::2, ::2]), self.run("path_2", odd[:, :, ::2, ::2])]
+        return self.run("final_path_bn", torch.cat(halves, 1))
 
-class _NormalCell(nn.Module):
-    def __init__(self, current: int, previous: int, filters: int) -> None:
-        super().__init__()
-        self.conv_1x1 = _adapter(current, filters)
-        self.adapt_previous(previous, filters)
-        self.comb_iter_0_left = _Separable(filters, filters, kernel=5)
-        self.comb_iter_0_right = _Separable(filters, filters, kernel=3)
-        self.comb_iter_1_left = _Separable(filters, filters, kernel=5)
-        self.comb_iter_1_right = _Separable(filters, filters, kernel=3)
-        self.comb_iter_4_left = _Separable(filters, filters, kernel=3)
-
-    def adapt_previous(self, channels: int, filters: int) -> None:
-        self.conv_prev_1x1 = _adapter(channels, filters)
-
-    def previous(self, previous: Tensor) -> Tensor:
-        adapted: Tensor = self.conv_prev_1x1(previous)
-        return adapted
-
-    def forward(self, current: Tensor, previous: Tensor) -> Tensor:
-        h, p = self.conv_1x1(current), self.previous(previous)
-        zero = self.comb_iter_0_left(h) + self.comb_iter_0_right(p)
-        one = self.comb_iter_1_left(p) + self.comb_iter_1_right(p)
-        two = _average(h, 3, stride=1, padding=1) + p
-        three = 2 * _average(p, 3, stride=1, padding=1)
-        four = self.comb_iter_4_left(h) + h
-        return torch.cat([p, zero, one, two, three, four], 1)
-
-
-class _Halving(nn.Module):
-    """Adapts a map of twice the size: two 1 x 1 convolutions of every second place, of the even and of the odd ones."""
-
-    def halve_with(self, channels: int, filters: int) -> None:
-        for name in ("path_1", "path_2"):
-            path = nn.Sequential()
-            path.add_module("conv", nn.Conv2d(channels, filters // 2, 1, bias=False))
-            self.add_module(name, path)
-        self.final_path_bn = _norm(filters)
-
-    def halved(self, places: Tensor) -> Tensor:
-        places = F.relu(places)
-        shifted = F.pad(places, (0, 1, 0, 1))[:, :, 1:, 1:]
-        both = [
-            self.get_submodule("path_1")(places[:, :, ::2, ::2]),
-            self.get_submodule("path_2")(shifted[:, :, ::2, ::2]),
-        ]
-        normed: Tensor = self.final_path_bn(torch.cat(both, 1))
-        return normed
-
-
-class _NormalCellAfterReduction(_NormalCell, _Halving):
-    def adapt_previous(self, channels: int, filters: int) -> None:
-        self.halve_with(channels, filters)
-
-    def previous(self, previous: Tensor) -> Tensor:
-        return self.halved(previous)
-
-
-class _StemReductionCell(_Reduction, _Halving):
-    """The stem's second cell: its previous map, the first convolution's, has twice the size of its current one."""
-
-    def __init__(self, current: int, previous: int, filters: int) -> None:
-        super().__init__(filters, previous=filters)
-        self.conv_1x1 = _adapter(current, filters)
-        self.halve_with(previous, filters)
-
-    def forward(self, current: Tensor, previous: Tensor) -> Tensor:
-        return self.combine(self.conv_1x1(current), self.halved(previous))
+    def run(self, name: str, cells: Tensor) -> Tensor:
+        found: Tensor = self.get_submodule(name)(cells)
+        return found
 
 
 class _Separable(nn.Module):
     """Twice: ReLU, depthwise and 1 x 1 convolution, batch normalisation; the first time with the stride."""
 
-    def __init__(self, channels: int, filters: int, *, kernel: int, stride: int = 1) -> None:
+    def __init__(self, channels: int, filters: int, *, kernel: int, stride: int) -> None:
         super().__init__()
-        middle = filters if channels != filters else channels
-        self.separable_1 = _separable_convolution(channels, middle, kernel, stride)
-        self.bn_sep_1 = _norm(middle)
-        self.separable_2 = _separable_convolution(middle, filters, kernel, 1)
+        self.separable_1 = _separable(channels, filters, kernel, stride)
+        self.bn_sep_1 = _norm(filters)
+        self.separable_2 = _separable(filters, filters, kernel, 1)
         self.bn_sep_2 = _norm(filters)
         self.kernel, self.stride = kernel, stride
 
-    def forward(self, places: Tensor) -> Tensor:
-        places = F.relu(places)
-        if self.stride > 1:
-            places = F.pad(places, _same(places, self.kernel))
-        places = F.relu(self.bn_sep_1(self.separable_1(places)))
-        normed: Tensor = self.bn_sep_2(self.separable_2(places))
+    def forward(self, cells: Tensor) -> Tensor:
+        cells = F.relu(cells)
+        if self.stride > 1:  # SAME: the odd row and column are at the bottom right
+            height, width = (self.kernel - 2 + size % 2 for size in cells.shape[2:])
+            cells = F.pad(cells, (width // 2, width - width // 2, height // 2, height - height // 2))
+        cells = F.relu(self.bn_sep_1(self.separable_1(cells)))
+        normed: Tensor = self.bn_sep_2(self.separable_2(cells))
         return normed
 
 
-def _separable_convolution(channels: int, filters: int, kernel: int, stride: int) -> nn.Sequential:
+def _separable(channels: int, filters: int, kernel: int, stride: int) -> nn.Sequential:
     padding = kernel // 2 if stride == 1 else 0
-    both = nn.Sequential()
     depthwise = nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels, bias=False)
-    both.add_module("depthwise_conv2d", depthwise)
-    both.add_module("pointwise_conv2d", nn.Conv2d(channels, filters, 1, bias=False))
-    return both
+    pointwise = nn.Conv2d(channels, filters, 1, bias=False)
+    return nn.Sequential(OrderedDict(depthwise_conv2d=depthwise, pointwise_conv2d=pointwise))
 
 
 def _adapter(channels: int, filters: int) -> nn.Sequential:
-    adapter = nn.Sequential()
-    adapter.add_module("relu", nn.ReLU())
-    adapter.add_module("conv", nn.Conv2d(channels, filters, 1, bias=False))
-    adapter.add_module("bn", _norm(filters))
-    return adapter
+    convolution = nn.Conv2d(channels, filters, 1, bias=False)
+    return nn.Sequential(OrderedDict(relu=nn.ReLU(), conv=convolution, bn=_norm(filters)))
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=0.001)
 
 
-def _same(places: Tensor, kernel: int) -> tuple[int, int, int, int]:
-    """Return the padding left, right, top, bottom of a SAME operation of stride 2."""
-    height, width = (kernel - 2 + size % 2 for size in places.shape[2:])
-    return (width // 2, width - width // 2, height // 2, height - height // 2)
-
-
-def _pool(pool: object, places: Tensor) -> Tensor:
-    """Return 3 x 3 windows of stride 2, SAME: those of an even side begin at its first place and overhang its end."""
-    height, width = places.shape[2:]
-    return pool(places, 3, stride=2, padding=(height % 2, width % 2), ceil_mode=True)  # type: ignore[operator, no-any-return]
-
-
-def _average(
-    places: Tensor, kernel: int, *, stride: int, padding: int | tuple[int, int], ceil_mode: bool = False
-) -> Tensor:
-    return F.avg_pool2d(places, kernel, stride, padding, ceil_mode, count_include_pad=False)
+def _mean(cells: Tensor) -> Tensor:
+    return F.avg_pool2d(cells, 3, 1, 1, count_include_pad=False)

@@ -1,54 +1,229 @@
 """Extractors from a network of the user's own: an `.onnx` file and, beside it, a JSON file that says what it is.
 
-The weights `NAME=FILE.onnx` make the extractor NAME; `onnx_sidecars.py` says what stands in FILE.json.
+The weights `NAME=FILE.onnx` make the extractor NAME; `onnx_sidecars.py` says what stands in FILE.json. Text towers are
+in `onnx_text.py`. On a CPU one picture a run, on one thread, so that its arithmetic does not depend on what else is
+under way. On a GPU a network computes in the precision it was exported in, and vectors come from batches, where the
+network's first axis is of any length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
 
-from pipelines.features.onnx_sidecars import DetectorSidecar, OnnxFiles, TextSidecar, VectorSidecar
-from pipelines.features.values import Compute, RegionLimits
-from pipelines.features.weights import WeightFile
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from pipelines.features.onnx_sidecars import DetectorSidecar, ImageSidecar, OnnxFiles, TextSidecar, VectorSidecar
+from pipelines.features.pixels import Pixels, Square
+from pipelines.features.values import Float32, Matrix, Regions, Rejected, Row, feature_column, kept_regions
+from pipelines.features.weights import WeightFile, digest_of
+from pipelines.settings import Device, FeaturesConfig
+from schemas.configs import resolve
 from schemas.errors import ConfigError
+from schemas.features import FeatureColumn, FeatureKind
 
-if TYPE_CHECKING:
-    from pipelines.features.onnx_images import OnnxDetector, OnnxVectors
-    from pipelines.features.onnx_text import OnnxText
+_GPU, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+_FATAL_ONLY = 4
+_EXTERNAL_SUFFIX = ".data"  # beside a network too large for one file
+
+
+class OnnxExtractor:
+    """A network in onnxruntime, opened at the first use; its inputs and outputs are checked by name."""
+
+    def __init__(self, files: OnnxFiles, sidecar: Any, config: FeaturesConfig) -> None:
+        """Name the network of a file.
+
+        Raises:
+            ConfigError: a GPU is asked for, and this onnxruntime has none.
+        """
+        self.files, self.sidecar, self.config = files, sidecar, config
+        self.path = files.network.path
+        self.is_gpu = config.device is not Device.CPU and _GPU in onnxruntime.get_available_providers()
+        if config.device is Device.CUDA and not self.is_gpu:
+            raise ConfigError(
+                f"features.device = cuda: {files.name}: onnxruntime finds no GPU here; install onnxruntime-gpu"
+            )
+        self.pool = ThreadPoolExecutor(max(config.threads, 1))
+
+    def column(
+        self, dimensions: int, extra: Mapping[str, object], kind: FeatureKind = FeatureKind.VECTOR
+    ) -> FeatureColumn:
+        """Return the column; `extra` is what values depend on beside the network and its sidecar."""
+        external = self.path.with_name(self.path.name + _EXTERNAL_SUFFIX)
+        depends_on = {
+            "sidecar": resolve(self.sidecar),
+            "weights": self.files.network.sha256,
+            "external weights": digest_of(external) if external.is_file() else "",
+            "device": "cuda" if self.is_gpu else "cpu",
+            "onnxruntime": onnxruntime.__version__,
+            **extra,
+        }
+        return feature_column(self.files.name, self.config, dimensions, depends_on, kind)
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]], outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
+        """Return the named outputs; "" names the only one, of the inputs too.
+
+        Raises:
+            ConfigError: the network has no such input or output, or refuses the inputs.
+        """
+        given = {self.named(name, self.session.get_inputs()).name: value for name, value in inputs.items()}
+        names = [self.named(name, self.session.get_outputs()).name for name in outputs]
+        try:
+            found: list[npt.NDArray[Any]] = self.session.run(names, given)
+        except Exception as error:
+            summary = str(error).partition("\n")[0]
+            raise ConfigError(f"{self.path}: the network cannot be run as its sidecar says: {summary}") from error
+        return found
+
+    def named(self, name: str, known: Sequence[Any]) -> Any:
+        """Return the input or output of this name."""
+        found = [each for each in known if each.name == name or (not name and len(known) == 1)]
+        if not found:
+            names = ", ".join(each.name for each in known)
+            raise ConfigError(f"{self.path}: its sidecar names {name!r}: the network has {names}")
+        return found[0]
+
+    @cached_property
+    def session(self) -> onnxruntime.InferenceSession:
+        """The opened network."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = _FATAL_ONLY
+        try:
+            return onnxruntime.InferenceSession(self.path, options, providers=[_GPU, _CPU] if self.is_gpu else [_CPU])
+        except Exception as error:
+            raise ConfigError(f"{self.path}: no ONNX network: {str(error).partition(chr(10))[0]}") from error
+
+
+class _OnnxPictures(OnnxExtractor):
+    sidecar: ImageSidecar
+
+    def read(self, pixels: Pixels, outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
+        """Return the named outputs for N x H x W x 3 pixels."""
+        mean, deviation = np.array([self.sidecar.mean, self.sidecar.deviation], np.float32)
+        values = (pixels.astype(np.float32) - mean) / deviation
+        ordered = values if self.sidecar.channels == "rgb" else values[..., ::-1]
+        return self.run({self.sidecar.input: np.ascontiguousarray(ordered.transpose(0, 3, 1, 2))}, outputs)
+
+    def black(self) -> Pixels:
+        return np.zeros((1, self.sidecar.size_px, self.sidecar.size_px, 3), np.uint8)
+
+
+class OnnxVectors(_OnnxPictures):
+    """One vector a picture: the network's output, flattened."""
+
+    sidecar: VectorSidecar
+
+    @cached_property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """The one column; the length of a vector is tried out on a black picture."""
+        return (self.column(self._vectors(self.black()).shape[1], {}),)
+
+    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
+        """Return one vector per stored picture, in order."""
+        shape = self.named(self.sidecar.input, self.session.get_inputs()).shape
+        if self.is_gpu and not isinstance(shape[0], int):
+            return list(self.in_batches(pictures))
+        return list(self.pool.map(self._one, pictures))
+
+    def in_batches(self, pictures: Sequence[bytes]) -> Iterator[Row]:
+        """Yield the vectors of pictures from runs of `features.batch_images`."""
+        for squares, pixels in self.sidecar.batches(pictures, self.config.batch_images, self.pool):
+            for square, vector in zip(squares, self._vectors(pixels), strict=False):
+                yield (square if isinstance(square, Rejected) else vector,)
+
+    def _one(self, picture: bytes) -> Row:
+        square = self.sidecar.square(picture)
+        return (square if isinstance(square, Rejected) else self._vectors(square.pixels[None])[0],)
+
+    def _vectors(self, pixels: Pixels) -> Matrix:
+        found = self.read(pixels, [self.sidecar.output])[0].astype(np.float32)
+        if found.shape[0] != len(pixels) or found.ndim < 2 or found.size != len(pixels) * found.shape[1]:
+            raise ConfigError(
+                f"{self.path}: output {self.sidecar.output}: expected {len(pixels)} x d values, found "
+                f"{' x '.join(map(str, found.shape))}: name an output behind the pooling"
+            )
+        vectors = found.reshape(len(pixels), -1)
+        return unit_length(vectors) if self.sidecar.normalise else vectors
+
+
+class OnnxDetector(_OnnxPictures):
+    """The regions that a network finds in a picture."""
+
+    sidecar: DetectorSidecar
+
+    @cached_property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """The one column; the length of a vector is tried out on a black picture."""
+        size = self._found(self.black())[3].shape[1]
+        return (self.column(size, {"names": self._classes}, FeatureKind.REGIONS),)
+
+    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
+        """Return the regions of each stored picture, in order."""
+        return list(self.pool.map(self._one, pictures))
+
+    def _one(self, picture: bytes) -> Row:
+        square = self.sidecar.square(picture)
+        return (square if isinstance(square, Rejected) else self._regions(square),)
+
+    def _regions(self, square: Square) -> Regions:
+        boxes, scores, labels, vectors = self._found(square.pixels[None])
+        kept = kept_regions(scores, self.config)
+        left, top, right, bottom = square.box
+        origin, extent = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
+        unit = self.sidecar.size_px if self.sidecar.box_unit == "pixel" else 1
+        return Regions(
+            boxes=(origin + np.clip(boxes[kept] / unit, 0, 1) * extent).astype(np.float32),
+            labels=tuple(self._label(int(number)) for number in labels[kept, 0]),
+            scores=np.clip(scores[kept], 0, 1),
+            vectors=vectors[kept],
+        )
+
+    def _found(self, pixels: Pixels) -> tuple[Float32, Float32, Float32, Float32]:
+        """Return boxes R x 4, scores R, labels R x 1 and vectors R x d."""
+        sidecar = self.sidecar
+        found = self.read(pixels, [sidecar.boxes, sidecar.scores, sidecar.labels, sidecar.vectors])
+        count, widths = found[1].size, (4, 1, 1, found[3].shape[-1])
+        if found[3].ndim < 2 or any(each.size != count * width for each, width in zip(found, widths, strict=True)):
+            shapes = ", ".join(str(each.shape) for each in found)
+            raise ConfigError(f"{self.path}: expected R x 4, R, R, R x d for R = {count}, found {shapes}")
+        pairs = zip(found, widths, strict=True)
+        boxes, scores, labels, vectors = (each.reshape(count, width).astype(np.float32) for each, width in pairs)
+        return boxes, scores[:, 0], labels, vectors
+
+    @cached_property
+    def _classes(self) -> tuple[str, ...]:
+        text = self.files.companion(self.sidecar.classes).read_text(encoding="utf-8")
+        return tuple(line.strip() for line in text.splitlines())
+
+    def _label(self, number: int) -> str:
+        if not 0 <= number < len(self._classes):
+            names = f"{self.sidecar.classes} has {len(self._classes)} names"
+            raise ConfigError(f"{self.path}: label {number}: {names}")
+        return self._classes[number]
 
 
 def image_extractor(
-    name: str, *, compute: Compute, weights: Mapping[str, WeightFile], regions: RegionLimits
+    network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
 ) -> OnnxVectors | OnnxDetector:
-    """Return the image extractor that the sidecar of `name` describes: vectors or regions.
+    """Return the image extractor that the sidecar of `network` describes: vectors or regions.
 
     Raises:
         ConfigError: the sidecar is wrong, or describes a text tower.
     """
-    from pipelines.features.onnx_images import OnnxDetector, OnnxVectors
-
-    files = OnnxFiles(name, weights)
-    sidecar = files.sidecar()
-    if isinstance(sidecar, VectorSidecar):
-        return OnnxVectors(files, sidecar, compute)
-    if isinstance(sidecar, DetectorSidecar):
-        return OnnxDetector(files, sidecar, compute, regions)
-    raise ConfigError(f"features.images = {name!r}: its sidecar describes a text tower; name it in features.sentences")
+    files = OnnxFiles(network, weights)
+    if isinstance(files.sidecar, TextSidecar):
+        told = "its sidecar describes a text tower; name it in features.sentences"
+        raise ConfigError(f"features.images = {network!r}: {told}")
+    kind = OnnxVectors if isinstance(files.sidecar, VectorSidecar) else OnnxDetector
+    return kind(files, files.sidecar, config)
 
 
-def sentence_extractor(
-    name: str, *, compute: Compute, weights: Mapping[str, WeightFile], regions: RegionLimits | None = None
-) -> OnnxText:
-    """Return the sentence extractor that the sidecar of `name` describes; `regions` has no meaning for one.
-
-    Raises:
-        ConfigError: the sidecar is wrong, or describes a network that looks at pictures.
-    """
-    from pipelines.features.onnx_text import OnnxText
-
-    files = OnnxFiles(name, weights)
-    sidecar = files.sidecar()
-    if not isinstance(sidecar, TextSidecar):
-        raise ConfigError(f"features.sentences = {name!r}: its sidecar describes a network that looks at pictures")
-    return OnnxText(files, sidecar, compute)
+def unit_length(vectors: Float32) -> Float32:
+    """Return vectors of length 1 along the last axis; a vector of zeros stays one."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

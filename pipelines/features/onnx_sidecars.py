@@ -13,114 +13,77 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pipelines.features.pixels import Fit, Preprocessing
+from pipelines.features.pixels import Preprocessing
 from pipelines.features.weights import WeightFile, weight_of
 from schemas.configs import require, restore
 from schemas.errors import ConfigError, NotFoundError
 
-NETWORK_SUFFIX = ".onnx"
-_SIDECAR_SUFFIX = ".json"
-
-
-class Channels(StrEnum):
-    RGB = "rgb"
-    BGR = "bgr"
-
-
-class BoxUnit(StrEnum):
-    """Of a detector's boxes: shares 0..1 of its input, or pixels of it."""
-
-    SHARE = "share"
-    PIXEL = "pixel"
-
-
-class Pooling(StrEnum):
-    """How vectors of tokens become one of the text; `none` where the network gives that itself."""
-
-    NONE = "none"
-    MEAN = "mean"
-    FIRST = "first"
-    LAST = "last"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VectorSidecar:
-    """A network from pictures, N x 3 x size x size, to vectors, N x d.
+class ImageSidecar(Preprocessing):
+    """What is said of a network that reads pictures, N x 3 x size x size, beside the preprocessing.
 
     Attributes:
         input: name of its input; "" where it has one.
-        output: name of its output; "" where it has one.
-        fit: `centre` or `squash`, see `pixels.Fit`.
-        mean: what is subtracted from red, green and blue values 0..255; then they are divided by `deviation`.
         channels: the order in which the network wants them.
+    """
+
+    input: str = ""
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
+    channels: Literal["rgb", "bgr"] = "rgb"
+
+    def __post_init__(self) -> None:
+        is_scale = len(self.deviation) == 3 and all(value > 0 for value in self.deviation)
+        is_cut = self.fit == "squash" or self.shorter_side_px >= self.size_px
+        for name, holds, rule in (
+            ("size_px", self.size_px >= 1, "at least 1"),
+            ("mean", len(self.mean) == 3, "three values, of red, green and blue"),
+            ("deviation", is_scale, "three values above 0, of red, green and blue"),
+            ("shorter_side_px", is_cut, f"at least size_px, {self.size_px}"),
+        ):
+            require(holds, field=name, value=getattr(self, name), rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorSidecar(ImageSidecar):
+    """A network from pictures to vectors, N x d.
+
+    Attributes:
+        output: name of its output; "" where it has one.
         normalise: whether vectors are scaled to length 1, as a joint embedding's are.
     """
 
     kind: Literal["vector"] = "vector"
-    input: str = ""
     output: str = ""
-    size_px: int = 224
-    fit: Fit = Fit.CENTRE
-    shorter_side_px: int = 256
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
-    deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
-    channels: Channels = Channels.RGB
     normalise: bool = False
-
-    def __post_init__(self) -> None:
-        _check_pixels(self.size_px, self.mean, self.deviation)
-        rule = f"at least size_px, {self.size_px}"
-        require(self.shorter_side_px >= self.size_px, field="shorter_side_px", value=self.shorter_side_px, rule=rule)
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(
-            fit=self.fit,
-            size_px=self.size_px,
-            shorter_side_px=self.shorter_side_px,
-            mean=_triple(self.mean),
-            deviation=_triple(self.deviation),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DetectorSidecar:
-    """A network from one picture, 1 x 3 x size x size, all of it squashed, to R regions, overlaps already removed.
+class DetectorSidecar(ImageSidecar):
+    """A network from one picture, all of it squashed by default, to R regions, overlaps already removed.
 
     Attributes:
         boxes: name of the output R x 4: left, top, right, bottom.
         scores: name of the output R, in 0..1.
-        labels: name of the output R: places in the list of classes.
+        labels: name of the output R: numbers of classes, from 0.
         vectors: name of the output R x d.
         classes: file of class names, one a line; a network with a background counts it.
-        box_unit: see `BoxUnit`.
+        box_unit: of boxes: shares 0..1 of the input, or pixels of it.
     """
 
     kind: Literal["detector"] = "detector"
-    input: str = ""
     boxes: str = "boxes"
     scores: str = "scores"
     labels: str = "labels"
     vectors: str = "vectors"
     classes: str = "classes.txt"
-    box_unit: BoxUnit = BoxUnit.SHARE
+    box_unit: Literal["share", "pixel"] = "share"
     size_px: int = 640
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
-    deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
-    channels: Channels = Channels.RGB
-
-    def __post_init__(self) -> None:
-        _check_pixels(self.size_px, self.mean, self.deviation)
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        return Preprocessing(
-            fit=Fit.SQUASH, size_px=self.size_px, mean=_triple(self.mean), deviation=_triple(self.deviation)
-        )
+    fit: Literal["centre", "squash"] = "squash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +98,7 @@ class TextSidecar:
         tokenizer: file of a tokenizer of the `tokenizers` library.
         max_tokens: a longer text is cut.
         pad_to_max: whether every text is padded to `max_tokens` with `pad_id`, as CLIP's text tower wants.
+        pooling: how vectors of tokens become one of the text; `none` where the network gives that itself.
         normalise: whether vectors are scaled to length 1.
     """
 
@@ -147,7 +111,7 @@ class TextSidecar:
     max_tokens: int = 77
     pad_to_max: bool = False
     pad_id: int = 0
-    pooling: Pooling = Pooling.NONE
+    pooling: Literal["none", "mean", "first", "last"] = "none"
     normalise: bool = False
 
     def __post_init__(self) -> None:
@@ -159,45 +123,41 @@ Sidecar = VectorSidecar | DetectorSidecar | TextSidecar
 _KINDS: Mapping[str, type[Sidecar]] = {"vector": VectorSidecar, "detector": DetectorSidecar, "text": TextSidecar}
 
 
-@dataclass(frozen=True, slots=True)
 class OnnxFiles:
     """A user's network: its name, its file, and the files that go with it."""
 
-    name: str
-    weights: Mapping[str, WeightFile]
+    def __init__(self, name: str, weights: Mapping[str, WeightFile]) -> None:
+        """Read the sidecar.
 
-    @property
-    def network(self) -> Path:
-        weight = weight_of(self.name, self.weights, what=f"a network in an {NETWORK_SUFFIX} file")
-        path = weight.path()
-        require(path.suffix == NETWORK_SUFFIX, field="features.weights", value=str(path), rule="expected an .onnx file")
-        return path
+        Raises:
+            NotFoundError: there is no such file.
+            ConfigError: it is no JSON object with a known `kind`, or one of its values breaks a rule; the message
+                names the file.
+        """
+        self.name = name
+        self.network = weight_of(name, weights, what="a network in an .onnx file").local()
+        self._weights = weights
+        self.sidecar = self._read_sidecar()
 
     def companion(self, file: str) -> Path:
         """Return the path of a file that goes with the network.
 
         Raises:
-            NotFoundError: there is none; the message says where it is looked for.
+            NotFoundError: there is none; the message says which path was tried.
         """
         key = f"{self.name}/{file}"
-        if key in self.weights:
-            return self.weights[key].path()
-        path = self.network.with_name(file)
+        if key in self._weights:
+            return self._weights[key].local().path
+        path = self.network.path.with_name(file)
         if not path.is_file():
             raise NotFoundError(f"features.weights: {self.name}: there is no {path}, and no weight {key!r}")
         return path
 
-    def sidecar(self) -> Sidecar:
-        """Return what the JSON file says.
-
-        Raises:
-            NotFoundError: there is no such file.
-            ConfigError: it is no JSON object with a known `kind`, or one of its values breaks a rule.
-        """
-        path = self.companion(self.network.with_suffix(_SIDECAR_SUFFIX).name)
+    def _read_sidecar(self) -> Sidecar:
+        path = self.companion(self.network.path.with_suffix(".json").name)
         try:
-            values: Any = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            values: Any = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: expected JSON: {error}") from error
         kind = _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
         if kind is None:
@@ -205,16 +165,4 @@ class OnnxFiles:
         try:
             return restore(kind, values)
         except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from error
-
-
-def _check_pixels(size_px: int, mean: tuple[float, ...], deviation: tuple[float, ...]) -> None:
-    require(size_px >= 1, field="size_px", value=size_px, rule="at least 1")
-    require(len(mean) == 3, field="mean", value=mean, rule="three values, of red, green and blue")
-    is_scale = len(deviation) == 3 and all(value > 0 for value in deviation)
-    require(is_scale, field="deviation", value=deviation, rule="three values above 0, of red, green and blue")
-
-
-def _triple(values: tuple[float, ...]) -> tuple[float, float, float]:
-    red, green, blue = values
-    return red, green, blue
+            raise ConfigError(f"{path}: {error}") from None  # one line that names the file, also for a worker

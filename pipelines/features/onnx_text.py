@@ -5,85 +5,81 @@ One text a run, on one thread: a text's vector depends on that text alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import tokenizers
 
-from pipelines.features.onnx_session import OnnxNetwork, unit_length
-from pipelines.features.onnx_sidecars import OnnxFiles, Pooling, TextSidecar
-from pipelines.features.values import Compute, Matrix
-from pipelines.features.weights import digest_of
-from schemas.configs import resolve
+from pipelines.features.onnx import OnnxExtractor, unit_length
+from pipelines.features.onnx_sidecars import OnnxFiles, TextSidecar
+from pipelines.features.values import Float32, Matrix, Row, Vector
+from pipelines.features.weights import WeightFile, digest_of
+from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
-from schemas.versions import fingerprint
-
-Ids = npt.NDArray[np.int64]  # T
+from schemas.features import FeatureColumn
 
 
-class OnnxText:
+class OnnxText(OnnxExtractor):
     """One vector a text."""
 
-    def __init__(self, files: OnnxFiles, sidecar: TextSidecar, compute: Compute) -> None:
-        self.name = files.name
-        self._sidecar = sidecar
-        self._network = OnnxNetwork(files.name, files.network, compute)
-        self._tokenizer_path = files.companion(sidecar.tokenizer)
+    sidecar: TextSidecar
+
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        """Make the extractor that the sidecar of `network` describes.
+
+        Raises:
+            ConfigError: the sidecar is wrong, or describes a network that reads pictures.
+        """
+        files = OnnxFiles(network, weights)
+        if not isinstance(files.sidecar, TextSidecar):
+            raise ConfigError(f"features.sentences = {network!r}: its sidecar describes a network that reads pictures")
+        super().__init__(files, files.sidecar, config)
+        self._tokenizer_path = files.companion(files.sidecar.tokenizer)
 
     @cached_property
-    def dimensions(self) -> int:
-        """The length of a vector, tried out on a word."""
-        return len(self._vector("a"))
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """The one column; the length of a vector is tried out on a word."""
+        versions = {"tokenizer": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
+        return (self.column(len(self._vector("a")), versions),)
 
-    def fingerprint(self) -> str:
-        return fingerprint(
-            {
-                "sidecar": resolve(self._sidecar),
-                "tokenizer": digest_of(self._tokenizer_path),
-                "tokenizers": tokenizers.__version__,
-                **self._network.describe(),
-            }
-        )
+    def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
+        """Return one vector per text of each document, N x d in order; a text without a token has zeros."""
+        return [(self._matrix(texts),) for texts in documents]
 
-    def extract(self, texts: Sequence[str]) -> Matrix:
-        """Return one vector per text, N x d in order; a text without a token has zeros."""
-        vectors = list(self._network.pool.map(self._vector, texts))
-        return np.stack(vectors) if vectors else np.empty((0, self.dimensions), np.float32)
+    def _matrix(self, texts: Sequence[str]) -> Matrix:
+        matrix = np.zeros((len(texts), self.columns[0].dimensions), np.float32)
+        for number, vector in enumerate(self.pool.map(self._vector, texts)):
+            matrix[number] = vector
+        return matrix
 
-    def _vector(self, text: str) -> npt.NDArray[np.float32]:
+    def _vector(self, text: str) -> Vector:
         encoding = self._tokenizer.encode(text)
-        ids, mask = np.asarray(encoding.ids, np.int64), np.asarray(encoding.attention_mask, np.int64)
-        if not mask.any():
-            return np.zeros(self.dimensions, np.float32)
-        output = self._network.output(self._sidecar.output)
-        found = self._network.run(self._inputs(ids, mask), [output])[0][0].astype(np.float32)
-        vector = self._pooled(found, mask, output)
-        return unit_length(vector) if self._sidecar.normalise else vector
+        if not any(encoding.attention_mask):
+            return np.zeros(1, np.float32)
+        ids = np.array([encoding.ids, encoding.attention_mask, [0] * len(encoding.ids)])
+        inputs = zip((self.sidecar.ids, self.sidecar.mask, self.sidecar.types), ids, strict=True)
+        short = {each.name for each in self.session.get_inputs() if each.type == "tensor(int32)"}
+        given = {name: row[None].astype(np.int32 if name in short else np.int64) for name, row in inputs if name}
+        found = self.run(given, [self.sidecar.output])[0][0].astype(np.float32)
+        vector = self._pooled(found, ids[1] == 1)
+        return unit_length(vector) if self.sidecar.normalise else vector
 
-    def _inputs(self, ids: Ids, mask: Ids) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the network's inputs, each 1 x T and of the type that it asks for."""
-        given = {self._sidecar.ids: ids, self._sidecar.mask: mask, self._sidecar.types: np.zeros_like(ids)}
-        types = {each.name: each.type for each in self._network.session.get_inputs()}
-        short = {name for name, kind in types.items() if kind == "tensor(int32)"}
-        return {name: v[None].astype(np.int32 if name in short else np.int64) for name, v in given.items() if name}
-
-    def _pooled(self, found: npt.NDArray[np.float32], mask: Ids, output: str) -> npt.NDArray[np.float32]:
-        is_per_token = found.ndim == 2 and len(found) == len(mask)
-        if is_per_token == (self._sidecar.pooling is Pooling.NONE) or found.ndim > 2:
+    def _pooled(self, found: Float32, is_token: np.ndarray) -> Vector:
+        pooling = self.sidecar.pooling
+        is_per_token = found.ndim == 2 and len(found) == len(is_token)
+        if is_per_token == (pooling == "none") or found.ndim > 2:
             raise ConfigError(
-                f"{self._network.path}: output {output} gives {' x '.join(map(str, found.shape))} values a text: "
-                f"not what pooling = {self._sidecar.pooling} in its sidecar needs"
+                f"{self.path}: output {self.sidecar.output!r} gives {' x '.join(map(str, found.shape))} values a "
+                f"text: not what pooling = {pooling} in its sidecar needs"
             )
-        if self._sidecar.pooling is Pooling.NONE:
+        if pooling == "none":
             return found
-        tokens = found[mask == 1]
-        if self._sidecar.pooling is Pooling.MEAN:
-            mean: npt.NDArray[np.float32] = tokens.mean(axis=0)
-            return mean
-        token: npt.NDArray[np.float32] = tokens[0 if self._sidecar.pooling is Pooling.FIRST else -1]
-        return token
+        tokens = found[is_token]
+        vector: Vector = {"mean": tokens, "first": tokens[:1], "last": tokens[-1:]}[pooling].mean(axis=0)
+        return vector
 
     @cached_property
     def _tokenizer(self) -> tokenizers.Tokenizer:
@@ -91,8 +87,8 @@ class OnnxText:
             tokenizer = tokenizers.Tokenizer.from_file(str(self._tokenizer_path))
         except Exception as error:
             raise ConfigError(f"{self._tokenizer_path}: no tokenizer: {str(error).partition(chr(10))[0]}") from error
-        tokenizer.enable_truncation(self._sidecar.max_tokens)
+        tokenizer.enable_truncation(self.sidecar.max_tokens)
         tokenizer.no_padding()
-        if self._sidecar.pad_to_max:
-            tokenizer.enable_padding(length=self._sidecar.max_tokens, pad_id=self._sidecar.pad_id)
+        if self.sidecar.pad_to_max:
+            tokenizer.enable_padding(length=self.sidecar.max_tokens, pad_id=self.sidecar.pad_id)
         return tokenizer

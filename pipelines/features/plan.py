@@ -1,4 +1,4 @@
-"""Which features a build has, decided before it starts: the columns, what they are computed with, where they are kept.
+"""Which features a build has, decided before it starts: the columns, what they are computed with, their packs.
 
 A plan travels to the workers. There each extractor is made anew, and must be the one that was planned: a worker with
 other weights, libraries or another kind of device than the machine that started the build says so and stops.
@@ -6,27 +6,22 @@ other weights, libraries or another kind of device than the machine that started
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
-from pipelines.config import BuildConfig
-from pipelines.features.cache import FeatureCache, folder_of
-from pipelines.features.extractors import (
-    Extractor,
-    ImageExtractor,
-    SentenceExtractor,
-    image_extractor,
-    sentence_extractor,
-)
-from pipelines.features.given import GivenVectors
-from pipelines.features.values import Compute, RegionLimits
-from pipelines.features.weights import parse_weights
-from pipelines.settings import FeaturesConfig
-from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from schemas.configs import resolve
+from pipelines.features.catalogue import Extractor, extractors
+from pipelines.features.columns import DOCUMENTS, IMAGES
+from pipelines.features.given import given_array
+from pipelines.images.copies import METHOD
+from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
+from schemas.configs import require
 from schemas.errors import BuildError
-from schemas.features import FeatureColumn, FeatureKind
-from schemas.lake import Folder, Lake
+from schemas.features import FeatureColumn
+from schemas.lake import Lake
+from schemas.versions import fingerprint
 
 
 class Given(NamedTuple):
@@ -44,115 +39,89 @@ class FeaturePlan:
         images: feature columns of the images part, sorted.
         sentences: feature columns of the documents part, sorted.
         given: vectors of images that the source brings, or None.
-        config: names, storage, limits, weights.
-        compute: what one worker process computes with.
-        lake: whose cache keeps what was computed.
-        jpeg_quality: of the pictures that extractors look at.
+        config: names, storage, limits, weights, and what one worker process computes with.
+        http: how weights are fetched.
+        lake: whose packs keep what was computed.
+        copies: how the pictures that extractors read were made.
     """
 
     images: tuple[FeatureColumn, ...]
     sentences: tuple[FeatureColumn, ...]
     given: Given | None = None
     config: FeaturesConfig
-    compute: Compute
+    http: HttpConfig
     lake: Lake
-    jpeg_quality: int
+    copies: str
 
-    @property
-    def extracted(self) -> tuple[FeatureColumn, ...]:
-        """Return the image columns that are computed, not given."""
-        return tuple(column for column in self.images if self.given is None or column.name != self.given.name)
+    def extracted(self, table: str) -> tuple[FeatureColumn, ...]:
+        """Return the columns of `images` or `documents` that are computed, not given."""
+        columns = self.images if table == IMAGES else self.sentences
+        return tuple(column for column in columns if self.given is None or column.name != self.given.name)
 
     @property
     def fingerprints(self) -> tuple[tuple[str, str], ...]:
         """Return (extractor, fingerprint) of every extractor: part of the version."""
-        return tuple(sorted((column.name, column.fingerprint) for column in (*self.extracted, *self.sentences)))
+        columns = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
+        return tuple(sorted((column.name, column.fingerprint) for column in columns))
 
-    def image_cache(self, column: FeatureColumn) -> FeatureCache:
-        """Return where the values of an image column are kept."""
-        return FeatureCache(image_folder(self.lake, column, self.jpeg_quality, self.config.region_limits))
-
-    def sentence_cache(self, column: FeatureColumn) -> FeatureCache:
-        """Return where the vectors of documents' sentences are kept."""
-        return FeatureCache(sentence_folder(self.lake, column))
-
-    def image_extractor(self, column: FeatureColumn) -> ImageExtractor:
-        """Return the extractor of a column, made for this process; see `make_image_extractor`."""
-        extractor = make_image_extractor(column.name, self.config, self.compute)
-        _check(extractor, column)
-        return extractor
-
-    def sentence_extractor(self, column: FeatureColumn) -> SentenceExtractor:
-        """Return the extractor of a column, made for this process."""
-        extractor = make_sentence_extractor(column.name, self.config, self.compute)
-        _check(extractor, column)
-        return extractor
+    def extractors(self, table: str) -> list[Extractor]:
+        """Return the extractors of `extracted(table)`: one of each for all threads of a process."""
+        return _extractors(self, table)
 
 
-def plan_features(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan:
+@lru_cache(maxsize=2)
+def _extractors(plan: FeaturePlan, table: str) -> list[Extractor]:
+    names = plan.config.images if table == IMAGES else plan.config.sentences
+    made = extractors(names, table, plan.config, plan.http)
+    differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
+    if differing:
+        raise BuildError(
+            f"extractor {min(differing).name}: this worker's weights, libraries, device or precision differ from those "
+            "of the machine that started the build; set features.device and features.precision, and install the same"
+        )
+    return made
+
+
+def plan_features(
+    config: FeaturesConfig, images: ImagesConfig, http: HttpConfig, *, given: Given | None, lake: Lake, workers: int
+) -> FeaturePlan:
     """Return the features of a build.
+
+    Args:
+        config: names, storage, limits, weights.
+        images: how the copies are made.
+        http: how weights are fetched.
+        given: vectors that the source brings instead of pictures.
+        lake: where values are kept.
+        workers: processes that share this machine's cores.
 
     Raises:
         ConfigError: an extractor is not known, or its weights are not given.
         NotFoundError: a weight file or the array of given vectors is not there.
     """
-    features = config.features
-    compute = features.compute(workers=workers)
-    images = [make_image_extractor(name, features, compute) for name in features.images]
-    sentences = [make_sentence_extractor(name, features, compute) for name in features.sentences]
-    columns = [_column(extractor, features, kind=extractor.kind) for extractor in images]
-    given = None
-    if isinstance(config.source, MultiRetrievalSource):
-        given = Given(config.source.extractor, config.source.features)
-        size = GivenVectors(given.name, given.path).dimensions
-        columns.append(FeatureColumn(name=given.name, dimensions=size, storage=features.storage))
+    config = replace(config, threads=config.threads or max(1, (os.cpu_count() or 1) // workers))
+    copies = f"{METHOD}-q{images.jpeg_quality}"
+    columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
+    if given is not None:
+        rule = "the source brings vectors of images, and no pictures: expected none"
+        require(not columns, field="features.images", value=config.images, rule=rule)
+        size = given_array(given.path).shape[1]
+        columns = [FeatureColumn(name=given.name, dimensions=size, storage=config.storage)]
+    sentences = _columns(extractors(config.sentences, DOCUMENTS, config, http), DOCUMENTS, copies)
     return FeaturePlan(
         images=tuple(sorted(columns)),
-        sentences=tuple(sorted(_column(extractor, features) for extractor in sentences)),
+        sentences=tuple(sorted(sentences)),
         given=given,
-        config=features,
-        compute=compute,
+        config=config,
+        http=http,
         lake=lake,
-        jpeg_quality=config.images.jpeg_quality,
+        copies=copies,
     )
 
 
-def image_folder(lake: Lake, column: FeatureColumn, jpeg_quality: int, limits: RegionLimits) -> Folder:
-    """Return the folder that an image column's values are kept in: its name follows from all they depend on."""
-    depends_on: dict[str, Any] = {"extractor": column.fingerprint, "jpeg_quality": jpeg_quality}
-    if column.kind is FeatureKind.REGIONS:
-        depends_on["regions"] = resolve(limits)
-    return folder_of(lake, column.name, depends_on)
-
-
-def sentence_folder(lake: Lake, column: FeatureColumn) -> Folder:
-    """Return the folder that the vectors of a documents column are kept in."""
-    return folder_of(lake, column.name, {"extractor": column.fingerprint})
-
-
-def make_image_extractor(name: str, config: FeaturesConfig, compute: Compute) -> ImageExtractor:
-    """Return an image extractor with the weights and limits of a configuration."""
-    return image_extractor(name, compute=compute, weights=parse_weights(config.weights), regions=config.region_limits)
-
-
-def make_sentence_extractor(name: str, config: FeaturesConfig, compute: Compute) -> SentenceExtractor:
-    """Return a sentence extractor with the weights of a configuration."""
-    return sentence_extractor(name, compute=compute, weights=parse_weights(config.weights))
-
-
-def _column(extractor: Extractor, features: FeaturesConfig, *, kind: FeatureKind = FeatureKind.VECTOR) -> FeatureColumn:
-    return FeatureColumn(
-        name=extractor.name,
-        kind=kind,
-        dimensions=extractor.dimensions,
-        storage=features.storage,
-        fingerprint=extractor.fingerprint(),
-    )
-
-
-def _check(extractor: Extractor, planned: FeatureColumn) -> None:
-    if extractor.fingerprint() != planned.fingerprint:
-        raise BuildError(
-            f"extractor {planned.name}: this worker's weights, libraries, device or precision differ from those of "
-            "the machine that started the build; set features.device and features.precision, and install the same"
-        )
+def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[FeatureColumn]:
+    """Return the columns of extractors; fingerprints of images' columns also name how the copies were made."""
+    columns = [column for extractor in made for column in extractor.columns]
+    if table == DOCUMENTS:
+        return columns
+    return [replace(c, fingerprint=fingerprint({"extractor": c.fingerprint, "copies": copies})) for c in columns]

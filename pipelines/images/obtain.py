@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pipelines.features.given import ROW, VectorRejected, given_vectors, row_of
+from pipelines.features.given import ROW, given_vector
 from pipelines.files import FileRejected, read_named
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import PackedImage
@@ -118,7 +118,7 @@ def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
         if access.features is not None and uri.startswith(ROW):
             return PackedImage(_row_image(uri, access.features))
         return inspector.image_of(read_named(access.files, uri, max_bytes=access.http.max_bytes), uri)
-    except (FileRejected, ImageRejected, VectorRejected) as problem:
+    except (FileRejected, ImageRejected) as problem:
         return rejection(uri, problem)
 
 
@@ -171,7 +171,7 @@ def host_of(uri: str) -> str:
     return (urls.host_of(uri) or "?") if is_on_web else ""  # the client says what is wrong with the others
 
 
-def rejection(uri: str, problem: FileRejected | ImageRejected | VectorRejected) -> Failure:
+def rejection(uri: str, problem: FileRejected | ImageRejected) -> Failure:
     """Return the failure row of an address that gave no image."""
     return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
 
@@ -182,5 +182,5 @@ def taken_down(uri: str, entry: str) -> Failure:
 
 
 def _row_image(uri: str, features: str) -> Image:
-    vector = given_vectors("", features).vector(row_of(uri))
+    vector = given_vector(uri, features)
     return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.features.columns import image_column, sentence_column
+from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array, feature_packs, texts_key
+from pipelines.features.given import given_vector
 from pipelines.features.plan import FeaturePlan
 from pipelines.images.store import ImageStore
 from pipelines.shards.statistics import DocumentSize, size_of
 from schemas.documents import Document, Split, document_schema, to_row
+from schemas.feature_arrays import vectors_to_column
+from schemas.features import FeatureColumn
 from schemas.images import Image, image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
@@ -109,15 +113,32 @@ def write_shard(
 def documents_table(documents: Sequence[Document], features: FeaturePlan) -> pa.Table:
     """Return documents as a table of `document_schema(features.sentences)`."""
     table = to_table(map(to_row, documents), document_schema())
-    columns = {column.column: sentence_column(column, documents, features) for column in features.sentences}
+    columns = {column.column: _sentence_column(column, documents, features) for column in features.sentences}
     return _with_columns(table, columns, document_schema(features.sentences))
 
 
 def images_table(images: Sequence[Image], features: FeaturePlan, store: ImageStore) -> pa.Table:
     """Return images with their 256-px JPEGs as a table of `image_schema(features.images)`."""
     table = to_table((_image_row(image, store) for image in images), image_schema())
-    columns = {column.column: image_column(column, images, features) for column in features.images}
+    columns = {column.column: _image_column(column, images, features) for column in features.images}
     return _with_columns(table, columns, image_schema(features.images))
+
+
+def _image_column(column: FeatureColumn, images: Sequence[Image], features: FeaturePlan) -> pa.Array:
+    if features.given is not None and column.name == features.given.name:
+        rows = [given_vector(str(image.source), features.given.path) for image in images]
+        return vectors_to_column(np.array(rows).reshape(-1, column.dimensions), column.storage)
+    refs = feature_packs(features.lake, column, IMAGES).index().find([image.hash for image in images])
+    return feature_array(features.lake, column, IMAGES, [ref for ref in refs if ref is not None])
+
+
+def _sentence_column(column: FeatureColumn, documents: Sequence[Document], features: FeaturePlan) -> pa.Array:
+    refs = (
+        feature_packs(features.lake, column, DOCUMENTS)
+        .index()
+        .find([texts_key(s.text for s in document.sentences) for document in documents])
+    )
+    return feature_array(features.lake, column, DOCUMENTS, [ref for ref in refs if ref is not None])
 
 
 def _image_row(image: Image, store: ImageStore) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain
 
 from pipelines.settings import ShardsConfig, SplitsConfig
 from schemas.documents import Split
@@ -40,55 +42,40 @@ class Survey:
     """What must be known of all documents together to keep no split empty.
 
     Attributes:
-        counts: documents per split.
-        first: the two documents of lowest place of each split, as (split, place, id).
+        counts: documents of each split that has any.
+        first: the documents of each split with the lowest draws, as (draw, id): two, or all there are.
         has_given: whether the source itself gave any document its split: then nothing is moved.
     """
 
-    counts: tuple[tuple[Split, int], ...] = ()
-    first: tuple[tuple[Split, float, str], ...] = ()
-    has_given: bool = False
+    counts: Mapping[Split, int]
+    first: Mapping[Split, list[tuple[float, str]]]
+    has_given: bool
 
     def moves(self, config: SplitsConfig) -> dict[str, Split]:
         """Return the documents that leave the largest split so that no wanted split is empty."""
-        counts = dict.fromkeys(Split, 0) | dict(self.counts)
-        if self.has_given:
-            return {}
-        moved: dict[str, Split] = {}
-        for empty in _wanted(config):
+        counts, moved = dict.fromkeys(Split, 0) | dict(self.counts), dict[str, Split]()
+        shares = {Split.TRAIN: 1.0, Split.TEST: config.test, Split.VAL: config.val}
+        for empty, share in shares.items():
             donor = max(Split, key=counts.__getitem__)
-            if counts[empty] == 0 and counts[donor] > 1:
-                spare = [document for split, _, document in self.first if split is donor and document not in moved]
-                moved[spare[0]] = empty
+            if share > 0 and counts[empty] == 0 and counts[donor] > 1 and not self.has_given:
+                moved[next(document for _, document in self.first[donor] if document not in moved)] = empty
                 counts[donor] -= 1
                 counts[empty] += 1
         return moved
 
 
-def _wanted(config: SplitsConfig) -> list[Split]:
-    shares = ((Split.TRAIN, 1.0), (Split.TEST, config.test), (Split.VAL, config.val))
-    return [split for split, share in shares if share > 0]
-
-
 def survey_one(document_id: str, given: Split | None, config: SplitsConfig) -> Survey:
     """Return the survey of a single document."""
     split = given or split_of(document_id, config)
-    place = place_of(document_id, seed=config.seed)
-    return Survey(((split, 1),), ((split, place, document_id),), given is not None)
+    return Survey({split: 1}, {split: [(place_of(document_id, seed=config.seed), document_id)]}, given is not None)
 
 
 def merge_surveys(surveys: Iterable[Survey]) -> Survey:
     """Return the survey of all documents together; the order of `surveys` does not matter."""
-    counts: dict[Split, int] = {}
-    first: dict[Split, list[tuple[Split, float, str]]] = {}
-    has_given = False
-    for survey in surveys:
-        for split, count in survey.counts:
-            counts[split] = counts.get(split, 0) + count
-        for entry in survey.first:
-            first[entry[0]] = sorted([*first.get(entry[0], []), entry])[:2]
-        has_given = has_given or survey.has_given
-    return Survey(tuple(sorted(counts.items())), tuple(e for s in sorted(first) for e in first[s]), has_given)
+    parts = list(surveys)
+    counts = {split: sum(part.counts.get(split, 0) for part in parts) for split in Split}
+    first = {split: nsmallest(2, chain(*(part.first.get(split, ()) for part in parts))) for split in Split}
+    return Survey(counts, first, any(part.has_given for part in parts))
 
 
 def final_split(document_id: str, given: Split | None, config: SplitsConfig, moves: Mapping[str, Split]) -> Split:

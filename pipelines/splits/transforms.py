@@ -1,166 +1,155 @@
-"""The splits stage in Beam: every document gets its split, and every leak between splits is found and counted."""
+"""The splits stage in Beam: every document gets its split, and what splits share is found and counted.
+
+    documents -> texts, packed ---> by digest ----------------------------------> leaks
+              `> images, packed --> by hash, with clusters of duplicates -> by cluster -> leaks
+
+Only arrays travel, some thousands of rows an element, in partitions whose number follows from that of the rows. Which
+splits are empty is one row in all.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import product
+from typing import Any
 
 import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsSingleton
 
+from pipelines.dedupe.columns import Bytes, Columns, Numbers, from_hex, starts_of_runs
+from pipelines.dedupe.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
+from pipelines.documents.settle import SettledDocument
 from pipelines.settings import SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
-from pipelines.splits.leaks import LeakCount, leaks_of_group, near_image_leaks
-from pipelines.splits.traces import Clue, Trace, clues_of, trace_of
-from schemas.documents import Document, Split
+from pipelines.splits.leaks import LeakCount
+from pipelines.splits.shared_images import (
+    ClusterOfImage,
+    ShownImages,
+    leaks_of_images,
+    meet_clusters,
+    pack_clusters,
+    pack_shown,
+)
+from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items, pack_texts
 from schemas.duplicates import Duplicate
-from schemas.images import Image
-from schemas.leaks import Leak, LeakKind
+from schemas.leaks import Leak
 
-LeakPlace = tuple[str, str, str]  # kind, split, other split
+_ENDS = tuple(product(KINDS, SPLITS, SPLITS))  # of leaks: their kind, split and other split
 
 
 @dataclass(eq=False)
 class AssignSplits(beam.PTransform):
-    """Gives every document its split."""
+    """Gives every settled document its split."""
 
     config: SplitsConfig
 
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> beam.CombineGlobally(_MergeSurveys())
-        return documents | "assign" >> beam.Map(self._assign, survey=beam.pvalue.AsSingleton(survey))
+    def expand(self, documents: beam.PCollection[SettledDocument]) -> beam.PCollection[SettledDocument]:
+        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> beam.CombineGlobally(merge_surveys)
+        return documents | "assign" >> beam.Map(self._assign, AsSingleton(survey))
 
-    def _survey(self, document: Document) -> Survey:
-        return survey_one(document.id, document.split, self.config)
+    def _survey(self, settled: SettledDocument) -> Survey:
+        return survey_one(settled.document.id, settled.document.split, self.config)
 
-    def _assign(self, document: Document, survey: Survey) -> Document:
+    def _assign(self, settled: SettledDocument, survey: Survey) -> SettledDocument:
+        document = settled.document
         split = final_split(document.id, document.split, self.config, survey.moves(self.config))
-        return dataclasses.replace(document, split=split)
-
-
-class _MergeSurveys(beam.CombineFn):
-    def create_accumulator(self) -> Survey:
-        return Survey()
-
-    def add_input(self, accumulator: Survey, survey: Survey) -> Survey:
-        return merge_surveys((accumulator, survey))
-
-    def merge_accumulators(self, accumulators: Iterable[Survey]) -> Survey:
-        return merge_surveys(accumulators)
-
-    def extract_output(self, accumulator: Survey) -> Survey:
-        return accumulator
+        return replace(settled, document=replace(document, split=split))
 
 
 @dataclass(eq=False)
 class FindLeaks(beam.PTransform):
-    """Every leak between splits: PCollection[Document] (with splits) to PCollection[Leak].
-
-    Near images are looked for inside the clusters of near-duplicates alone: two that are near are in one cluster.
+    """Every leak between splits: settled documents that have splits to PCollection[Leak].
 
     Attributes:
-        radius: that of the dedupe stage.
-        images: PCollection[(content hash, Image)].
-        duplicates: PCollection[Duplicate] of the dedupe stage.
+        radius: that of the dedupe stage: two images that are near are in one cluster of it.
+        duplicates: PCollection[Duplicate] of the dedupe stage; documents that were dropped since do not matter.
+        rows: of a partition, about.
     """
 
     radius: int
-    images: beam.PCollection
-    duplicates: beam.PCollection
+    duplicates: beam.PCollection[Duplicate]
+    rows: int = ROWS_PER_PARTITION
 
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        wanted = documents | "image places" >> beam.FlatMap(_places)
-        met = (wanted, self.images) | "meet looks" >> beam.CoGroupByKey() | "hand out" >> beam.FlatMap(_hand_out)
-        keyed = documents | "key by id" >> beam.Map(_key_by_id)
-        traces = (keyed, met) | "meet images" >> beam.CoGroupByKey() | "traces" >> beam.FlatMap(_traces)
-        shared = (
-            traces
-            | "clues" >> beam.FlatMap(_keyed_clues)
-            | "group clues" >> beam.GroupByKey()
-            | "leaks" >> beam.FlatMap(_leaks)
+    def expand(self, documents: beam.PCollection[SettledDocument]) -> beam.PCollection[Leak]:
+        texts = documents | "texts" >> Pack(pack_texts) | "by digest" >> Meet(Items, "digests", self.rows)
+        shown = documents | "images" >> Pack(pack_shown)
+        known = self.duplicates | "clusters" >> Pack(pack_clusters)
+        count = AsSingleton(shown | "count images" >> CountRows())
+        by_hash = beam.FlatMap(divide, count, by="images", rows=self.rows)
+        joined = (shown | "shown by hash" >> by_hash, known | "clusters by hash" >> by_hash) | beam.CoGroupByKey()
+        images = (
+            joined | "to clusters" >> beam.MapTuple(_meet) | "by cluster" >> Meet(ShownImages, "clusters", self.rows)
         )
-        clusters = self.duplicates | "clusters" >> beam.Map(_cluster_of) | "once" >> beam.Distinct()
-        near = (
-            traces
-            | "to clusters" >> beam.FlatMap(_by_cluster, clusters=beam.pvalue.AsDict(clusters))
-            | "group clusters" >> beam.GroupByKey()
-            | "near leaks" >> beam.FlatMap(self._near)
-        )
-        return (shared, near) | "both" >> beam.Flatten() | "once each" >> beam.Distinct()
-
-    def _near(self, group: tuple[str, Iterable[Trace]]) -> Iterator[Leak]:
-        _, traces = group
-        yield from near_image_leaks(list(traces), radius=self.radius)
+        of_images = images | "leaks of images" >> beam.FlatMap(leaks_of_images, self.radius)
+        return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
 
 
+@dataclass(eq=False)
 class CountLeaks(beam.PTransform):
-    """PCollection[Leak] to a `LeakCount` of each kind and pair of splits: `leaks.count_leaks` of any number."""
+    """PCollection[Leak] to a `LeakCount` of each kind and two splits that has any."""
 
-    def expand(self, leaks: beam.PCollection) -> beam.PCollection:
-        keys = leaks | "keys" >> beam.Map(_leaked_key) | "count keys" >> _CountDistinct()
-        documents = leaks | "documents" >> beam.Map(_leaking_document) | "count documents" >> _CountDistinct()
-        return (keys, documents) | "meet counts" >> beam.CoGroupByKey() | "leak counts" >> beam.MapTuple(_leak_count)
+    rows: int = ROWS_PER_PARTITION
 
-
-class _CountDistinct(beam.PTransform):
-    """(place, item) to (place, number of different items)."""
-
-    def expand(self, items: beam.PCollection) -> beam.PCollection:
-        return items | "once" >> beam.Distinct() | "places" >> beam.Keys() | beam.combiners.Count.PerElement()
+    def expand(self, leaks: beam.PCollection[Leak]) -> beam.PCollection[LeakCount]:
+        counted = leaks | "pack" >> Pack(_pack_ends) | "by digest" >> Meet(_Ends, "digests", self.rows)
+        totals = counted | "count" >> beam.Map(_count_ends) | "add" >> beam.CombineGlobally(sum)
+        return totals | "counts" >> beam.FlatMap(_leak_counts)
 
 
-def _leaked_key(leak: Leak) -> tuple[LeakPlace, str]:
-    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.key
+@dataclass(eq=False)
+class Meet(beam.PTransform):
+    """Packed rows to one table of each partition: rows of equal values of a column are in one.
+
+    Attributes:
+        kind: of table.
+        by: name of the column.
+        rows: of a partition, about.
+    """
+
+    kind: type[Columns]
+    by: str
+    rows: int
+
+    def expand(self, packed: beam.PCollection[Columns]) -> beam.PCollection[Columns]:
+        count = AsSingleton(packed | "count" >> CountRows())
+        return packed | "divide" >> beam.FlatMap(divide, count, by=self.by, rows=self.rows) | Gather(self.kind)
 
 
-def _leaking_document(leak: Leak) -> tuple[LeakPlace, str]:
-    return (str(leak.kind), str(leak.split), str(leak.other_split)), leak.document
+@dataclass(frozen=True, slots=True)
+class _Ends(Columns):
+    """What is counted: digests of leaking keys and documents; 2 x the number in `_ENDS`, one more of a document."""
+
+    digests: Bytes
+    ends: Numbers
 
 
-def _leak_count(place: LeakPlace, counts: tuple[Iterable[int], Iterable[int]]) -> LeakCount:
-    kind, split, other = place
-    (keys,), (documents,) = counts
-    return LeakCount(LeakKind(kind), Split(split), Split(other), keys, documents)
+def _meet(_: Any, parts: tuple[Iterable[ShownImages], Iterable[ClusterOfImage]]) -> ShownImages:
+    return meet_clusters(ShownImages.concatenate(parts[0]), ClusterOfImage.concatenate(parts[1]))
 
 
-def _places(document: Document) -> Iterator[tuple[str, str]]:
-    for content_hash in {image.hash for image in document.images}:
-        yield content_hash, document.id
+def _pack_ends(leaks: Iterable[Leak]) -> Iterator[_Ends]:
+    digests, ends = [], []
+    for leak in leaks:
+        end = 2 * _ENDS.index((leak.kind, leak.split, leak.other_split))
+        digests += [
+            blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+            for text in (leak.key, leak.document)
+        ]
+        ends += [end, end + 1]
+    yield _Ends(from_hex(digests), np.array(ends))
 
 
-def _hand_out(group: tuple[str, tuple[Iterable[str], Iterable[Image]]]) -> Iterator[tuple[str, Image]]:
-    _, (documents, images) = group
-    (image,) = images
-    for document in documents:
-        yield document, image
+def _count_ends(table: _Ends) -> Numbers:
+    table = table.take(np.lexsort((table.ends, table.digests)))
+    return np.bincount(table.ends[starts_of_runs(table.digests, table.ends)], minlength=2 * len(_ENDS))
 
 
-def _key_by_id(document: Document) -> tuple[str, Document]:
-    return document.id, document
-
-
-def _traces(group: tuple[str, tuple[Iterable[Document], Iterable[Image]]]) -> Iterator[Trace]:
-    _, (documents, images) = group
-    by_hash = {image.hash: image for image in images}
-    for document in documents:
-        yield trace_of(document, by_hash)
-
-
-def _keyed_clues(trace: Trace) -> Iterator[tuple[tuple[str, bytes], Clue]]:
-    for clue in clues_of(trace):
-        yield (str(clue.kind), clue.digest), clue
-
-
-def _leaks(group: tuple[tuple[str, bytes], Iterable[Clue]]) -> Iterator[Leak]:
-    _, clues = group
-    yield from leaks_of_group(list(clues))
-
-
-def _cluster_of(duplicate: Duplicate) -> tuple[str, str]:
-    return duplicate.image, duplicate.cluster
-
-
-def _by_cluster(trace: Trace, clusters: Mapping[str, str]) -> Iterator[tuple[str, Trace]]:
-    for name in sorted({clusters[image.hash] for image in trace.images if image.hash in clusters}):
-        images = tuple(image for image in trace.images if clusters.get(image.hash) == name)
-        yield name, replace(trace, images=images, texts=())
+def _leak_counts(totals: Numbers | int) -> Iterator[LeakCount]:
+    for end, (keys, documents) in zip(
+        _ENDS, np.broadcast_to(totals, 2 * len(_ENDS)).reshape(-1, 2).tolist(), strict=True
+    ):
+        if keys:
+            yield LeakCount(*end, keys, documents)

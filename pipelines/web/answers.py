@@ -16,6 +16,7 @@ from schemas.failures import Reason
 TOO_MANY_REQUESTS = 429
 RETRIED_STATUSES = frozenset({TOO_MANY_REQUESTS, 500, 502, 503, 504})
 LONGEST_WAIT_S = 120.0  # between two attempts; a longer `Retry-After` gives up
+FILE_TIMEOUT_S = 172_800.0  # of an attempt to fetch a whole file
 _RETRIED_REASONS = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED})
 _REASONS = {
     401: Reason.FORBIDDEN,

@@ -25,6 +25,7 @@ from pipelines.raw.segments import request_key
 from pipelines.raw.store import RawStore
 from pipelines.settings import HttpConfig
 from pipelines.web.answers import (
+    FILE_TIMEOUT_S,
     LONGEST_WAIT_S,
     REMEMBERED_S,
     RETRIED_STATUSES,
@@ -35,6 +36,7 @@ from pipelines.web.answers import (
     retry_after_s,
     utc_text,
 )
+from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.errors import FetchFailed
 from pipelines.web.pace import Pace
 from pipelines.web.requests import Kind, Request, Response, Task
@@ -50,7 +52,6 @@ _NOT_MODIFIED = 304
 MAX_REDIRECTS = 5
 _OF_FILES = frozenset({206, 304, 416})  # what they mean, a file's sink knows
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-FILE_TIMEOUT_S = 172_800.0
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
 _PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
 _MAKING = threading.Lock()
@@ -139,6 +140,10 @@ class Client:
             IntegrityError: the stored bytes are not the ones that were received.
         """
         return response.body if response.body is not None else self._store.body(response.source, response.entry)
+
+    def file(self, url: str) -> CapturedFile:
+        """Return a whole file, kept on disk (raises as `capture_file` does)."""
+        return capture_file(self, url)
 
     def flush(self) -> None:
         """Make what was stored visible to other processes."""

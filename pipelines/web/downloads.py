@@ -18,13 +18,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
-from pipelines.web.answers import posix_time, utc_text
-from pipelines.web.client import FILE_TIMEOUT_S, Client
+from pipelines.web.answers import FILE_TIMEOUT_S, posix_time, utc_text
 from pipelines.web.errors import FetchFailed
 from pipelines.web.requests import Kind, Request
 from pipelines.web.transport import SUCCESSES
@@ -32,6 +31,9 @@ from pipelines.web.urls import Target
 from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
+
+if TYPE_CHECKING:
+    from pipelines.web.client import Client
 
 FILES = "files"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")

@@ -15,31 +15,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.features.values import Classes, Compute, Device, RegionLimits, Regions
-from pipelines.features.weights import WeightFile
+from pipelines.features import faster_rcnn
+from pipelines.features.catalogue import extractors
+from pipelines.features.values import Classes, Regions
+from pipelines.settings import Device, FeaturesConfig
 
 FOLDER = Path(__file__).parent
 CNNS = ("densenet169", "efficientnet-lite0", "nasnet-mobile", "resnet152", "resnet50")
 EXTRACTORS = [*CNNS, "efficientnet-lite0-classes", "grid", "faster-rcnn"]
 PHOTOGRAPHS = ("cat", "flower")
 DIRECTIONS = 6
-CPU = Compute(device=Device.CPU)
-LIMITS = RegionLimits(least=3, most=3, score=1.0)
 
 
 def extractor(name: str, checkpoint: Callable[[str], Path]) -> Any:
-    from pipelines.features.cnn import CnnClasses, CnnGrid, CnnVectors
-
+    weights: tuple[str, ...] = ()
     if name == "faster-rcnn":
-        from pipelines.features.faster_rcnn import FasterRcnn
-
-        weights = {name: WeightFile(name, str(random_detector(checkpoint("resnet50").with_name("detector.pth"))))}
-        return FasterRcnn(name, compute=CPU, weights=weights, regions=LIMITS, shorter_side_px=192)
-    if name == "grid":
-        return CnnGrid(name, compute=CPU, weights={}, regions=LIMITS)
-    kind = CnnClasses if name.endswith("-classes") else CnnVectors
-    is_packaged = name.startswith("efficientnet-lite0")
-    return kind(name, compute=CPU, weights={} if is_packaged else {name: WeightFile(name, str(checkpoint(name)))})
+        weights = (f"{name}={random_detector(checkpoint('resnet50').with_name('detector.pth'))}",)
+    elif name in CNNS and name != "efficientnet-lite0":
+        weights = (f"{name}={checkpoint(name)}",)
+    config = FeaturesConfig(device=Device.CPU, weights=weights, min_regions=3, max_regions=3, min_score=1.0)
+    return extractors([name], "images", config)[0]
 
 
 def random_detector(path: Path) -> Path:
@@ -92,9 +87,11 @@ def test_golden_numbers(
     request: pytest.FixtureRequest,
     photographs: dict[str, bytes],
     random_checkpoint: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    values = extractor(name, random_checkpoint).extract([photographs[photograph] for photograph in PHOTOGRAPHS])
-    found = dict(zip(PHOTOGRAPHS, map(numbers, values), strict=True))
+    monkeypatch.setattr(faster_rcnn, "SHORTER_SIDE_PX", 192)
+    rows = extractor(name, random_checkpoint).extract([photographs[photograph] for photograph in PHOTOGRAPHS])
+    found = dict(zip(PHOTOGRAPHS, (numbers(row[0]) for row in rows), strict=True))
     path = FOLDER / f"extractor-{name}.json"
     text = json.dumps(found, indent=1) + "\n"
     if request.config.getoption("--refresh-golden"):

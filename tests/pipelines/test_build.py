@@ -15,7 +15,7 @@ from pipelines import recipes
 from pipelines.config import BuildConfig
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
-from pipelines.features.extractors import image_extractor, sentence_extractor
+from pipelines.features.catalogue import extractors
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.launch import Runner
@@ -116,7 +116,9 @@ def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path
     found = list(documents_of(read_documents(ten_documents), config, access))
     documents = [item for item in found if isinstance(item, SettledDocument)]
     extraction = Extraction(
-        images=image_extractor("efficientnet-lite0"), sentences=sentence_extractor("use-multilingual")
+        images=extractors(["efficientnet-lite0"], "images", config.features),
+        sentences=extractors(["use-multilingual"], "documents", config.features),
+        vectors="efficientnet-lite0",
     )
     vectors = list(add_vectors(documents, config.documents, access.copies, extraction))
     rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}

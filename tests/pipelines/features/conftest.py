@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.extractors import IMAGE_EXTRACTORS, SENTENCE_EXTRACTORS, Entry
-from pipelines.features.values import Classes, Compute, FeatureKind, Regions, Rejected
-from schemas.versions import fingerprint
+from pipelines.features.catalogue import ENTRIES, Entry
+from pipelines.features.columns import DOCUMENTS, IMAGES
+from pipelines.features.values import Classes, Regions, Rejected, Row, feature_column
+from pipelines.settings import FeaturesConfig
+from schemas.features import FeatureKind
 
 CELLS = 2  # a side
 COUNTS: Counter[str] = Counter()
@@ -28,58 +30,53 @@ def cell_colours(jpeg: bytes) -> np.ndarray:
 
 
 class _Counted:
-    def __init__(self, name: str, *, compute: Compute, weights: Mapping[str, object], regions: object = None) -> None:
-        self.name = name
+    kind = FeatureKind.VECTOR
+    dimensions = 0
 
-    def fingerprint(self) -> str:
-        return fingerprint({"of": type(self).__name__})
+    def __init__(self, network: str, names: Sequence[str], config: FeaturesConfig, weights: object) -> None:
+        self.columns = (feature_column(network, config, self.dimensions, {"of": network}, self.kind),)
+
+    def extract(self, items: Sequence[object]) -> list[Row]:
+        COUNTS[self.columns[0].name] += len(items)
+        return [(self.value(item),) for item in items]
 
 
 class Colours(_Counted):
-    kind = FeatureKind.VECTOR
     dimensions = 12
 
-    def extract(self, images: Sequence[bytes]) -> list[np.ndarray | Rejected]:
-        COUNTS[self.name] += len(images)
-        found = [cell_colours(jpeg) for jpeg in images]
-        return [Rejected("all white") if cells.min() > 0.999 else cells.reshape(-1) for cells in found]
+    def value(self, jpeg: bytes) -> np.ndarray | Rejected:
+        cells = cell_colours(jpeg)
+        return Rejected("all white") if cells.min() > 0.999 else cells.reshape(-1)
 
 
 class Cells(_Counted):
     kind = FeatureKind.REGIONS
     dimensions = 3
 
-    def extract(self, images: Sequence[bytes]) -> list[Regions]:
-        COUNTS[self.name] += len(images)
+    def value(self, jpeg: bytes) -> Regions:
+        colours = cell_colours(jpeg)
         corners = np.array([(x, y) for y in (0, 0.5) for x in (0, 0.5)], np.float32)
-        found = []
-        for colours in map(cell_colours, images):
-            order = np.argsort(-colours.max(axis=1), kind="stable")
-            labels = tuple(("red", "green", "blue")[place] for place in colours[order].argmax(axis=1))
-            boxes = np.concatenate([corners, corners + 0.5], axis=1)[order]
-            found.append(Regions(boxes, labels, colours[order].max(axis=1), colours[order]))
-        return found
+        order = np.argsort(-colours.max(axis=1), kind="stable")
+        labels = tuple(("red", "green", "blue")[number] for number in colours[order].argmax(axis=1))
+        boxes = np.concatenate([corners, corners + 0.5], axis=1)[order]
+        return Regions(boxes, labels, colours[order].max(axis=1), colours[order])
 
 
 class Hues(_Counted):
     kind = FeatureKind.CLASSES
-    dimensions = 0
 
-    def extract(self, images: Sequence[bytes]) -> list[Classes]:
-        COUNTS[self.name] += len(images)
-        found = []
-        for colours in map(cell_colours, images):
-            shares = colours.mean(axis=0) / colours.mean(axis=0).sum()
-            order = np.argsort(-shares, kind="stable")
-            found.append(Classes(tuple(("red", "green", "blue")[place] for place in order), shares[order]))
-        return found
+    def value(self, jpeg: bytes) -> Classes:
+        shares = cell_colours(jpeg).mean(axis=0)
+        shares /= shares.sum()
+        order = np.argsort(-shares, kind="stable")
+        return Classes(tuple(("red", "green", "blue")[number] for number in order), shares[order])
 
 
 class Lengths(_Counted):
     dimensions = 2
 
-    def extract(self, texts: Sequence[str]) -> np.ndarray:
-        COUNTS[self.name] += len(texts)
+    def value(self, texts: Sequence[str]) -> np.ndarray:
+        COUNTS["sentences"] += len(texts)
         return np.array([(len(text), len(text.split())) for text in texts], np.float32).reshape(-1, 2)
 
 
@@ -87,12 +84,11 @@ class Lengths(_Counted):
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Register the extractors `colours`, `cells`, `hues` and `lengths`, and return how much each was asked for."""
     module = ModuleType("pipelines.features.of_tests")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for kind in (Colours, Cells, Hues, Lengths):
         setattr(module, kind.__name__, kind)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for kind in (Colours, Cells, Hues):
-        entry = Entry(place=f"of_tests:{kind.__name__}", kind=kind.kind, dimensions=kind.dimensions)
-        monkeypatch.setitem(IMAGE_EXTRACTORS, kind.__name__.lower(), entry)
-    monkeypatch.setitem(SENTENCE_EXTRACTORS, "lengths", Entry(place="of_tests:Lengths", dimensions=2))
+        name = kind.__name__.lower()
+        entry = Entry(factory=f"of_tests:{kind.__name__}", network=name, kind=kind.kind, dimensions=kind.dimensions)
+        monkeypatch.setitem(ENTRIES[DOCUMENTS if kind is Lengths else IMAGES], name, entry)
     COUNTS.clear()
     return COUNTS

@@ -12,21 +12,12 @@ import pytest
 from PIL import Image
 
 from pipelines.features.architectures import ARCHITECTURES
-from pipelines.features.extractors import (
-    IMAGE_EXTRACTORS,
-    PACKAGED,
-    ImageExtractor,
-    SentenceExtractor,
-    image_extractor,
-    image_extractor_names,
-    sentence_extractor,
-    sentence_extractor_names,
-)
-from pipelines.features.missing import problem_of
-from pipelines.features.values import Compute, Rejected
+from pipelines.features.catalogue import ENTRIES, PACKAGED, Extractor, extractors
+from pipelines.features.columns import DOCUMENTS, IMAGES, checked
+from pipelines.features.pixels import Square
+from pipelines.features.values import Rejected
 from pipelines.images.copies import encode_jpeg
-from schemas.errors import ConfigError
-from schemas.features import FeatureColumn
+from pipelines.settings import FeaturesConfig
 
 SENTENCES = [
     "A man saws a plank of wood in his garage.",
@@ -41,8 +32,8 @@ SENTENCES = [
 def preprocess(jpeg: bytes) -> np.ndarray:
     """Return the 224 x 224 x 3 values that the network looks at."""
     square = ARCHITECTURES["efficientnet-lite0"].preprocessing.square(jpeg)
-    assert not isinstance(square, Rejected)
-    return (square.astype(np.float32) - 127) / 128
+    assert isinstance(square, Square)
+    return (square.pixels.astype(np.float32) - 127) / 128
 
 
 def picture(seed: int) -> bytes:
@@ -55,60 +46,59 @@ PICTURES = [picture(seed) for seed in range(7)]
 
 
 @cache
-def images(threads: int = 1) -> ImageExtractor:
-    return image_extractor("efficientnet-lite0", compute=Compute(threads=threads))
+def images(threads: int = 1) -> Extractor:
+    return extractors(["efficientnet-lite0"], IMAGES, FeaturesConfig(threads=threads))[0]
 
 
 def vectors_of(jpegs: Sequence[bytes], threads: int = 1) -> np.ndarray:
     """Return the vectors of pictures, each of which has one, as a matrix."""
-    found = images(threads).extract(jpegs)
+    found = [row[0] for row in images(threads).extract(jpegs)]
     assert all(isinstance(value, np.ndarray) for value in found)
     return np.stack(found)
 
 
 @cache
-def sentences() -> SentenceExtractor:
-    return sentence_extractor("use-multilingual")
+def encoder() -> Extractor:
+    return extractors(["use-multilingual"], DOCUMENTS, FeaturesConfig())[0]
 
 
-def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of .*efficientnet-lite0"):
-        image_extractor("resnet51")
-    with pytest.raises(ConfigError, match=r"features\.sentences = 'bert': expected one of use-multilingual"):
-        sentence_extractor("bert")
+def vectors_of_texts(*texts: str) -> np.ndarray:
+    [(matrix,)] = encoder().extract([texts])
+    assert isinstance(matrix, np.ndarray)
+    return matrix
 
 
-def test_every_registered_extractor_is_what_it_says() -> None:
-    for name in image_extractor_names():
-        if IMAGE_EXTRACTORS[name].weights != PACKAGED:
-            continue
-        extractor = image_extractor(name)
-        values = extractor.extract(PICTURES[:2])
-        assert (extractor.name, extractor.kind) == (name, IMAGE_EXTRACTORS[name].kind)
-        assert extractor.dimensions == IMAGE_EXTRACTORS[name].dimensions
-        column = FeatureColumn(name=name, kind=extractor.kind, dimensions=extractor.dimensions)
-        assert [problem_of(value, column) for value in values] == [None, None]
-    for name in sentence_extractor_names():
-        texts = sentence_extractor(name).extract(SENTENCES[:2])
-        assert (texts.shape, texts.dtype) == ((2, sentence_extractor(name).dimensions), np.float32)
+def test_every_packaged_extractor_is_what_it_says() -> None:
+    for table, items in ((IMAGES, PICTURES[:2]), (DOCUMENTS, [SENTENCES[:2]])):
+        for name, entry in ENTRIES[table].items():
+            if entry.weights == PACKAGED:
+                [extractor] = extractors([name], table, FeaturesConfig())
+                [column] = extractor.columns
+                assert (column.name, column.kind, column.dimensions) == (name, entry.kind, entry.dimensions)
+                values = [row[0] for row in extractor.extract(items)]
+                assert (
+                    [checked(value, column) for value in values] == values if table == DOCUMENTS else len(values) == 2
+                )
+                assert not any(isinstance(checked(value, column), Rejected) for value in values)
 
 
 def test_a_bad_picture_is_rejected_and_its_batch_is_not() -> None:
     """Nothing of a batch is lost to what is no picture, is cut short, or is empty."""
     good = vectors_of(PICTURES[:2])
-    found = images(2).extract([b"no picture", PICTURES[0], PICTURES[1][:200], b"", PICTURES[1]])
+    found = [row[0] for row in images(2).extract([b"no picture", PICTURES[0], PICTURES[1][:200], b"", PICTURES[1]])]
     assert [isinstance(value, Rejected) for value in found] == [True, False, True, True, False]
     assert np.stack([found[1], found[4]]).tobytes() == good.tobytes()
 
 
 def test_no_items_give_no_vectors() -> None:
     assert images().extract([]) == []
-    assert sentences().extract([]).shape == (0, 512)
+    assert vectors_of_texts().shape == (0, 512)
 
 
 def test_fingerprints_are_stable_and_differ() -> None:
-    fingerprints = [images().fingerprint(), sentences().fingerprint()]
-    assert fingerprints == [image_extractor("efficientnet-lite0").fingerprint(), sentences().fingerprint()]
+    fingerprints = [images().columns[0].fingerprint, encoder().columns[0].fingerprint]
+    again = extractors(["efficientnet-lite0"], IMAGES, FeaturesConfig())[0].columns[0].fingerprint
+    assert fingerprints[0] == again
     assert len({*fingerprints}) == 2
     assert all(len(fingerprint) == 64 for fingerprint in fingerprints)
 
@@ -124,22 +114,24 @@ def test_an_image_vector_does_not_depend_on_its_company(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sentence_vector_does_not_depend_on_its_company(seed: int) -> None:
-    alone = np.concatenate([sentences().extract([text]) for text in SENTENCES])
+    alone = np.concatenate([vectors_of_texts(text) for text in SENTENCES])
     order = np.random.default_rng(seed).permutation(len(SENTENCES))[: len(SENTENCES) - seed]
-    assert sentences().extract([SENTENCES[place] for place in order]).tobytes() == alone[order].tobytes()
+    assert vectors_of_texts(*(SENTENCES[place] for place in order)).tobytes() == alone[order].tobytes()
 
 
 def test_another_process_gives_the_same_bytes() -> None:
     program = (
-        "import hashlib, sys; from pipelines.features.extractors import image_extractor, sentence_extractor;"
+        "import hashlib, sys; from pipelines.features.catalogue import extractors;"
+        "from pipelines.settings import FeaturesConfig;"
         "jpeg = sys.stdin.buffer.read();"
-        "image = image_extractor('efficientnet-lite0').extract([jpeg] * 3)[1];"
-        "text = sentence_extractor('use-multilingual').extract([sys.argv[1], 'other'])[0];"
+        "image = extractors(['efficientnet-lite0'], 'images', FeaturesConfig())[0].extract([jpeg] * 3)[1][0];"
+        "encoder = extractors(['use-multilingual'], 'documents', FeaturesConfig())[0];"
+        "text = encoder.extract([[sys.argv[1], 'other']])[0][0][0];"
         "print(hashlib.sha256(image.tobytes() + text.tobytes()).hexdigest())"
     )
     command = [sys.executable, "-c", program, SENTENCES[0]]
     found = subprocess.run(command, input=PICTURES[0], capture_output=True, check=True).stdout.decode().strip()
-    here = vectors_of(PICTURES[:1]).tobytes() + sentences().extract(SENTENCES[:1]).tobytes()
+    here = vectors_of(PICTURES[:1]).tobytes() + vectors_of_texts(SENTENCES[0]).tobytes()
     assert found == hashlib.sha256(here).hexdigest()
 
 
@@ -175,16 +167,16 @@ def test_golden_values() -> None:
     np.testing.assert_allclose([vector.mean(), vector.std()], [0.1391, 0.4647], atol=0.01)
     assert set(np.argsort(vector)[-5:]) == {140, 66, 1259, 957, 71}
     np.testing.assert_allclose(np.sort(vector)[-5:], [3.62, 3.81, 3.88, 3.99, 5.76], atol=0.15)
-    text = sentences().extract(SENTENCES[:1])[0]
+    text = vectors_of_texts(SENTENCES[0])[0]
     np.testing.assert_allclose(text[:4], [-0.0627, 0.0095, 0.0092, -0.0037], atol=0.002)
 
 
 def test_translations_are_near() -> None:
-    english, german, other = sentences().extract(SENTENCES[:3])
+    english, german, other = vectors_of_texts(*SENTENCES[:3])
     assert english @ german > english @ other + 0.3
-    np.testing.assert_allclose(np.linalg.norm(sentences().extract(SENTENCES), axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors_of_texts(*SENTENCES), axis=1), 1, atol=1e-5)
 
 
 def test_more_of_the_same_text_changes_the_vector() -> None:
-    for shorter, longer in pairwise(sentences().extract(["saw", "saw wood", "saw wood slowly"])):
+    for shorter, longer in pairwise(vectors_of_texts("saw", "saw wood", "saw wood slowly")):
         assert not np.array_equal(shorter, longer)

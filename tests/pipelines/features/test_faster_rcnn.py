@@ -10,31 +10,36 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torchvision.models.detection import FasterRCNN
-from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
-from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection import FasterRCNN, fasterrcnn_resnet50_fpn
 
+from pipelines.features import faster_rcnn
 from pipelines.features.faster_rcnn import FasterRcnn
-from pipelines.features.values import Compute, Device, RegionLimits, Rejected
+from pipelines.features.values import Regions, Rejected
 from pipelines.features.weights import WeightFile
+from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError
 
 NAMES = ["table", "red oak,oak", "saw", "hand"]
 SIDE = 128
-WIDTH = 16  # of the box head
+WIDTH = 1024  # of the box head
 BLOCKS = ("fpn.inner_blocks", "fpn.layer_blocks")
 
 
 def network(classes: int = len(NAMES) + 1) -> FasterRCNN:
-    """Return torchvision's network with a narrow head, made certain enough to tell classes apart."""
+    """Return torchvision's network, made certain enough to tell classes apart."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        backbone = resnet_fpn_backbone(backbone_name="resnet50", weights=None)
-        head, predictor = TwoMLPHead(backbone.out_channels * 49, WIDTH), FastRCNNPredictor(WIDTH, classes)
-        made = FasterRCNN(backbone, box_head=head, box_predictor=predictor, min_size=SIDE, box_score_thresh=0.0)
-        torch.nn.init.normal_(predictor.cls_score.weight, std=3)
+        made = fasterrcnn_resnet50_fpn(
+            weights=None, weights_backbone=None, num_classes=classes, min_size=SIDE, box_score_thresh=0.0
+        )
+        torch.nn.init.normal_(made.roi_heads.box_predictor.cls_score.weight, std=0.3)
     made.roi_heads.detections_per_img = 10_000
     return made.eval()
+
+
+@pytest.fixture(autouse=True)
+def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faster_rcnn, "SHORTER_SIDE_PX", SIDE)
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +55,17 @@ def checkpoint(torchvision_network: FasterRCNN, tmp_path_factory: pytest.TempPat
     return path
 
 
-def extractor(checkpoint: Path, *, names: Path | None = None, limits: RegionLimits | None = None) -> FasterRcnn:
+def extractor(checkpoint: Path, *, names: Path | None = None, **limits: float) -> FasterRcnn:
     files = {"faster-rcnn": checkpoint, "faster-rcnn-classes": names or checkpoint.with_suffix(".txt")}
     weights = {name: WeightFile(name, str(path)) for name, path in files.items()}
-    compute = Compute(device=Device.CPU, threads=2)
-    return FasterRcnn(
-        "faster-rcnn", compute=compute, weights=weights, regions=limits or RegionLimits(), shorter_side_px=SIDE
-    )
+    config = FeaturesConfig(device=Device.CPU, threads=2, **limits)
+    return FasterRcnn("faster-rcnn", ["faster-rcnn"], config, weights)
+
+
+def regions(made: FasterRcnn, picture: bytes) -> Regions:
+    [(found,)] = made.extract([picture])
+    assert isinstance(found, Regions)
+    return found
 
 
 def detections(network: FasterRCNN, picture: bytes) -> tuple[Tensor, Tensor, Tensor, tuple[int, int]]:
@@ -71,7 +80,7 @@ def test_every_region_is_one_of_torchvisions_detections(
     torchvision_network: FasterRCNN, checkpoint: Path, photographs: dict[str, bytes]
 ) -> None:
     picture = photographs["cat"]
-    [found] = extractor(checkpoint, limits=RegionLimits(least=36, most=36)).extract([picture])
+    found = regions(extractor(checkpoint, min_regions=36), picture)
     boxes, labels, scores, (width, height) = detections(torchvision_network, picture)
     shares = (boxes / torch.tensor([width, height, width, height])).numpy()
     short = [name.partition(",")[0] for name in NAMES]
@@ -93,7 +102,7 @@ def test_every_region_is_one_of_torchvisions_detections(
 def test_regions_of_one_class_do_not_overlap_much(checkpoint: Path, photographs: dict[str, bytes]) -> None:
     from torchvision.ops import box_iou
 
-    [found] = extractor(checkpoint, limits=RegionLimits(least=60, most=100, score=0.0)).extract([photographs["coffee"]])
+    found = regions(extractor(checkpoint, min_regions=60, max_regions=100, min_score=0.0), photographs["coffee"])
     for name in set(found.labels):
         of_class = torch.from_numpy(found.boxes[[label == name for label in found.labels]])
         overlap = box_iou(of_class, of_class).fill_diagonal_(0)
@@ -105,13 +114,13 @@ def test_regions_of_one_class_do_not_overlap_much(checkpoint: Path, photographs:
 def test_a_picture_depends_on_itself_alone(checkpoint: Path, photographs: dict[str, bytes]) -> None:
     """Of another form, and beside one that cannot be read."""
     made = extractor(checkpoint)
-    [alone] = made.extract([photographs["coffee"]])
-    together = made.extract([photographs["cat"], b"no picture", photographs["coffee"]])
+    alone = regions(made, photographs["coffee"])
+    together = [row[0] for row in made.extract([photographs["cat"], b"no picture", photographs["coffee"]])]
     assert isinstance(together[1], Rejected)
     assert together[2].boxes.tobytes() == alone.boxes.tobytes()
     assert together[2].vectors.tobytes() == alone.vectors.tobytes()
     assert 10 <= len(alone.labels) <= 36
-    assert made.dimensions == WIDTH
+    assert made.columns[0].dimensions == WIDTH
 
 
 def test_the_first_names_of_a_checkpoint_load(checkpoint: Path, photographs: dict[str, bytes], tmp_path: Path) -> None:
@@ -125,7 +134,7 @@ def test_the_first_names_of_a_checkpoint_load(checkpoint: Path, photographs: dic
     assert "backbone.fpn.inner_blocks.0.weight" in old and "rpn.head.conv.bias" in old
     torch.save(old, tmp_path / "old.pth")
     found = [
-        extractor(path, names=checkpoint.with_suffix(".txt")).extract([photographs["cat"]])[0]
+        regions(extractor(path, names=checkpoint.with_suffix(".txt")), photographs["cat"])
         for path in (tmp_path / "old.pth", checkpoint)
     ]
     np.testing.assert_array_equal(found[0].vectors, found[1].vectors)
@@ -135,17 +144,12 @@ def test_class_lists_are_checked(checkpoint: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.txt"
     short.write_text("table\nsaw\n")
     with pytest.raises(ConfigError, match=r"short\.txt: expected 4 names, found 2"):
-        extractor(checkpoint, names=short).extract([])
+        _ = extractor(checkpoint, names=short).columns
     with_background = tmp_path / "background.txt"
     with_background.write_text("".join(f"{name}\n" for name in ["__background__", *NAMES]))
-    assert extractor(checkpoint, names=with_background).fingerprint() == extractor(checkpoint).fingerprint()
-    alone = FasterRcnn(
-        "faster-rcnn",
-        compute=Compute(device=Device.CPU),
-        weights={"faster-rcnn": WeightFile("faster-rcnn", str(checkpoint))},
-        regions=RegionLimits(),
-    )
+    assert extractor(checkpoint, names=with_background).columns == extractor(checkpoint).columns
+    weights = {"faster-rcnn": WeightFile("faster-rcnn", str(checkpoint))}
     with pytest.raises(ConfigError, match=r"has 4 classes, COCO 90: give their names"):
-        alone.extract([])
+        _ = FasterRcnn("faster-rcnn", ["faster-rcnn"], FeaturesConfig(device=Device.CPU), weights).columns
     with pytest.raises(ConfigError, match=r"give --set features\.weights=faster-rcnn=FILE"):
-        FasterRcnn("faster-rcnn", compute=Compute(), weights={}, regions=RegionLimits())
+        FasterRcnn("faster-rcnn", ["faster-rcnn"], FeaturesConfig(), {})

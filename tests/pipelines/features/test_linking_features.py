@@ -12,7 +12,9 @@ from PIL import Image
 
 from orchestration.link import _extraction, _inputs
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
-from pipelines.features.extractors import image_extractor, sentence_extractor
+from pipelines.features.catalogue import extractors
+from pipelines.features.columns import DOCUMENTS, IMAGES
+from pipelines.settings import FeaturesConfig
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
@@ -37,10 +39,13 @@ def own_documents(tmp_path: Path) -> Path:
 
 def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
     extraction = Extraction(
-        images=image_extractor("colours"), sentences=sentence_extractor("lengths"), regions=image_extractor("cells")
+        images=extractors(["colours", "cells"], IMAGES, FeaturesConfig()),
+        sentences=extractors(["lengths"], DOCUMENTS, FeaturesConfig()),
+        vectors="colours",
+        regions="cells",
     )
     found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
-    assert counts == {"colours": 4, "cells": 4, "lengths": 2}  # the two documents share a picture
+    assert counts == {"colours": 4, "cells": 4, "lengths": 1, "sentences": 2}  # the two documents share a picture
     told = [(item.record_id, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
     assert told == [
         ("every#2", "feature-missing", "colours: all white"),
@@ -64,7 +69,7 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
 
 
 def test_a_model_of_regions_alone_needs_no_vectors(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
-    extraction = Extraction(images=None, sentences=None, regions=image_extractor("cells"))
+    extraction = Extraction(images=extractors(["cells"], IMAGES, FeaturesConfig()), regions="cells")
     found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
     assert counts == {"cells": 4}
     shapes = [item.image_vectors.shape for item in found if isinstance(item, VectorDocument)]
@@ -88,8 +93,8 @@ def card(images: str, regions: str | None) -> ModelCard:
 
 def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
     extraction = _extraction(card("colours", "cells"), ["features.threads=1"])
-    assert extraction.images is not None and extraction.regions is not None
-    assert (extraction.images.name, extraction.sentences, extraction.regions.name) == ("colours", None, "cells")
+    assert [column.name for extractor in extraction.images for column in extractor.columns] == ["colours", "cells"]
+    assert (extraction.vectors, extraction.regions, list(extraction.sentences)) == ("colours", "cells", [])
     assert not extraction.pictures
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):

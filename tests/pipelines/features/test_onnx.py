@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,20 @@ import tokenizers
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from pipelines.features.onnx import image_extractor, sentence_extractor
-from pipelines.features.onnx_images import OnnxVectors
-from pipelines.features.values import Compute, Device, FeatureKind, RegionLimits, Rejected
+from pipelines.features.onnx import OnnxVectors, image_extractor
+from pipelines.features.onnx_text import OnnxText
+from pipelines.features.values import Rejected
 from pipelines.features.weights import WeightFile
+from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError, NotFoundError
+from schemas.features import FeatureKind
 
 SIZE, DIMENSIONS, VOCABULARY = 32, 6, 9
 RANDOM = np.random.default_rng(0)
 KERNEL = RANDOM.normal(size=(DIMENSIONS, 3)).astype(np.float32)
 EMBEDDING = RANDOM.normal(size=(VOCABULARY, DIMENSIONS)).astype(np.float32)
 MEAN, DEVIATION = (120.0, 115.0, 100.0), (60.0, 58.0, 57.0)
-COMPUTE = Compute(device=Device.CPU, threads=2)
+CONFIG = FeaturesConfig(device=Device.CPU, threads=2)
 
 
 def save(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: np.ndarray) -> None:
@@ -117,8 +121,16 @@ def detector(folder: Path, **sidecar: Any) -> dict[str, WeightFile]:
     return write(folder, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel", **sidecar})
 
 
-def images(weights: dict[str, WeightFile], name: str = "tower", limits: RegionLimits | None = None) -> Any:
-    return image_extractor(name, compute=COMPUTE, weights=weights, regions=limits or RegionLimits())
+def images(weights: dict[str, WeightFile], name: str = "tower", **limits: float) -> Any:
+    return image_extractor(name, [name], replace(CONFIG, **limits), weights)
+
+
+def texts_of(weights: dict[str, WeightFile]) -> OnnxText:
+    return OnnxText("text", ["text"], CONFIG, weights)
+
+
+def values(made: Any, pictures: list[bytes]) -> list[Any]:
+    return [row[0] for row in made.extract(pictures)]
 
 
 def expected_vectors(pictures: list[bytes], *, channels: slice = slice(None)) -> np.ndarray:
@@ -140,34 +152,40 @@ def pictures(photographs: dict[str, bytes]) -> list[bytes]:
 
 def test_vectors_are_the_networks(pictures: list[bytes], tmp_path: Path) -> None:
     made = images(image_tower(tmp_path))
-    found = made.extract([pictures[0], b"no picture", *pictures[1:]])
-    assert (made.kind, made.dimensions, made.name) == (FeatureKind.VECTOR, DIMENSIONS, "tower")
+    found = values(made, [pictures[0], b"no picture", *pictures[1:]])
+    [column] = made.columns
+    assert (column.kind, column.dimensions, column.name) == (FeatureKind.VECTOR, DIMENSIONS, "tower")
     assert isinstance(found.pop(1), Rejected)
     np.testing.assert_allclose(np.stack(found), expected_vectors(pictures), atol=1e-4)
-    assert made.extract([pictures[2]])[0].tobytes() == found[2].tobytes()
+    assert values(made, [pictures[2]])[0].tobytes() == found[2].tobytes()
 
 
 def test_a_sidecar_sets_channels_and_length(pictures: list[bytes], tmp_path: Path) -> None:
-    found = np.stack(images(image_tower(tmp_path, channels="bgr", normalise=True)).extract(pictures))
+    found = np.stack(values(images(image_tower(tmp_path, channels="bgr", normalise=True)), pictures))
     expected = expected_vectors(pictures, channels=slice(None, None, -1))
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
 
 
 def test_batches_give_what_single_pictures_give(pictures: list[bytes], tmp_path: Path) -> None:
     """The path of a GPU: a batch that is not full, with a bad picture in it."""
-    made = images(image_tower(tmp_path))
-    assert isinstance(made, OnnxVectors) and made._takes_batches
+    made = images(image_tower(tmp_path), batch_images=4)
+    assert isinstance(made, OnnxVectors)
     mixed = [pictures[0], b"", pictures[1]]
-    batched, single = list(made._several(mixed)), made.extract(mixed)
+    single = values(made, mixed)
+    made.is_gpu = True
+    batched = values(made, mixed)
     assert batched[1] == single[1]
     np.testing.assert_allclose(np.stack(batched[::2]), np.stack(single[::2]), atol=1e-5)
-    assert not images(image_tower(tmp_path, batch=1))._takes_batches
+    of_one = images(image_tower(tmp_path, batch=1), batch_images=4)
+    _ = of_one.session
+    of_one.is_gpu = True
+    assert np.stack(values(of_one, mixed)[::2]).tobytes() == np.stack(single[::2]).tobytes()
 
 
 def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_path: Path) -> None:
-    made = images(detector(tmp_path), "detector", RegionLimits(least=2, most=3, score=0.0))
-    [found, rejected] = made.extract([photographs["coffee"], b""])
-    assert isinstance(rejected, Rejected) and made.dimensions == DIMENSIONS
+    made = images(detector(tmp_path), "detector", min_regions=2, max_regions=3, min_score=0.0)
+    [found, rejected] = values(made, [photographs["coffee"], b""])
+    assert isinstance(rejected, Rejected) and made.columns[0].dimensions == DIMENSIONS
     assert found.labels == ("red oak", "red oak", "saw")
     # 0.9, 0.7 and 0.5 of the picture's brightness; boxes in shares of the network's input, cut at its edges.
     np.testing.assert_allclose(found.boxes, [[0.25, 0.25, 1, 0.5], [0, 0, 1, 1], [0, 0.5, 0.5, 1]])
@@ -175,6 +193,20 @@ def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_p
     np.testing.assert_array_equal(found.vectors, np.repeat(found.scores[:, None], DIMENSIONS, axis=1))
     brightness = np.asarray(Image.open(io.BytesIO(photographs["coffee"]))).mean() / 255
     np.testing.assert_allclose(found.scores[0], 0.9 * brightness, atol=0.01)
+
+
+def test_boxes_are_of_the_picture_where_the_network_sees_its_middle(
+    photographs: dict[str, bytes], tmp_path: Path
+) -> None:
+    limits = {"min_regions": 4, "max_regions": 4}
+    whole, middle = (
+        values(images(detector(tmp_path, fit=fit, shorter_side_px=40), "detector", **limits), [photographs["cat"]])[0]
+        for fit in ("squash", "centre")
+    )
+    width, height = Image.open(io.BytesIO(photographs["cat"])).size
+    across, down = SIZE / round(40 * width / height), SIZE / 40
+    expected = 0.5 + (whole.boxes - 0.5) * [across, down, across, down]
+    np.testing.assert_allclose(middle.boxes, expected, atol=1e-6)
 
 
 def test_texts_have_the_vectors_of_their_tower(tmp_path: Path) -> None:
@@ -188,30 +220,34 @@ def test_texts_have_the_vectors_of_their_tower(tmp_path: Path) -> None:
         {"output": "tokens", "pooling": "mean", "pad_to_max": True, "pad_id": 8},
     ]
     for sidecar in variants:
-        made = sentence_extractor("text", compute=COMPUTE, weights=text_tower(tmp_path, **sidecar))
-        assert made.dimensions == DIMENSIONS
-        np.testing.assert_allclose(made.extract(texts), expected, atol=1e-6)
-        assert made.extract([]).shape == (0, DIMENSIONS)
+        made = texts_of(text_tower(tmp_path, **sidecar))
+        assert made.columns[0].dimensions == DIMENSIONS
+        [(found,), (none,)] = made.extract([texts, []])
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert none.shape == (0, DIMENSIONS)
     for pooling, place in (("first", 0), ("last", -1)):
         sidecar = {"output": "tokens", "pooling": pooling, "max_tokens": 4, "normalise": True}
-        made = sentence_extractor("text", compute=COMPUTE, weights=text_tower(tmp_path, **sidecar))
+        made = texts_of(text_tower(tmp_path, **sidecar))
         row = EMBEDDING[ids[0][:4][place]]
-        np.testing.assert_allclose(made.extract(texts[:1])[0], row / np.linalg.norm(row), atol=1e-6)
+        np.testing.assert_allclose(made.extract([texts[:1]])[0][0][0], row / np.linalg.norm(row), atol=1e-6)
 
 
 def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> None:
-    found = [images(image_tower(tmp_path)).fingerprint(), images(image_tower(tmp_path, normalise=True)).fingerprint()]
-    found.append(images(image_tower(tmp_path, batch=1)).fingerprint())
-    found.append(images(detector(tmp_path), "detector").fingerprint())
+    found = [
+        images(image_tower(tmp_path)).columns[0].fingerprint,
+        images(image_tower(tmp_path, normalise=True)).columns[0].fingerprint,
+    ]
+    found.append(images(image_tower(tmp_path, batch=1)).columns[0].fingerprint)
+    found.append(images(detector(tmp_path), "detector").columns[0].fingerprint)
     (tmp_path / "classes.txt").write_text("a\nb\nc\n")
     weights = write(tmp_path, "detector", {"kind": "detector", "size_px": SIZE, "box_unit": "pixel"})
-    found.append(images(weights, "detector").fingerprint())
+    found.append(images(weights, "detector").columns[0].fingerprint)
     text = text_tower(tmp_path)
-    found.append(sentence_extractor("text", compute=COMPUTE, weights=text).fingerprint())
+    found.append(texts_of(text).columns[0].fingerprint)
     (tmp_path / "tokenizer.json").write_text((tmp_path / "tokenizer.json").read_text().replace("oak", "ash"))
-    found.append(sentence_extractor("text", compute=COMPUTE, weights=text).fingerprint())
+    found.append(texts_of(text).columns[0].fingerprint)
     assert len(set(found)) == len(found)
-    assert images(image_tower(tmp_path, batch=1)).fingerprint() == found[2]
+    assert images(image_tower(tmp_path, batch=1)).columns[0].fingerprint == found[2]
 
 
 @pytest.mark.parametrize(
@@ -223,8 +259,8 @@ def test_fingerprints_follow_network_sidecar_and_tokenizer(tmp_path: Path) -> No
         ({"deviation": [1, 0, 1]}, "three values above 0"),
         ({"size_px": "big"}, "size_px = 'big': expected a whole number"),
         ({"shorter_side_px": 10}, "shorter_side_px = 10: at least size_px, 32"),
-        ({"output": "logits"}, r"output = 'logits' in its sidecar: the network has embedding, places"),
-        ({"output": ""}, r"output = '' in its sidecar: the network has embedding, places"),
+        ({"output": "logits"}, r"its sidecar names 'logits': the network has embedding, places"),
+        ({"output": ""}, r"its sidecar names '': the network has embedding, places"),
         ({"output": "places"}, r"expected 1 x d values, found 1 x 6 x 32 x 32: name an output behind the pooling"),
         ({"size_px": 16}, "the network cannot be run as its sidecar says"),
     ],
@@ -249,16 +285,23 @@ def test_missing_and_wrong_files_are_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"features\.images = 'tower': its sidecar describes a text tower"):
         images(weights)
     with pytest.raises(ConfigError, match=r"features\.sentences = 'detector': its sidecar describes a network that"):
-        sentence_extractor("detector", compute=COMPUTE, weights=detector(tmp_path))
+        OnnxText("detector", ["detector"], CONFIG, detector(tmp_path))
     text = text_tower(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer\.json: no tokenizer"):
-        sentence_extractor("text", compute=COMPUTE, weights=text).extract(["a"])
+        texts_of(text).extract([["a"]])
     (tmp_path / "tower.onnx").write_bytes(b"no network")
     (tmp_path / "tower.json").write_text('{"kind": "vector"}')
     with pytest.raises(ConfigError, match=r"tower\.onnx: no ONNX network"):
-        _ = images({"tower": weights["tower"]}).dimensions
+        _ = images({"tower": weights["tower"]}).columns
     with pytest.raises(ConfigError, match=r"onnxruntime finds no GPU here"):
-        image_extractor(
-            "tower", compute=Compute(device=Device.CUDA), weights=image_tower(tmp_path), regions=RegionLimits()
-        )
+        images(image_tower(tmp_path), device=Device.CUDA)
+
+
+def test_an_error_of_a_sidecar_names_the_file_alone(tmp_path: Path) -> None:
+    """A worker's error is read from its traceback, whose first line must say which file it is."""
+    with pytest.raises(ConfigError) as caught:
+        images(image_tower(tmp_path, size_px=0))
+    lines = [line for line in traceback.format_exception(caught.value) if "errors.ConfigError" in line]
+    [only] = [line for each in lines for line in each.splitlines() if line.startswith("schemas.errors.ConfigError")]
+    assert "tower.json: size_px = 0" in only

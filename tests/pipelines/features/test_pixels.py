@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.pixels import Fit, Preprocessing
+from pipelines.features.pixels import Preprocessing, Square
 from pipelines.features.values import Rejected
 from pipelines.images.copies import encode_jpeg
 
@@ -25,15 +27,21 @@ def edge_of(square: np.ndarray) -> int:
     return int(np.argmax(square[len(square) // 2, :, 1] < 100))
 
 
+def square_of(preprocessing: Preprocessing, picture: bytes) -> Square:
+    square = preprocessing.square(picture)
+    assert isinstance(square, Square)
+    return square
+
+
 def test_a_centre_crop_is_a_cut() -> None:
-    square = Preprocessing(**NO_SCALE).square(encode_jpeg(edge_at(0.5), quality=100))
+    square = square_of(Preprocessing(**NO_SCALE), encode_jpeg(edge_at(0.5), quality=100)).pixels
     assert (square.shape, square.dtype) == ((224, 224, 3), np.uint8)
     np.testing.assert_allclose(square[100, 50], [255, 200, 0], atol=3)
     assert abs(edge_of(square) - (150 - (300 - 224) // 2)) <= 1
 
 
 def test_a_squashed_picture_is_whole() -> None:
-    square = Preprocessing(**NO_SCALE, fit=Fit.SQUASH).square(encode_jpeg(edge_at(0.1), quality=100))
+    square = square_of(Preprocessing(**NO_SCALE, fit="squash"), encode_jpeg(edge_at(0.1), quality=100)).pixels
     assert square.shape == (224, 224, 3)
     assert abs(edge_of(square) - 22) <= 1
 
@@ -41,16 +49,26 @@ def test_a_squashed_picture_is_whole() -> None:
 @pytest.mark.parametrize("shorter_side_px", [64, 512])
 def test_another_size_than_the_stored_one_is_resized(shorter_side_px: int) -> None:
     stored = encode_jpeg(edge_at(0.5), shorter_side_px=shorter_side_px, quality=100)
-    assert abs(edge_of(Preprocessing(**NO_SCALE).square(stored)) - 112) <= 2
+    assert abs(edge_of(square_of(Preprocessing(**NO_SCALE), stored).pixels) - 112) <= 2
 
 
-@pytest.mark.parametrize("fit", Fit)
-def test_the_square_lies_where_it_says(fit: Fit) -> None:
-    preprocessing = Preprocessing(**NO_SCALE, fit=fit)
-    left, top, right, bottom = preprocessing.square_of(300, 256)
-    square = preprocessing.square(encode_jpeg(edge_at(0.4), quality=100))
+@pytest.mark.parametrize("fit", ["centre", "squash"])
+def test_the_square_lies_where_it_says(fit: str) -> None:
+    picture = encode_jpeg(edge_at(0.4), quality=100)
+    square, (left, top, right, bottom) = square_of(Preprocessing(**NO_SCALE, fit=fit), picture)  # type: ignore[arg-type]
     assert left + edge_of(square) / 224 * (right - left) == pytest.approx(0.4, abs=0.01)
-    assert (top, bottom) == ((1 / 16, 15 / 16) if fit is Fit.CENTRE else (0, 1))
+    assert (top, bottom) == ((1 / 16, 15 / 16) if fit == "centre" else (0, 1))
+
+
+def test_batches_are_of_one_shape_and_black_where_nothing_is() -> None:
+    pictures = [encode_jpeg(edge_at(share)) for share in (0.2, 0.4, 0.6)]
+    preprocessing = Preprocessing(**NO_SCALE)
+    with ThreadPoolExecutor(2) as pool:
+        (first, pixels), (second, rest) = preprocessing.batches([pictures[0], b"", *pictures[1:]], 3, pool)
+    assert [isinstance(each, Square) for each in (*first, *second)] == [True, False, True, True]
+    assert pixels.shape == rest.shape == (3, 224, 224, 3)
+    assert not pixels[1].any() and not rest[1:].any()
+    np.testing.assert_array_equal(rest[0], square_of(preprocessing, pictures[2]).pixels)
 
 
 def test_what_is_no_picture_is_rejected_with_the_reason() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.features.weights import WeightFile, parse_weights, weight_cache, weight_of
+from pipelines.settings import HttpConfig
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 
 CONTENT = b"weights" * 1000
@@ -78,30 +79,59 @@ def test_wrong_assignments_are_one_clear_line(assignments: list[str], message: s
 def test_a_local_file_is_read_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "my weights.pth"
     path.write_bytes(CONTENT)
-    assert WeightFile("a", str(path), DIGEST).path() == path
-    assert WeightFile("a", path.as_uri()).path() == path
+    assert WeightFile("a", str(path), DIGEST).local() == (path, DIGEST)
+    assert WeightFile("a", path.as_uri()).local() == (path, DIGEST)
     with pytest.raises(IntegrityError, match=f"expected SHA-256 {'0' * 64}, .* has {DIGEST}"):
-        WeightFile("a", str(path), "0" * 64).path()
+        WeightFile("a", str(path), "0" * 64).local()
     with pytest.raises(NotFoundError, match=r"features\.weights: a: there is no file /no/such\.pth"):
-        WeightFile("a", "/no/such.pth").path()
+        WeightFile("a", "/no/such.pth").local()
     with pytest.raises(ConfigError, match=r"give --set features\.weights=b=FILE, a checkpoint"):
         weight_of("b", {}, what="a checkpoint")
 
 
-def test_a_remote_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
-    weight = WeightFile("a", server.address("/net.pth"), DIGEST)
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def remote(server: Server, path: str, digest: str = DIGEST) -> WeightFile:
+    http = HttpConfig(allow_hosts=(f"127.0.0.1:{server.server_port}",), attempts=1, obey_robots=False)
+    return WeightFile("a", server.address(path), digest, http)
+
+
+def kept(cache: Path) -> list[Path]:
+    return [path for path in cache.rglob("net.pth*") if path.suffix == ".pth"]
+
+
+def test_a_remote_file_is_fetched_once(server: Server, cache: Path) -> None:
+    weight = remote(server, "/net.pth")
     assert server.asked == []
-    paths = {weight.path(tmp_path) for _ in range(3)}
-    assert [path.read_bytes() for path in paths] == [CONTENT]
+    assert {weight.local() for _ in range(3)} == {(kept(cache)[0], DIGEST)}
     assert server.asked == ["/net.pth"]
 
 
-def test_a_file_that_is_not_the_stated_one_is_not_kept(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_was_tampered_with_in_the_cache_is_refused(server: Server, cache: Path) -> None:
+    weight = remote(server, "/net.pth")
+    weight.local().path.write_bytes(b"weights of another")
+    with pytest.raises(IntegrityError, match=f"expected SHA-256 {DIGEST}"):
+        weight.local()
+    assert kept(cache) == []
+    assert weight.local().path.read_bytes() == CONTENT
+
+
+def test_a_file_that_is_not_the_stated_one_is_not_kept(server: Server, cache: Path) -> None:
     with pytest.raises(IntegrityError, match=f"has {DIGEST}"):
-        WeightFile("a", server.address("/net.pth"), "0" * 64).path(tmp_path)
-    with pytest.raises(BuildError, match="could not be fetched: 404"):
-        WeightFile("a", server.address("/other"), DIGEST).path(tmp_path)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+        remote(server, "/net.pth", "0" * 64).local()
+    with pytest.raises(BuildError, match="could not be fetched: not-found"):
+        remote(server, "/other").local()
+    assert kept(cache) == []
+
+
+def test_an_address_inside_the_network_is_refused(server: Server, cache: Path) -> None:
+    with pytest.raises(BuildError, match="could not be fetched: address-refused"):
+        WeightFile("a", server.address("/net.pth"), DIGEST, HttpConfig(obey_robots=False)).local()
+    assert server.asked == []
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from pipelines.sources.cite import CiteSource
 from pipelines.sources.cite import read as read_cite
 from pipelines.sources.clue import ClueSource
 from pipelines.sources.clue import read as read_clue
-from pipelines.splits.leaks import documents_to_drop, find_leaks
-from pipelines.splits.traces import trace_of
+from pipelines.splits.leaks import is_heeded, is_weaker_end
+from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason
@@ -299,17 +299,17 @@ def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
 def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> None:
     """test-0 and train-1 are of one URL; test-2 and the training rows are not."""
     drafts_found = drafts(clue()).values()
-    images = {uri: Image(uri, uri) for draft in drafts_found for uri in draft.image_uris}  # equal URLs, equal bytes
-    outcomes = {uri: PackedImage(image) for uri, image in images.items()}
+    addresses = {uri for draft in drafts_found for uri in draft.image_uris}  # equal URLs, equal bytes
+    outcomes = {uri: PackedImage(Image(hashlib.sha256(uri.encode()).hexdigest(), uri)) for uri in addresses}
     config = DocumentsConfig(min_images=1, min_long_sentences=0)
     settled = [found for draft in drafts_found for found in settle(draft, outcomes, config)]
-    documents = [found.document for found in settled if isinstance(found, SettledDocument)]
-    leaks = find_leaks([trace_of(document, images) for document in documents], radius=3)
+    documents = [found for found in settled if isinstance(found, SettledDocument)]
+    leaks = sorted(leaks_of_images(ShownImages.concatenate(pack_shown(documents)), 3))
     assert [(str(leak.kind), leak.document, leak.other_document) for leak in leaks] == [
         ("exact-image", "test-0", "train-1"),
         ("exact-image", "train-1", "test-0"),
     ]
-    assert documents_to_drop(leaks, SplitsConfig()) == {"train-1"}
+    assert [leak.document for leak in leaks if is_heeded(leak, SplitsConfig()) and is_weaker_end(leak)] == ["train-1"]
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"http://x.example": "1"}', '{"http://x.example": true}'])

@@ -1,23 +1,25 @@
-"""What splits share is found, whoever reads first; what goes is the weaker end."""
+"""What splits share is found, whoever reads first, as a comparison of all with all finds it; the weaker end goes."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator, Sequence
 
+import apache_beam as beam
 import pytest
-from hypothesis import given
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.settings import SharedThing, SplitsConfig
-from pipelines.splits.leaks import (
-    LeakCount,
-    count_leaks,
-    count_lines,
-    documents_to_drop,
-    find_leaks,
-    refuse_leaks,
-)
-from pipelines.splits.traces import ImageTrace, Trace, normalise, trace_of
+from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.documents.settle import SettledDocument
+from pipelines.images.packed import PackedImage
+from pipelines.launch import Runner, run_pipeline
+from pipelines.settings import Policy, SharedThing, SplitsConfig
+from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_end, refuse_leaks
+from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
+from pipelines.splits.shared_items import Items, leaks_of_items, normalise, pack_texts
+from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.images import Image
@@ -27,11 +29,106 @@ from schemas.tables import to_table
 TRAIN, VAL, TEST = Split.TRAIN, Split.VAL, Split.TEST
 EXACT, NEAR = LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE
 ZERO, ONE_BIT, THREE_BITS, FAR = "0" * 16, "0" * 15 + "1", "0" * 15 + "7", "f" * 16
+WORDS = ("sand", "oil", "cut", "glue", "paint")
 
 
-def trace(document: str, split: Split, *images: str, texts: tuple[str, ...] = (), **fingerprints: str) -> Trace:
-    """Return a trace whose images have no fingerprint but those given by name."""
-    return Trace(document, split, tuple(ImageTrace(image, fingerprints.get(image)) for image in images), texts)
+def hashed(name: str) -> str:
+    """Return a content hash that sorts as the name does."""
+    return name.encode().hex().ljust(64, "0")
+
+
+def settled(document: str, split: Split | None, images: Iterable[Image], texts: Iterable[str] = ()) -> SettledDocument:
+    shown = tuple(images)
+    refs = tuple(ImageRef(image.hash) for image in shown)
+    sentences = tuple(map(Sentence, texts))
+    whole = Document(document, "made-up", sentences, refs, None, Provenance("made-up", document), split=split)
+    return SettledDocument(whole, tuple(map(PackedImage, shown)))
+
+
+def shows(document: str, split: Split, *names: str, texts: Sequence[str] = (), **fingerprints: str) -> SettledDocument:
+    """Return a document whose images have no fingerprint but those given by name."""
+    images = [Image(hashed(name), fingerprint=fingerprints.get(name)) for name in names]
+    return settled(document, split, images, texts)
+
+
+def find(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
+    """Return what the steps find in one partition, of which every image is in a cluster."""
+    texts = Items.concatenate(pack_texts(documents))
+    images = ShownImages.concatenate(pack_shown(documents))
+    return sorted([*leaks_of_items(texts), *leaks_of_images(images, radius)])
+
+
+def brute_force(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
+    """Return the leaks by comparing all documents with all."""
+    found: dict[tuple[LeakKind, Split, Split, str, str], tuple[int, str, str]] = {}
+    tokens: dict[tuple[LeakKind, str], int] = {}
+    for one in documents:
+        for two in documents:
+            if one.document.split is two.document.split or one.document.split is None or two.document.split is None:
+                continue
+            for kind, key, other_key, distance, words in shared(one, two, radius):
+                end = (kind, one.document.split, two.document.split, key, one.document.id)
+                found[end] = min(found.get(end, (99, "", "")), (distance, other_key, two.document.id))
+                tokens[kind, key] = words
+    return sorted(
+        Leak(*end, document, other_key, distance, tokens[end[0], end[3]])
+        for end, (distance, other_key, document) in found.items()
+    )
+
+
+def shared(one: SettledDocument, two: SettledDocument, radius: int) -> Iterator[tuple[LeakKind, str, str, int, int]]:
+    """Yield what two documents share: kind, key, the other's key, distance, words."""
+    for x in (found.image for found in one.images if not found.image.is_flat):
+        for y in (found.image for found in two.images if not found.image.is_flat):
+            if x.hash == y.hash:
+                yield EXACT, x.hash, x.hash, 0, 0
+            elif x.fingerprint is not None and y.fingerprint is not None:
+                distance = (int(x.fingerprint, 16) ^ int(y.fingerprint, 16)).bit_count()
+                if distance <= radius:
+                    yield NEAR, x.hash, y.hash, distance, 0
+    first, second = ([normalise(sentence.text) for sentence in each.document.sentences] for each in (one, two))
+    for text in set(first) & set(second):
+        if len(text.split()) >= 5:
+            yield LeakKind.SENTENCE, text, text, 0, len(text.split())
+    words = " ".join(first).split()
+    if sorted(filter(None, first)) == sorted(filter(None, second)) and len(words) >= 5:
+        text = " ".join(sorted(filter(None, first)))
+        yield LeakKind.DOCUMENT_TEXT, text, text, 0, len(words)
+
+
+def to_drop(leaks: Iterable[Leak], config: SplitsConfig) -> set[str]:
+    return {leak.document for leak in leaks if is_heeded(leak, config) and is_weaker_end(leak)}
+
+
+def count(leaks: Iterable[Leak]) -> list[LeakCount]:
+    ends: dict[tuple[LeakKind, Split, Split], list[Leak]] = {}
+    for leak in leaks:
+        ends.setdefault((leak.kind, leak.split, leak.other_split), []).append(leak)
+    return [
+        LeakCount(*end, len({leak.key for leak in some}), len({leak.document for leak in some}))
+        for end, some in sorted(ends.items())
+    ]
+
+
+def made_up(seed: int, documents: int = 60) -> list[SettledDocument]:
+    """Return documents in three splits over few images, near, equal, flat and without pixels, and few texts."""
+    chance = random.Random(seed)
+    images = [Image(hashed("blind"))]
+    for centre in range(8):
+        code = chance.getrandbits(64)
+        for step in range(4):
+            near = code ^ sum(1 << bit for bit in chance.sample(range(64), step))
+            images.append(Image(hashed(f"{centre}-{step}"), fingerprint=f"{near:016x}", is_flat=centre == 7))
+    found = []
+    for number in range(documents):
+        text = " ".join(chance.choices(WORDS, k=chance.choice((2, 5, 6))))
+        texts = [text, f"only in {number}, whatever else there may be"]
+        found.append(settled(f"d{number:02}", chance.choice(tuple(Split)), chance.choices(images, k=2), texts))
+    if found:
+        first = found[0].document
+        found.append(settled("again", TEST, (), [sentence.text for sentence in first.sentences[::-1]]))
+        found[0] = settled(first.id, TRAIN, images[:2], [sentence.text for sentence in first.sentences])
+    return found
 
 
 @pytest.mark.parametrize(
@@ -51,100 +148,113 @@ def test_a_text_is_its_words(text: str, words: str) -> None:
 
 
 def test_an_image_in_two_splits_has_a_row_at_each_end() -> None:
-    traces = [trace("a", TRAIN, "x", "x"), trace("b", TEST, "x"), trace("c", TEST, "y"), trace("d", TRAIN, "z")]
-    assert find_leaks(traces, radius=0) == [
-        Leak(EXACT, TEST, TRAIN, "x", "b", "a", "x"),
-        Leak(EXACT, TRAIN, TEST, "x", "a", "b", "x"),
+    documents = [shows("a", TRAIN, "x", "x"), shows("b", TEST, "x"), shows("c", TEST, "y"), shows("d", TRAIN, "z")]
+    x = hashed("x")
+    assert find(documents, radius=0) == [
+        Leak(EXACT, TEST, TRAIN, x, "b", "a", x),
+        Leak(EXACT, TRAIN, TEST, x, "a", "b", x),
     ]
 
 
 def test_an_image_twice_in_one_split_is_no_leak() -> None:
-    assert find_leaks([trace("a", TRAIN, "x"), trace("b", TRAIN, "x", x=ZERO)], radius=3) == []
+    assert find([shows("a", TRAIN, "x", x=ZERO), shows("b", TRAIN, "x", x=ZERO)], radius=3) == []
 
 
 def test_each_document_names_the_first_one_of_each_other_split() -> None:
-    traces = [trace("t2", TEST, "x"), trace("t1", TEST, "x"), trace("a", TRAIN, "x"), trace("v", VAL, "x")]
-    found = [(leak.document, leak.other_document) for leak in find_leaks(traces, radius=0)]
+    documents = [shows("t2", TEST, "x"), shows("t1", TEST, "x"), shows("a", TRAIN, "x"), shows("v", VAL, "x")]
+    found = [(leak.document, leak.other_document) for leak in find(documents, radius=0)]
     assert sorted(found) == [("a", "t1"), ("a", "v"), ("t1", "a"), ("t1", "v"), ("t2", "a"), ("t2", "v"), ("v", "a"),
                              ("v", "t1")]  # fmt: skip
 
 
 def test_near_images_are_within_the_radius_and_not_the_same_bytes() -> None:
-    traces = [
-        trace("a", TRAIN, "x", x=ZERO),
-        trace("b", TEST, "y", y=THREE_BITS),
-        trace("c", TEST, "z", z=ONE_BIT),
-        trace("d", TEST, "w", w=FAR),
+    documents = [
+        shows("a", TRAIN, "x", x=ZERO),
+        shows("b", TEST, "y", y=THREE_BITS),
+        shows("c", TEST, "z", z=ONE_BIT),
+        shows("d", TEST, "w", w=FAR),
     ]
-    assert find_leaks(traces, radius=0) == []
-    assert find_leaks(traces, radius=1) == [
-        Leak(NEAR, TEST, TRAIN, "z", "c", "a", "x", 1),
-        Leak(NEAR, TRAIN, TEST, "x", "a", "c", "z", 1),
+    x, y, z = map(hashed, "xyz")
+    assert find(documents, radius=0) == []
+    assert find(documents, radius=1) == [
+        Leak(NEAR, TEST, TRAIN, z, "c", "a", x, 1),
+        Leak(NEAR, TRAIN, TEST, x, "a", "c", z, 1),
     ]
-    assert find_leaks(traces, radius=3) == [
-        Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x", 3),
-        Leak(NEAR, TEST, TRAIN, "z", "c", "a", "x", 1),
-        Leak(NEAR, TRAIN, TEST, "x", "a", "c", "z", 1),
+    assert find(documents, radius=3) == [
+        Leak(NEAR, TEST, TRAIN, y, "b", "a", x, 3),
+        Leak(NEAR, TEST, TRAIN, z, "c", "a", x, 1),
+        Leak(NEAR, TRAIN, TEST, x, "a", "c", z, 1),
     ]
 
 
-def test_equal_bytes_are_exact_and_not_near_but_equal_looks_are_near() -> None:
-    traces = [trace("a", TRAIN, "x", x=ZERO), trace("b", TEST, "x", x=ZERO), trace("c", TEST, "y", y=ZERO)]
-    near = [leak for leak in find_leaks(traces, radius=0) if leak.kind is NEAR]
-    assert near == [Leak(NEAR, TEST, TRAIN, "y", "c", "a", "x", 0), Leak(NEAR, TRAIN, TEST, "x", "a", "c", "y", 0)]
+def test_equal_bytes_are_exact_and_not_near_but_equal_fingerprints_are_near() -> None:
+    documents = [shows("a", TRAIN, "x", x=ZERO), shows("b", TEST, "x", x=ZERO), shows("c", TEST, "y", y=ZERO)]
+    near = [leak for leak in find(documents, radius=0) if leak.kind is NEAR]
+    x, y = hashed("x"), hashed("y")
+    assert near == [Leak(NEAR, TEST, TRAIN, y, "c", "a", x, 0), Leak(NEAR, TRAIN, TEST, x, "a", "c", y, 0)]
 
 
 def test_a_sentence_of_five_words_leaks_and_one_of_four_does_not() -> None:
-    traces = [
-        trace("a", TRAIN, texts=("Sand the board with care.", "Let it dry overnight.", "A one.")),
-        trace("b", VAL, texts=("Let it dry overnight.", "sand the board, WITH care")),
+    documents = [
+        shows("a", TRAIN, texts=("Sand the board with care.", "Let it dry overnight.", "A one.")),
+        shows("b", VAL, texts=("Let it dry overnight.", "sand the board, WITH care")),
     ]
-    assert find_leaks(traces, radius=3) == [
-        Leak(LeakKind.SENTENCE, TRAIN, VAL, "sand the board with care", "a", "b", "sand the board with care", tokens=5),
-        Leak(LeakKind.SENTENCE, VAL, TRAIN, "sand the board with care", "b", "a", "sand the board with care", tokens=5),
+    text = "sand the board with care"
+    assert find(documents, radius=3) == [
+        Leak(LeakKind.SENTENCE, TRAIN, VAL, text, "a", "b", text, tokens=5),
+        Leak(LeakKind.SENTENCE, VAL, TRAIN, text, "b", "a", text, tokens=5),
     ]
 
 
 def test_a_document_of_the_same_sentences_leaks_whatever_their_order() -> None:
-    traces = [
-        trace("a", TRAIN, texts=("Cut it.", "", "Sand and paint it.")),
-        trace("b", TEST, texts=("Sand and paint it!", "cut it")),
-        trace("c", TRAIN, texts=("One two", "three four")),
-        trace("d", TEST, texts=("one two", "three four")),
+    documents = [
+        shows("a", TRAIN, texts=("Cut it.", "", "Sand and paint it.")),
+        shows("b", TEST, texts=("Sand and paint it!", "cut it")),
+        shows("c", TRAIN, texts=("One two", "three four")),
+        shows("d", TEST, texts=("one two", "three four")),
     ]
     whole = "cut it sand and paint it"
-    assert find_leaks(traces, radius=3) == [
+    assert find(documents, radius=3) == [
         Leak(LeakKind.DOCUMENT_TEXT, TEST, TRAIN, whole, "b", "a", whole, tokens=6),
         Leak(LeakKind.DOCUMENT_TEXT, TRAIN, TEST, whole, "a", "b", whole, tokens=6),
     ]
 
 
+def test_a_document_of_one_sentence_shares_it_with_a_longer_one_as_a_sentence_alone() -> None:
+    sentence = "Sand the board with care."
+    documents = [shows("a", TRAIN, texts=[sentence]), shows("b", TEST, texts=[sentence, "Let it dry overnight, then."])]
+    assert {leak.kind for leak in find(documents, radius=0)} == {LeakKind.SENTENCE}
+
+
 def test_long_texts_are_compared_whole_and_shown_short() -> None:
     long, longer = "word " * 100 + "end", "word " * 100 + "other"
-    traces = [trace("a", TRAIN, texts=(long, longer)), trace("b", TEST, texts=(long,)), trace("c", TEST, texts=("no",))]
-    (leak,) = [leak for leak in find_leaks(traces, radius=3) if leak.document == "b" and leak.split is TEST]
+    documents = [
+        shows("a", TRAIN, texts=(long, longer)),
+        shows("b", TEST, texts=(long,)),
+        shows("c", TEST, texts=["no"]),
+    ]
+    (leak,) = [leak for leak in find(documents, radius=3) if leak.document == "b" and leak.split is TEST]
     assert leak.key.startswith("word " * 24 + "... ")
-    traces[2] = trace("c", TEST, texts=(longer, "another sentence"))
-    keys = {leak.key for leak in find_leaks(traces, radius=3)}
-    assert len(keys) == 2
+    documents[2] = shows("c", TEST, texts=(longer, "another sentence"))
+    assert len({leak.key for leak in find(documents, radius=3)}) == 2
 
 
-def test_counts_are_of_distinct_things_and_documents() -> None:
-    traces = [
-        trace("a", TRAIN, "x", "y"), trace("b", TRAIN, "x"), trace("c", TEST, "x", "y"), trace("d", TEST, "z"),
+def test_counts_in_words_name_the_stronger_split() -> None:
+    documents = [
+        shows("a", TRAIN, "x", "y"), shows("b", TRAIN, "x"), shows("c", TEST, "x", "y"), shows("d", TEST, "z"),
     ]  # fmt: skip
-    counts = count_leaks(find_leaks(traces, radius=0))
+    counts = count(find(documents, radius=0))
     assert counts == [LeakCount(EXACT, TEST, TRAIN, 2, 1), LeakCount(EXACT, TRAIN, TEST, 2, 2)]
     assert count_lines(counts) == ["exact-image: 2 of test (1 documents) are in train"]
 
 
 def test_the_weaker_split_loses() -> None:
-    traces = [
-        trace("train-val", TRAIN, "x"), trace("val", VAL, "x"),
-        trace("train-test", TRAIN, "y"), trace("test", TEST, "y", "z"),
-        trace("val-test", VAL, "z"), trace("clean", TRAIN, "w"),
+    documents = [
+        shows("train-val", TRAIN, "x"), shows("val", VAL, "x"),
+        shows("train-test", TRAIN, "y"), shows("test", TEST, "y", "z"),
+        shows("val-test", VAL, "z"), shows("clean", TRAIN, "w"),
     ]  # fmt: skip
-    assert documents_to_drop(find_leaks(traces, radius=0), SplitsConfig()) == {"train-val", "train-test", "val-test"}
+    assert to_drop(find(documents, radius=0), SplitsConfig()) == {"train-val", "train-test", "val-test"}
 
 
 def test_refusing_names_what_leaks() -> None:
@@ -153,13 +263,9 @@ def test_refusing_names_what_leaks() -> None:
         refuse_leaks([LeakCount(EXACT, TEST, TRAIN, 2, 1), LeakCount(EXACT, TRAIN, TEST, 2, 2)])
 
 
-def test_a_trace_leaves_flat_images_out() -> None:
-    document = Document(
-        id="d", dataset="diy", sentences=(Sentence("A."),), images=(ImageRef("x"), ImageRef("white")), links=None,
-        provenance=Provenance("reddit", "d"), split=VAL,
-    )  # fmt: skip
-    images = {"x": Image("x", fingerprint=ZERO), "white": Image("white", fingerprint=FAR, is_flat=True)}
-    assert trace_of(document, images) == Trace("d", VAL, (ImageTrace("x", ZERO),), ("A.",))
+def test_flat_images_are_no_leaks() -> None:
+    white = Image(hashed("white"), fingerprint=FAR, is_flat=True)
+    assert find([settled("a", TRAIN, [white]), settled("b", TEST, [white])], radius=3) == []
 
 
 def test_leaks_are_rows_of_their_table() -> None:
@@ -170,52 +276,99 @@ def test_leaks_are_rows_of_their_table() -> None:
     ]  # fmt: skip
 
 
-_IMAGES = st.lists(st.sampled_from(range(6)), max_size=3)
+def test_what_is_heeded_is_a_setting() -> None:
+    short, long = "Sand the board with care.", "Sand the board with care, then oil it twice and wait."
+    documents = [
+        shows("exact", TRAIN, "x"),
+        shows("near", TRAIN, "y", y=ONE_BIT),
+        shows("short", TRAIN, texts=(short,)),
+        shows("long", TRAIN, texts=(long,)),
+        shows("t", TEST, "x", "z", texts=(short, long), z=ZERO),
+    ]
+    leaks = find(documents, radius=1)
+    assert {leak.document for leak in leaks} == {"exact", "near", "short", "long", "t"}
+    assert to_drop(leaks, SplitsConfig()) == {"exact", "near", "long"}
+    assert to_drop(leaks, SplitsConfig(leak_min_tokens=5)) == {"exact", "near", "short", "long"}
+    assert to_drop(leaks, SplitsConfig(leak_min_tokens=12)) == {"exact", "near"}
+    for kind, document in zip(SharedThing, ("exact", "near", "long"), strict=True):
+        assert to_drop(leaks, SplitsConfig(leak_kinds=(kind,))) == {document}
+    assert to_drop(leaks, SplitsConfig(leak_kinds=())) == set()
+
+
+_IMAGES = st.lists(st.sampled_from(range(7)), max_size=3)
+_CODES = [f"{code:016x}" for code in (0b0, 0b1, 0b111, 0b11111, 0b0, 0xFFFF)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(Split), _IMAGES), max_size=8), st.integers(0, 3), st.randoms())
-def test_all_pairs_compared_give_the_same_ends(
-    documents: list[tuple[Split, list[int]]], radius: int, shuffler: random.Random
+@settings(deadline=None)
+def test_images_leak_as_comparing_all_with_all_says(
+    shown: list[tuple[Split, list[int]]], radius: int, shuffler: random.Random
 ) -> None:
-    code = {0: 0b0, 1: 0b1, 2: 0b111, 3: 0b11111, 4: 0b0, 5: 0xFFFF}
-    traces = [
-        Trace(f"d{number}", split, tuple(ImageTrace(f"h{i}", f"{code[i]:016x}") for i in images), ())
-        for number, (split, images) in enumerate(documents)
-    ]
-    expected: dict[tuple[object, ...], list[tuple[int, str, str]]] = {}
-    for one in traces:
-        for two in traces:
-            for x in one.images:
-                for y in two.images:
-                    distance = (code[int(x.hash[1])] ^ code[int(y.hash[1])]).bit_count()
-                    if one.split != two.split and distance <= radius:
-                        kind = EXACT if x.hash == y.hash else NEAR
-                        end = (kind, one.split, two.split, x.hash, one.document)
-                        expected.setdefault(end, []).append((distance, y.hash, two.document))
-    found = find_leaks(traces, radius=radius)
-    ends = {(k.kind, k.split, k.other_split, k.key, k.document): k for k in found}
-    assert len(ends) == len(found)
-    assert {end: (k.distance, k.other_key, k.other_document) for end, k in ends.items()} == {
-        end: min(others) for end, others in expected.items()
-    }
-    shuffler.shuffle(traces)
-    assert find_leaks(traces, radius=radius) == found
+    images = [*(Image(hashed(f"h{n}"), fingerprint=code) for n, code in enumerate(_CODES)), Image(hashed("blind"))]
+    documents = [settled(f"d{n}", split, [images[i] for i in some]) for n, (split, some) in enumerate(shown)]
+    expected = brute_force(documents, radius=radius)
+    assert find(documents, radius=radius) == expected
+    shuffler.shuffle(documents)
+    assert find(documents, radius=radius) == expected
 
 
-def test_what_is_heeded_is_a_setting() -> None:
-    short, long = "Sand the board with care.", "Sand the board with care, then oil it twice and wait."
-    traces = [
-        trace("exact", TRAIN, "x"),
-        trace("near", TRAIN, "y", y=ONE_BIT),
-        trace("short", TRAIN, texts=(short,)),
-        trace("long", TRAIN, texts=(long,)),
-        trace("t", TEST, "x", "z", texts=(short, long), z=ZERO),
-    ]
-    leaks = find_leaks(traces, radius=1)
-    assert {leak.document for leak in leaks} == {"exact", "near", "short", "long", "t"}
-    assert documents_to_drop(leaks, SplitsConfig()) == {"exact", "near", "long"}
-    assert documents_to_drop(leaks, SplitsConfig(leak_min_tokens=5)) == {"exact", "near", "short", "long"}
-    assert documents_to_drop(leaks, SplitsConfig(leak_min_tokens=12)) == {"exact", "near"}
-    for kind, document in zip(SharedThing, ("exact", "near", "long"), strict=True):
-        assert documents_to_drop(leaks, SplitsConfig(leak_kinds=(kind,))) == {document}
-    assert documents_to_drop(leaks, SplitsConfig(leak_kinds=())) == frozenset()
+@given(st.integers(0, 10**6), st.integers(0, 12))
+@settings(max_examples=25, deadline=None)
+def test_documents_leak_as_comparing_all_with_all_says(seed: int, radius: int) -> None:
+    documents = made_up(seed)
+    assert find(documents, radius=radius) == brute_force(documents, radius=radius)
+
+
+@pytest.mark.parametrize(("rows", "workers"), [(1 << 16, 1), (9, 1), (20, 2)])
+def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
+    documents = made_up(5)
+    expected = brute_force(documents, radius=3)
+    assert {leak.kind for leak in expected} == set(LeakKind)
+
+    def assemble(root: beam.Pipeline) -> None:
+        given = root | beam.Create(documents)
+        duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL, rows=rows)
+        leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates, rows)
+        assert_that(leaks, equal_to(expected), label="leaks")
+        assert_that(leaks | "count" >> CountLeaks(rows), equal_to(count(expected)), label="counts")
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
+
+
+def test_documents_that_were_dropped_leak_nothing() -> None:
+    documents = made_up(6)
+    kept = documents[::3]
+
+    def assemble(root: beam.Pipeline) -> None:
+        duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL)
+        leaks = root | "kept" >> beam.Create(kept) | "leaks" >> FindLeaks(3, duplicates.duplicates)
+        assert_that(leaks, equal_to(brute_force(kept, radius=3)))
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
+
+
+def test_no_leaks_are_no_rows_and_no_counts() -> None:
+    def assemble(root: beam.Pipeline) -> None:
+        given = root | beam.Create([shows("a", TRAIN, "x"), shows("b", TRAIN, "x"), shows("c", TEST)])
+        duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL)
+        leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates)
+        assert_that(leaks, equal_to([]), label="leaks")
+        assert_that(leaks | "count" >> CountLeaks(), equal_to([]), label="counts")
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 40])
+def test_every_document_gets_a_split_and_none_is_empty_that_need_not_be(number: int) -> None:
+    documents = [settled(f"d{n}", None, ()) for n in range(number)]
+
+    def check(found: list[SettledDocument]) -> None:
+        splits = {each.document.id: each.document.split for each in found}
+        assert sorted(splits) == sorted(each.document.id for each in documents)
+        assert None not in splits.values()
+        assert len(set(splits.values())) == min(number, 3)
+
+    def assemble(root: beam.Pipeline) -> None:
+        assert_that(root | beam.Create(documents) | AssignSplits(SplitsConfig()), check)
+
+    run_pipeline(assemble, runner=Runner.LOCAL, workers=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.web.downloads import capture_file, file_name
+from pipelines.web.downloads import file_name
 from pipelines.web.errors import FetchFailed
 from schemas.failures import Reason
 
@@ -55,16 +55,16 @@ def asked(web: Any) -> list[str | None]:
 def test_a_file_is_captured_once(web: Any, client_of: Any) -> None:
     web.scripts["/d/RS_2018-01.zst"] = ranged(CONTENT)
     client = client_of(max_bytes=1000)  # the cap of small bodies has no say
-    first = capture_file(client, f"{web.url}/d/RS_2018-01.zst")
+    first = client.file(f"{web.url}/d/RS_2018-01.zst")
     assert first.path.name == "RS_2018-01.zst"
     assert first.path.read_bytes() == CONTENT
-    assert capture_file(client_of(), f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
+    assert client_of().file(f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
     assert asked(web) == [None]
 
 
 def test_what_breaks_off_goes_on_where_it_stopped(web: Any, client_of: Any) -> None:
     web.scripts["/f"] = ranged(CONTENT, breaks=2)
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
     assert asked(web) == [None, "bytes=100000-", "bytes=200000-"]
 
 
@@ -73,10 +73,10 @@ def test_a_later_run_goes_on_too(web: Any, client_of: Any) -> None:
     broken = web.scripts["/f"]
     web.scripts["/f"] = lambda handler: (broken(handler), web.scripts.pop("/f"))
     with pytest.raises(FetchFailed) as caught:
-        capture_file(client_of(attempts=1), f"{web.url}/f")
+        client_of(attempts=1).file(f"{web.url}/f")
     assert caught.value.reason is Reason.NOT_FOUND
     web.scripts["/f"] = ranged(CONTENT)
-    assert capture_file(client_of(), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert client_of().file(f"{web.url}/f").path.read_bytes() == CONTENT
     assert asked(web)[-1] == "bytes=100000-"
 
 
@@ -84,17 +84,17 @@ def test_another_edition_starts_anew(web: Any, client_of: Any, replies: Any) -> 
     first = ranged(CONTENT, breaks=1)
     other = ranged(CONTENT[::-1], etag='"two"')
     web.scripts["/f"] = replies(first, other)
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
 
 
 def test_a_host_that_knows_no_ranges_is_asked_for_all(web: Any, client_of: Any, reply: Any, replies: Any) -> None:
     web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), reply(200, CONTENT))
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
 
 
 def test_a_part_that_is_longer_than_the_file_is_thrown_away(web: Any, client_of: Any, replies: Any) -> None:
     web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), ranged(CONTENT[:50_000]))
-    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
 
 
 @pytest.mark.parametrize("announces", [True, False])
@@ -110,7 +110,7 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
 
     web.scripts["/f"] = script
     with pytest.raises(FetchFailed, match=r"http\.max_file_bytes = 1000") as caught:
-        capture_file(client_of(max_file_bytes=1000), f"{web.url}/f")
+        client_of(max_file_bytes=1000).file(f"{web.url}/f")
     assert caught.value.reason is Reason.TOO_LARGE
     assert len(asked(web)) == 1
 
@@ -118,14 +118,14 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
 def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
     web.scripts["/robots.txt"] = reply(200, b"User-agent: *\nDisallow: /", content_type="text/plain")
     with pytest.raises(FetchFailed) as caught:
-        capture_file(client_of(), f"{web.url}/f")
+        client_of().file(f"{web.url}/f")
     assert caught.value.reason is Reason.ROBOTS_DENIED
 
 
 def test_nothing_half_is_ever_under_the_files_name(web: Any, client_of: Any, tmp_path: Path) -> None:
     web.scripts["/f"] = ranged(CONTENT, breaks=9, at=0)
     with pytest.raises(FetchFailed):
-        capture_file(client_of(attempts=2), f"{web.url}/f")
+        client_of(attempts=2).file(f"{web.url}/f")
     assert [path.name for path in (tmp_path / "raw" / "files").rglob("f")] == []
 
 

@@ -7,42 +7,50 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
+from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
-from pipelines.features.architectures import ARCHITECTURES
-from pipelines.features.cnn import CnnClasses, CnnGrid, CnnVectors
-from pipelines.features.imagenet import class_names
-from pipelines.features.trunk import Part, Trunk, trunk_of
-from pipelines.features.values import Compute, Device, Precision, RegionLimits, Rejected
+from pipelines.features.architectures import ARCHITECTURES, fold_batch_norms
+from pipelines.features.networks import Network, class_names, top_classes
+from pipelines.features.values import Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
+from pipelines.settings import Device, FeaturesConfig, Precision
 from schemas.errors import ConfigError
 
 LITE = "efficientnet-lite0"
-ON_CPU = Compute(device=Device.CPU)
-ALL_CELLS = RegionLimits(least=49, most=49)
+ON_CPU = FeaturesConfig(device=Device.CPU)
+ALL_CELLS = {"min_regions": 49, "max_regions": 49}
 Checkpoint = Callable[[str], Path]
 
 
 @cache
-def vectors(name: str = LITE, *, threads: int = 1, checkpoint: Path | None = None) -> CnnVectors:
+def network(*names: str, checkpoint: Path | None = None, **settings: Any) -> Network:
+    name = (names or (LITE,))[0].removesuffix("-classes").removesuffix("-grid").replace("grid", LITE)
     weights = {} if checkpoint is None else {name: WeightFile(name, str(checkpoint))}
-    return CnnVectors(name, compute=Compute(device=Device.CPU, threads=threads), weights=weights)
+    return Network(name, names or (LITE,), replace(ON_CPU, **settings), weights)
 
 
-@cache
-def most_probable() -> CnnClasses:
-    return CnnClasses(f"{LITE}-classes", compute=ON_CPU, weights={})
+def vectors(pictures: list[bytes], *names: str, **settings: Any) -> np.ndarray:
+    return np.stack([row[0] for row in network(*names, **settings).extract(pictures)])
 
 
-@cache
-def grid(limits: RegionLimits) -> CnnGrid:
-    return CnnGrid("grid", compute=ON_CPU, weights={}, regions=limits)
+def most_probable(pictures: list[bytes]) -> list[Classes]:
+    return [row[0] for row in network(f"{LITE}-classes").extract(pictures)]  # type: ignore[misc]
+
+
+def cells(picture: bytes, **limits: float) -> Regions:
+    [(found,)] = network("grid", **limits).extract([picture])
+    assert isinstance(found, Regions)
+    return found
 
 
 def rgb(picture: bytes) -> Image.Image:
@@ -55,7 +63,7 @@ def pictures(photographs: dict[str, bytes]) -> list[bytes]:
 
 
 def test_the_embedded_default_recognises_photographs(photographs: dict[str, bytes]) -> None:
-    found = dict(zip(photographs, most_probable().extract(list(photographs.values())), strict=True))
+    found = dict(zip(photographs, most_probable(list(photographs.values())), strict=True))
     assert set(found["cat"].labels[:3]) == {"tabby", "tiger cat", "Egyptian cat"}
     assert found["cat"].probabilities[:3].sum() > 0.8
     assert found["coffee"].labels[0] == "espresso"
@@ -70,16 +78,16 @@ def test_the_embedded_default_recognises_photographs(photographs: dict[str, byte
 def test_vector_and_classes_are_those_of_the_published_network(pictures: list[bytes]) -> None:
     """Untouched: its own pooling and classifier, batch normalisations not folded, channels first."""
     architecture = ARCHITECTURES[LITE]
-    network = architecture.build().eval()
-    network.load_state_dict(torch.load(architecture.packaged(), weights_only=True))
+    published = EfficientNet.from_name(LITE).eval()
+    published.load_state_dict(torch.load(architecture.packaged(), weights_only=True))
     crops = [np.asarray(rgb(p).crop(((s := rgb(p).size)[0] // 2 - 112, 16, s[0] // 2 + 112, 240))) for p in pictures]
     # rgb(p).size[0] is even but for the cat: its crop begins at (385 - 224) // 2 = 80 = 385 // 2 - 112
     batch = torch.from_numpy((np.stack(crops).astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
     with torch.inference_mode():
-        pooled = network._avg_pooling(network.extract_features(batch)).flatten(1).numpy()
-        probabilities = network(batch).softmax(1).numpy()
-    np.testing.assert_allclose(np.stack(vectors().extract(pictures)), pooled, atol=2e-4)
-    classes = most_probable().extract(pictures)
+        pooled = published._avg_pooling(published.extract_features(batch)).flatten(1).numpy()
+        probabilities = published(batch).softmax(1).numpy()
+    np.testing.assert_allclose(vectors(pictures), pooled, atol=2e-4)
+    classes = most_probable(pictures)
     for row, found in zip(probabilities, classes, strict=True):
         np.testing.assert_allclose(found.probabilities, np.sort(row)[::-1][:20], atol=1e-4)
         assert found.labels[0] == class_names()[int(row.argmax())]
@@ -93,9 +101,9 @@ def test_torchvision_networks_look_as_published(
     from torchvision import models
     from torchvision.transforms import functional
 
-    network = models.get_model(name, weights=None)
-    network.load_state_dict(torch.load(random_checkpoint(name), weights_only=True))
-    network.eval()
+    whole = models.get_model(name, weights=None)
+    whole.load_state_dict(torch.load(random_checkpoint(name), weights_only=True))
+    whole.eval()
     published = models.get_model_weights(name).IMAGENET1K_V1.transforms()
     images = [rgb(picture) for picture in pictures[:2]]
     if is_squashed:
@@ -103,10 +111,10 @@ def test_torchvision_networks_look_as_published(
         batch = torch.stack([functional.normalize(t, published.mean, published.std) for t in tensors])
     else:
         batch = torch.stack([published(image) for image in images])
-    classifier = network.fc if is_squashed else network.classifier
-    found = torch.from_numpy(np.stack(vectors(name, checkpoint=random_checkpoint(name)).extract(pictures[:2])))
+    classifier = whole.fc if is_squashed else whole.classifier
+    found = torch.from_numpy(vectors(pictures[:2], name, checkpoint=random_checkpoint(name)))
     with torch.inference_mode():
-        torch.testing.assert_close(classifier(found), network(batch), rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(classifier(found), whole(batch), rtol=2e-3, atol=2e-3)
 
 
 def test_a_first_densenet_checkpoint_loads(
@@ -118,7 +126,7 @@ def test_a_first_densenet_checkpoint_loads(
     assert "features.denseblock1.denselayer1.norm.1.weight" in old
     torch.save({"state_dict": {f"module.{key}": tensor for key, tensor in old.items()}}, tmp_path / "old.pth")
     found = [
-        vectors("densenet169", checkpoint=path).extract(pictures[:1])
+        vectors(pictures[:1], "densenet169", checkpoint=path)
         for path in (tmp_path / "old.pth", random_checkpoint("densenet169"))
     ]
     np.testing.assert_array_equal(*found)
@@ -129,61 +137,62 @@ def test_a_safetensors_checkpoint_loads(pictures: list[bytes], tmp_path: Path) -
 
     tensors = torch.load(ARCHITECTURES[LITE].packaged(), weights_only=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, tmp_path / "lite.safetensors")
-    found = [vectors(checkpoint=path).extract(pictures[:1]) for path in (tmp_path / "lite.safetensors", None)]
+    found = [vectors(pictures[:1], checkpoint=path) for path in (tmp_path / "lite.safetensors", None)]
     np.testing.assert_array_equal(*found)
 
 
 def test_a_value_does_not_depend_on_its_company(pictures: list[bytes]) -> None:
-    alone = [vectors().extract([picture])[0].tobytes() for picture in pictures]
+    alone = [vectors([picture])[0].tobytes() for picture in pictures]
     for seed, threads in ((0, 1), (1, 3)):
         order = np.random.default_rng(seed).permutation(len(pictures))[: len(pictures) - seed]
-        together = vectors(threads=threads).extract([pictures[place] for place in order])
-        assert [vector.tobytes() for vector in together] == [alone[place] for place in order]
+        together = vectors([pictures[number] for number in order], threads=threads)
+        assert [vector.tobytes() for vector in together] == [alone[number] for number in order]
 
 
-def test_batches_give_what_single_pictures_give_up_to_rounding(pictures: list[bytes]) -> None:
-    """The path of a GPU, on this machine's CPU: full and partly filled buffers, a bad picture among good ones."""
-    trunk = Trunk(
-        ARCHITECTURES[LITE], WeightFile(LITE, str(ARCHITECTURES[LITE].packaged())), Compute(device=Device.CPU, batch=3)
-    )
-    trunk.want(Part.VECTOR, Part.LOGITS)
+def test_batches_give_what_single_pictures_give_up_to_rounding(
+    pictures: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a GPU, on this machine's CPU: full and partly filled batches, a bad picture among good ones."""
+    monkeypatch.setattr(torch.cuda, "Event", MagicMock)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     mixed = [*pictures[:2], b"no picture", *pictures[2:], pictures[0]]
-    batched = list(trunk._in_batches(mixed, trunk.network, {Part.VECTOR, Part.LOGITS}))
-    single = trunk.look(mixed)
-    assert [isinstance(seen, Rejected) for seen in batched] == [False, False, True, False, False, False]
-    assert batched[2] == single[2]
-    for several, one in zip(batched, single, strict=True):
-        for part in () if isinstance(one, Rejected) else (Part.VECTOR, Part.LOGITS):
-            np.testing.assert_allclose(several[part], one[part], atol=2e-4)
+    names = (LITE, f"{LITE}-classes", "grid")
+    single = network(*names, **ALL_CELLS).extract(mixed)
+    of_gpu = Network(LITE, names, replace(ON_CPU, batch_images=3, **ALL_CELLS), {})
+    of_gpu.is_gpu = True
+    batched = of_gpu.extract(mixed)
+    assert [isinstance(row[0], Rejected) for row in batched] == [False, False, True, False, False, False]
+    assert batched[2] == single[2] == (batched[2][0],) * 3
+    for (vector, classes, regions), (alone, its_classes, its_regions) in zip(batched, single, strict=True):
+        if not isinstance(vector, Rejected):
+            np.testing.assert_allclose(vector, alone, atol=2e-4)
+            np.testing.assert_allclose(classes.probabilities, its_classes.probabilities, atol=2e-4)
+            np.testing.assert_allclose(np.sort(regions.scores), np.sort(its_regions.scores), atol=2e-3)
 
 
 def test_a_bad_picture_loses_nothing_but_itself(pictures: list[bytes]) -> None:
     cut = pictures[0][: len(pictures[0]) // 2]
-    found = vectors().extract([pictures[0], cut, b"", pictures[1]])
+    found = [row[0] for row in network().extract([pictures[0], cut, b"", pictures[1]])]
     assert [isinstance(value, Rejected) for value in found] == [False, True, True, False]
     assert found[1].message.startswith("corrupt-image: jpeg of ")
-    np.testing.assert_array_equal(found[3], vectors().extract([pictures[1]])[0])
-    assert vectors().extract([]) == []
+    np.testing.assert_array_equal(found[3], vectors(pictures[1:2])[0])
+    assert network().extract([]) == []
 
 
-def test_extractors_of_one_network_share_its_forward_pass(pictures: list[bytes]) -> None:
-    compute = Compute(device=Device.CPU, threads=2)
-    shared = {"compute": compute, "weights": {}}
-    grid_of_same = CnnGrid("grid", **shared, regions=ALL_CELLS)
-    extractors = [CnnVectors(LITE, **shared), CnnClasses(f"{LITE}-classes", **shared), grid_of_same]
+def test_columns_of_one_network_share_its_forward_pass(pictures: list[bytes]) -> None:
+    names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-grid")
+    shared = Network(LITE, names, ON_CPU, {})
     passes: list[int] = []
-    network = trunk_of(LITE, **shared).network.module
-    network._conv_stem.register_forward_hook(lambda *_: passes.append(1))
-    for extractor in extractors:
-        assert len(extractor.extract(pictures)) == len(pictures)
-    assert len(passes) == len(pictures)
-    extractors[0].extract(pictures[:1])  # of the last call
+    shared.module._conv_stem.register_forward_hook(lambda *_: passes.append(1))
+    for row, picture in zip(shared.extract(pictures), pictures, strict=True):
+        np.testing.assert_array_equal(row[0], vectors([picture])[0])
+        assert row[2].labels == row[3].labels == cells(picture).labels
     assert len(passes) == len(pictures)
 
 
 def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: dict[str, bytes]) -> None:
     picture = photographs["cat"]  # 385 x 256: the square is 224 / 256 of its height
-    [found] = grid(ALL_CELLS).extract([picture])
+    found = cells(picture, **ALL_CELLS)
     assert found.vectors.shape == (49, 1280) and found.boxes.shape == (49, 4)
     across, down = 224 / 385, 224 / 256
     left, top = (1 - across) / 2, (1 - down) / 2
@@ -195,8 +204,8 @@ def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: di
     assert (np.diff(found.scores) <= 0).all() and found.scores[0] > 0.5
     assert {"tabby", "tiger cat", "Egyptian cat"} >= set(found.labels[:5])
     # The mean of its cells' vectors is the picture's vector, and a cell's concept is that of the classifier on it.
-    np.testing.assert_allclose(found.vectors.mean(0), vectors().extract([picture])[0], atol=1e-4)
-    classifier = trunk_of(LITE, compute=ON_CPU, weights={}).network.classifier
+    np.testing.assert_allclose(found.vectors.mean(0), vectors([picture])[0], atol=1e-4)
+    classifier = network().module._fc
     logits = found.vectors @ classifier.weight.numpy().T + classifier.bias.numpy()
     assert found.labels == tuple(class_names()[place] for place in logits.argmax(1))
 
@@ -204,55 +213,80 @@ def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: di
 def test_limits_of_regions_choose_by_score(photographs: dict[str, bytes]) -> None:
     picture = photographs["coffee"]
 
-    def count(**limits: float) -> int:
-        return len(grid(RegionLimits(**limits)).extract([picture])[0].labels)
+    def count(least: int, most: int) -> int:
+        return len(cells(picture, min_regions=least, max_regions=most, min_score=0.9).labels)
 
-    sure = int((grid(ALL_CELLS).extract([picture])[0].scores >= 0.9).sum())
+    sure = int((cells(picture, **ALL_CELLS).scores >= 0.9).sum())
     assert 10 < sure < 36
-    assert count(least=10, most=49, score=0.9) == sure
-    assert count(least=36, most=36, score=0.9) == 36
-    assert count(least=5, most=sure - 1, score=0.9) == sure - 1
+    assert count(least=10, most=49) == sure
+    assert count(least=36, most=36) == 36
+    assert count(least=5, most=sure - 1) == sure - 1
+
+
+def test_classes_are_the_most_probable() -> None:
+    probabilities = np.full(1000, 0.001, np.float32)
+    probabilities[[281, 282]] = 0.5, 0.4
+    found = top_classes(probabilities, count=4)
+    assert found.labels == ("tabby", "tiger cat", *class_names()[:2])
+    np.testing.assert_array_equal(found.probabilities, np.float32([0.5, 0.4, 0.001, 0.001]))
 
 
 def test_fingerprints_name_what_values_depend_on(random_checkpoint: Checkpoint) -> None:
     made = [
-        vectors(),
-        vectors("densenet169", checkpoint=random_checkpoint("densenet169")),
-        most_probable(),
-        grid(ALL_CELLS),
-        grid(RegionLimits(most=40)),
-        CnnVectors(LITE, compute=Compute(device=Device.CPU, precision=Precision.BFLOAT16), weights={}),
+        network(),
+        network("densenet169", checkpoint=random_checkpoint("densenet169")),
+        network(f"{LITE}-classes"),
+        network("grid"),
+        network("grid", max_regions=40),
+        network(precision=Precision.BFLOAT16),
     ]
-    assert len({extractor.fingerprint() for extractor in made}) == len(made)
-    assert vectors(threads=3).fingerprint() == vectors().fingerprint()
+    assert len({each.columns[0].fingerprint for each in made}) == len(made)
+    assert network(threads=3, batch_images=4).columns == network().columns
+
+
+def test_folding_finds_every_normalisation_behind_a_convolution() -> None:
+    left = {}
+    for name, architecture in ARCHITECTURES.items():
+        module = architecture.build().eval()
+        fold_batch_norms(module)
+        left[name] = sum(isinstance(part, torch.nn.BatchNorm2d) for part in module.modules())
+    # Before a convolution in DenseNet's layers, transitions and at its end; behind a concatenation in NASNet's cells.
+    assert left == {
+        "efficientnet-lite0": 0,
+        "densenet169": 82 + 3 + 1,
+        "nasnet-mobile": 4,
+        "resnet152": 0,
+        "resnet50": 0,
+    }
 
 
 def test_what_cannot_be_loaded_is_one_clear_line(random_checkpoint: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"give --set features\.weights=resnet50=FILE, a checkpoint of resnet50"):
-        vectors("resnet50")
-    other = vectors("nasnet-mobile", checkpoint=random_checkpoint("densenet169"))
+        network("resnet50")
+    other = network("nasnet-mobile", checkpoint=random_checkpoint("densenet169"))
     with pytest.raises(ConfigError, match=r"no checkpoint of nasnet-mobile: it lacks cell_0\."):
         other.extract([])
     (tmp_path / "text.pth").write_text("not tensors")
     with pytest.raises(ConfigError, match=r"text\.pth: expected a PyTorch or safetensors checkpoint"):
-        vectors(checkpoint=tmp_path / "text.pth").extract([])
+        network(checkpoint=tmp_path / "text.pth").extract([])
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(ConfigError, match=r"expected tensors by name, found list"):
-        vectors(checkpoint=tmp_path / "list.pth").extract([])
+        network(checkpoint=tmp_path / "list.pth").extract([])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there_is_one_clear_line() -> None:
     with pytest.raises(ConfigError, match=r"features\.device = cuda: PyTorch finds no GPU here"):
-        CnnVectors(LITE, compute=Compute(device=Device.CUDA), weights={})
+        network(device=Device.CUDA)
     with pytest.raises(ConfigError, match=r"features\.precision = float16: a CPU computes in"):
-        CnnVectors(LITE, compute=Compute(precision=Precision.FLOAT16), weights={})
+        network(precision=Precision.FLOAT16)
 
 
 def test_a_worker_loads_no_library_that_was_not_asked_for() -> None:
     program = (
-        "import sys; from pipelines.features.cnn import CnnVectors; from pipelines.features.values import Compute;"
-        "CnnVectors('efficientnet-lite0', compute=Compute(), weights={}).extract([]);"
+        "import sys; from pipelines.features.catalogue import extractors;"
+        "from pipelines.settings import FeaturesConfig;"
+        "extractors(['efficientnet-lite0'], 'images', FeaturesConfig())[0].extract([]);"
         "print([name for name in ('torchvision', 'onnxruntime', 'tokenizers', 'timm') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
@@ -260,9 +294,7 @@ def test_a_worker_loads_no_library_that_was_not_asked_for() -> None:
 
 
 def test_bfloat16_on_a_cpu_is_near_float32(pictures: list[bytes]) -> None:
-    half = CnnVectors(LITE, compute=Compute(device=Device.CPU, precision=Precision.BFLOAT16), weights={}).extract(
-        pictures
-    )
-    for vector, exact in zip(half, vectors().extract(pictures), strict=True):
+    half = vectors(pictures, precision=Precision.BFLOAT16)
+    for vector, exact in zip(half, vectors(pictures), strict=True):
         assert vector.dtype == np.float32
         assert vector @ exact / np.linalg.norm(vector) / np.linalg.norm(exact) > 0.995

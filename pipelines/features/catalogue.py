@@ -1,0 +1,257 @@
+"""The extractors by name: what each gives and needs, how fast it is on this machine, and how one is made.
+
+An extractor's value of an item depends on that item alone. On a CPU that holds to the last bit, whatever shares its
+batch, its position, the number of threads and processes, and the order of work, on one kind of machine; on a GPU up to
+the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
+an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
+looked up: `given.py`.
+
+To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry. A name
+that is in no registry but has a weight file ending in `.onnx` is a network of the user's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pipelines.features.columns import DOCUMENTS, IMAGES, value_array
+from pipelines.features.values import Rejected, Row
+from pipelines.features.weights import WeightFile, parse_weights
+from pipelines.images.copies import encode_jpeg
+from pipelines.settings import FeaturesConfig, HttpConfig
+from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.features import FeatureColumn, FeatureKind
+
+SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
+PACKAGED, OWN = "packaged", "your own"
+AVAILABLE = "available"
+ROUNDS = 3
+_WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
+_OWN_NETWORKS = {IMAGES: "onnx:image_extractor", DOCUMENTS: "onnx_text:OnnxText"}
+
+
+class Extractor(Protocol):
+    """A network, and the columns that it gives at once."""
+
+    @property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """The columns; a fingerprint is the SHA-256 (hex) of what the column's values depend on."""
+        ...
+
+    def extract(self, items: Sequence[Any]) -> Sequence[Row]:
+        """Return a value of each column per item, in order: of a stored picture, or of the texts of a document."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A column known by name, described without importing its extractor.
+
+    Attributes:
+        factory: `module:callable` in this package.
+        network: columns of one network come from one extractor.
+        kind: of the column.
+        dimensions: of a vector, or of a region's vector; 0 for classes, or where it is not known yet.
+        weights: where its weights come from: `packaged`, `your own`, or the name that `features.weights` has to give.
+        licence: of the weights, where they are packaged.
+    """
+
+    factory: str
+    network: str
+    kind: FeatureKind = FeatureKind.VECTOR
+    dimensions: int = 0
+    weights: str = PACKAGED
+    licence: str = ""
+
+
+def _of_network(network: str, dimensions: int, weights: str, licence: str = "") -> dict[str, Entry]:
+    entry = partial(Entry, factory="networks:Network", network=network, weights=weights, licence=licence)
+    return {
+        network: entry(dimensions=dimensions),
+        f"{network}-classes": entry(kind=FeatureKind.CLASSES),
+        f"{network}-grid": entry(kind=FeatureKind.REGIONS, dimensions=dimensions),
+    }
+
+
+_LITE = _of_network("efficientnet-lite0", 1280, PACKAGED, "Apache-2.0")
+_DETECTOR, _ENCODER = "faster-rcnn", "use-multilingual"
+ENTRIES: dict[str, dict[str, Entry]] = {
+    IMAGES: {
+        **_LITE,
+        "grid": _LITE["efficientnet-lite0-grid"],
+        **_of_network("densenet169", 1664, "densenet169"),
+        **_of_network("nasnet-mobile", 1056, "nasnet-mobile"),
+        **_of_network("resnet152", 2048, "resnet152"),
+        **_of_network("resnet50", 2048, "resnet50"),
+        _DETECTOR: Entry(
+            factory="faster_rcnn:FasterRcnn",
+            network=_DETECTOR,
+            kind=FeatureKind.REGIONS,
+            dimensions=1024,
+            weights=_DETECTOR,
+        ),
+    },
+    DOCUMENTS: {
+        _ENCODER: Entry(factory="sentences:UseMultilingual", network=_ENCODER, dimensions=512, licence="Apache-2.0")
+    },
+}
+
+
+def extractors(
+    names: Iterable[str], table: str, config: FeaturesConfig, http: HttpConfig | None = None
+) -> list[Extractor]:
+    """Return the extractors that give these columns together, one a network.
+
+    Args:
+        names: of columns of a table, or of an `.onnx` file among the weights.
+        table: `images` or `documents`.
+        config: its weights, limits, storage, and what computes.
+        http: how weights are fetched.
+
+    Raises:
+        ConfigError: a name is unknown, or its weights are not given.
+    """
+    weights = parse_weights(config.weights, http)
+    networks: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        entry = _entry(name, table, weights)
+        networks.setdefault((entry.factory, entry.network), []).append(name)
+    made = networks.items()
+    return [
+        resolve_name(f"pipelines.features.{place}")(network, columns, config, weights)
+        for (place, network), columns in made
+    ]
+
+
+def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
+    known = ENTRIES[table]
+    if name not in known and name not in _own_networks(weights):
+        raise ConfigError(
+            f"{SETTINGS[table]} = {name!r}: expected one of {', '.join(sorted(known))}, or a network of your own: "
+            f"features.weights={name}=PATH.onnx"
+        )
+    return known.get(name) or Entry(factory=_OWN_NETWORKS[table], network=name, weights=OWN)
+
+
+def _own_networks(weights: Mapping[str, WeightFile]) -> list[str]:
+    known = {name for entries in ENTRIES.values() for name in entries}
+    return [name for name, file in weights.items() if name not in known and file.uri.endswith(".onnx")]
+
+
+def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) -> list[dict[str, Any]]:
+    """Return every extractor known by name, and the networks of the user's own among the configured weights.
+
+    A row says the `setting` that it is named in, its `kind`, its `dimensions` (0 where there is none, or it is not
+    known), where its `weights` come from, their `licence`, and its `state`: `available`, or what is missing.
+
+    Raises:
+        ConfigError: the weights of the configuration are not `NAME=URI`.
+    """
+    weights = parse_weights(config.weights, http)
+    rows = [_listed(name, table, config, http) for table, entries in ENTRIES.items() for name in entries]
+    for name in _own_networks(weights):  # of images or of sentences: the other row says so
+        found = [_listed(name, table, config, http) for table in ENTRIES]
+        rows.append(next((row for row in found if row["state"] == AVAILABLE), found[0]))
+    return rows
+
+
+def _listed(name: str, table: str, config: FeaturesConfig, http: HttpConfig | None) -> dict[str, Any]:
+    weights = parse_weights(config.weights, http)
+    entry, state = _entry(name, table, weights), AVAILABLE
+    kind, dimensions = entry.kind, entry.dimensions
+    try:
+        if entry.weights not in {PACKAGED, OWN, *weights}:
+            raise ConfigError(f"needs --set features.weights={entry.weights}=FILE")
+        [column] = extractors([name], table, config, http)[0].columns
+        kind, dimensions = column.kind, column.dimensions
+    except (MultilinkError, ImportError) as problem:
+        state = str(problem)
+    return {
+        "name": name,
+        "setting": SETTINGS[table],
+        "kind": str(kind) if table == IMAGES else "sentence vector",
+        "dimensions": dimensions,
+        "weights": entry.weights,
+        "licence": entry.licence,
+        "state": state,
+    }
+
+
+def listing(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the rows of `listed_extractors` as aligned lines."""
+    yield f"{'name':27}{'kind':17}{'dimensions':>10}  {'weights':24}state"
+    for row in rows:
+        licence = f" ({row['licence']})" if row["licence"] else ""
+        what = f"{row['name']:27}{row['kind']:17}{row['dimensions'] or '-':>10}"
+        yield f"{what}  {row['weights']:24}{row['state']}{licence}"
+
+
+def measured(name: str, config: FeaturesConfig, http: HttpConfig | None = None, *, count: int) -> dict[str, Any]:
+    """Return what an extractor does on this machine with so many made-up pictures, or sentences.
+
+    A row says what it `gives`; how many images or sentences `per_s`, from stored JPEGs or texts to values, in the best
+    round; the `value_bytes` of one in a data set, before compression; and the `licence` of packaged weights.
+
+    Raises:
+        ConfigError: the extractor is not known, or its weights are not given.
+        BuildError: it rejects the pictures.
+    """
+    table = DOCUMENTS if name in {*ENTRIES[DOCUMENTS], *config.sentences} else IMAGES
+    [extractor] = extractors([name], table, config, http)
+    items = made_up_pictures(count) if table == IMAGES else [[text] for text in made_up_sentences(count)]
+    seconds, rows = best_seconds(partial(extractor.extract, items))
+    values = [row[0] for row in rows]
+    for value in values:
+        if isinstance(value, Rejected):
+            raise BuildError(f"extractor {name}: no value of a made-up picture: {value.message}")
+    [column], entry = extractor.columns, ENTRIES[table].get(name)
+    return {
+        "name": name,
+        "gives": column.describe() + ("" if table == IMAGES else " a sentence"),
+        "per_s": count / seconds,
+        "value_bytes": value_array(values, column, table).nbytes / count,
+        "licence": entry.licence if entry else "",
+    }
+
+
+def measurements(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the rows of `measured` as aligned lines."""
+    yield f"{'name':27}{'a second':>10}{'bytes':>9}  {'gives':48}licence of the weights"
+    for row in rows:
+        rate = f"{row['per_s']:>10.1f}{row['value_bytes']:>9.0f}"
+        yield f"{row['name']:27}{rate}  {row['gives']:48}{row['licence'] or '-'}"
+
+
+def best_seconds(run: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> tuple[float, Any]:
+    """Return the least time of a run in some rounds, the first of which does not count, and what it returns."""
+    found, times = run(), []
+    for _ in range(ROUNDS):
+        begin = clock()
+        run()
+        times.append(clock() - begin)
+    return min(times), found
+
+
+def made_up_pictures(count: int) -> list[bytes]:
+    """Return stored copies of smooth colours with noise, which decode as slowly as photographs."""
+    random = np.random.default_rng(0)
+    pictures = []
+    for coarse in random.integers(0, 256, (count, 7, 9, 3), np.uint8):
+        smooth = np.asarray(Image.fromarray(coarse).resize((384, 288), Image.Resampling.BICUBIC), np.float64)
+        noisy = np.clip(smooth + random.normal(0, 12, smooth.shape), 0, 255).astype(np.uint8)
+        pictures.append(encode_jpeg(Image.fromarray(noisy)))
+    return pictures
+
+
+def made_up_sentences(count: int) -> list[str]:
+    """Return sentences of 3 to 24 words."""
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(_WORDS, random.integers(3, 25))) for _ in range(count)]

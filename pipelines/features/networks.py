@@ -1,0 +1,222 @@
+"""One convolutional network and the columns that one forward pass of it gives.
+
+    densenet169            the mean over the cells of the last feature map, the input of the classifier
+    densenet169-classes    the 20 most probable ImageNet classes (Hessel 2019, object detection)
+    densenet169-grid       the cells of the last feature map as regions; `grid`: of efficientnet-lite0
+
+On a CPU one picture a forward pass, on one thread: its values are then the same to the last bit whatever else is being
+extracted, and a batch of one is as fast per picture as a batch of eight (`benchmarks/features.py`). Throughput comes
+from several pictures under way in several threads or processes. On a GPU pictures go through in batches of one fixed
+size, in half precision unless asked otherwise, and threads decode the next batch while one is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipelines.features.architectures import ARCHITECTURES
+from pipelines.features.pixels import Square
+from pipelines.features.values import Classes, Float32, Regions, Rejected, Row, Value, feature_column, kept_regions
+from pipelines.features.weights import LocalFile, WeightFile, weight_of
+from pipelines.settings import Device, FeaturesConfig, Precision
+from schemas.configs import resolve
+from schemas.errors import ConfigError
+from schemas.features import FeatureColumn, FeatureKind
+
+TOP = 20  # Hessel 2019, 3.3: K in 1..20
+_SUFFIXES = {"-classes": FeatureKind.CLASSES, "grid": FeatureKind.REGIONS}
+
+
+class TorchExtractor:
+    """An extractor's names, settings and weights, the device it computes on and the threads that feed it.
+
+    A forward pass on a CPU takes one thread, so that its arithmetic does not depend on what else is under way. That is
+    a setting of each thread of the pool: the caller's threads keep theirs.
+    """
+
+    def __init__(self, names: Sequence[str], config: FeaturesConfig, weight: WeightFile) -> None:
+        """Decide what the settings mean on this machine.
+
+        Raises:
+            ConfigError: a GPU is asked for and there is none, or float16 on a CPU.
+        """
+        self.is_gpu = config.device is not Device.CPU and torch.cuda.is_available()
+        if config.device is Device.CUDA and not self.is_gpu:
+            raise ConfigError("features.device = cuda: PyTorch finds no GPU here; auto takes one where there is one")
+        if config.precision is Precision.FLOAT16 and not self.is_gpu:
+            raise ConfigError("features.precision = float16: a CPU computes in float32 or bfloat16")
+        usual = Precision.FLOAT16 if self.is_gpu else Precision.FLOAT32
+        self.precision = usual if config.precision is Precision.AUTO else config.precision
+        self.device, self.dtype = torch.device("cuda" if self.is_gpu else "cpu"), getattr(torch, self.precision)
+        self.names, self.config, self._weight = names, config, weight
+        self.pool = ThreadPoolExecutor(max(config.threads, 1), initializer=torch.set_num_threads, initargs=(1,))
+
+    @cached_property
+    def file(self) -> LocalFile:
+        """The weight file."""
+        return self._weight.local()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what values depend on beside the architecture."""
+        return {"weights": self.file.sha256, "device": self.device.type, "precision": str(self.precision)}
+
+
+class Network(TorchExtractor):
+    """Extractor of one or several columns of pictures; the network is loaded at the first use."""
+
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        """Make the extractor of some columns of a network.
+
+        Raises:
+            ConfigError: the weights are not given, and do not come with a package.
+        """
+        self.architecture = ARCHITECTURES[network]
+        if network not in weights and self.architecture.packaged is not None:
+            weights = {network: WeightFile(network, str(self.architecture.packaged()))}
+        super().__init__(names, config, weight_of(network, weights, what=f"a checkpoint of {network}"))
+        self.kinds = [_kind_of(name) for name in names]
+
+    @cached_property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        return tuple(self._column(name, kind) for name, kind in zip(self.names, self.kinds, strict=True))
+
+    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
+        """Return the value of each column for each stored picture; one that cannot be read is rejected by all."""
+        _ = self.module  # loaded once, before threads ask for it
+        return list(self._in_batches(pictures) if self.is_gpu else self.pool.map(self._one, pictures))
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The loaded network."""
+        return self.architecture.load(self.file.path).to(self.device, self.dtype)
+
+    def _column(self, name: str, kind: FeatureKind) -> FeatureColumn:
+        depends_on = {
+            "value": kind,
+            "names": () if kind is FeatureKind.VECTOR else class_names(),
+            "preprocessing": resolve(self.architecture.preprocessing),
+            **self.architecture.describe(),
+            **self.describe(),
+        }
+        dimensions = 0 if kind is FeatureKind.CLASSES else self.architecture.dimensions
+        return feature_column(name, self.config, dimensions, depends_on, kind)
+
+    def _one(self, picture: bytes) -> Row:
+        square = self.architecture.preprocessing.square(picture)
+        found = {} if isinstance(square, Rejected) else self.forward(torch.from_numpy(square.pixels)[None])
+        return next(self._rows([square], found))
+
+    def _in_batches(self, pictures: Sequence[bytes]) -> Iterator[Row]:
+        """Yield the values of pictures, one batch behind what is under way."""
+        for batch, _ in pairwise(chain(self._started(pictures), [None])):
+            assert batch is not None
+            squares, found, is_done = batch
+            is_done.synchronize()
+            yield from self._rows(squares, found)
+
+    def _started(
+        self, pictures: Sequence[bytes]
+    ) -> Iterator[tuple[list[Square | Rejected], dict[str, Tensor], torch.cuda.Event]]:
+        """Yield batches whose forward pass and copying back are under way, complete once the event has happened."""
+        for squares, pixels in self.architecture.preprocessing.batches(pictures, self.config.batch_images, self.pool):
+            found = self.forward(torch.from_numpy(pixels).pin_memory())
+            copies = {name: tensor.to("cpu", non_blocking=True) for name, tensor in found.items()}
+            is_done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            is_done.record()
+            yield squares, copies, is_done
+
+    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
+        """Return what the columns are made of, for N x H x W x 3 bytes: tensors N x ... in float32, but for classes."""
+        with torch.inference_mode():
+            cells = self.values(pixels)
+            for name in self.architecture.cells:
+                cells = getattr(self.module, name)(cells)
+            cells = F.relu(cells)
+            weight, bias = (p.float() for p in self.module.get_submodule(self.architecture.classifier).parameters())
+            found = {"vector": cells.mean((2, 3), dtype=torch.float32)}
+            if FeatureKind.CLASSES in self.kinds:
+                found["probabilities"] = F.linear(found["vector"], weight, bias).softmax(-1)
+            if FeatureKind.REGIONS in self.kinds:
+                found["cells"] = cells.permute(0, 2, 3, 1).float().contiguous()
+                found["scores"], found["classes"] = F.linear(found["cells"], weight, bias).softmax(-1).max(-1)
+            return found
+
+    def values(self, pixels: Tensor) -> Tensor:
+        """Return N x H x W x 3 bytes as N x 3 x H x W values, channels last, on the network's device."""
+        mean, deviation = self._scale
+        rows = pixels.to(self.device, non_blocking=True).flatten(2).float()
+        values = rows.sub_(mean).div_(deviation).to(self.dtype)
+        return values.view(pixels.shape).permute(0, 3, 1, 2)
+
+    @cached_property
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of a whole row of pixels: a contiguous row is four times as fast as three channels."""
+        preprocessing = self.architecture.preprocessing
+        both = torch.tensor([preprocessing.mean, preprocessing.deviation], dtype=torch.float32)
+        mean, deviation = both.tile(preprocessing.size_px).to(self.device)
+        return mean, deviation
+
+    def _rows(self, squares: Sequence[Square | Rejected], found: Mapping[str, Tensor]) -> Iterator[Row]:
+        """Yield the columns' values of the pictures of a batch."""
+        arrays = {name: tensor.numpy() for name, tensor in found.items()}
+        for number, square in enumerate(squares):
+            if isinstance(square, Rejected):
+                yield (square,) * len(self.kinds)
+                continue
+            of_row = {name: array[number] for name, array in arrays.items()}
+            yield tuple(self._value(kind, of_row, square) for kind in self.kinds)
+
+    def _value(self, kind: FeatureKind, arrays: Mapping[str, Float32], square: Square) -> Value:
+        if kind is FeatureKind.VECTOR:
+            return arrays["vector"]
+        if kind is FeatureKind.CLASSES:
+            return top_classes(arrays["probabilities"])
+        # The classifier is linear in the mean over cells, so that applied to one cell it says what that cell adds
+        # (Zhou et al. 2016, eq. 2). A box is the cell's part of the square, not the larger field that the cell sees.
+        height, width, _ = arrays["cells"].shape
+        scores, names = arrays["scores"].reshape(-1), class_names()
+        kept = kept_regions(scores, self.config)
+        return Regions(
+            boxes=cell_boxes(height, width, square.box)[kept],
+            labels=tuple(names[number] for number in arrays["classes"].reshape(-1)[kept]),
+            scores=scores[kept],
+            vectors=arrays["cells"].reshape(height * width, -1)[kept],
+        )
+
+
+def _kind_of(name: str) -> FeatureKind:
+    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), FeatureKind.VECTOR)
+
+
+def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) -> Float32:
+    """Return the boxes of a grid's cells, row by row, where the grid covers `box` of the picture."""
+    left, top, right, bottom = box
+    across, down = np.linspace(left, right, width + 1), np.linspace(top, bottom, height + 1)
+    row, column = (index.reshape(-1) for index in np.indices((height, width)))
+    return np.stack([across[column], down[row], across[column + 1], down[row + 1]], axis=1).astype(np.float32)
+
+
+@cache
+def class_names() -> tuple[str, ...]:
+    """Return ImageNet's 1,000 class names in the order of all these networks' outputs."""
+    from torchvision.models import ResNet50_Weights
+
+    return tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
+
+
+def top_classes(probabilities: Float32, *, count: int = TOP) -> Classes:
+    """Return the `count` most probable of 1,000 classes, equal ones in the order of their numbers."""
+    order = np.argsort(-probabilities, kind="stable")[:count]
+    names = class_names()
+    return Classes(tuple(names[number] for number in order), probabilities[order])

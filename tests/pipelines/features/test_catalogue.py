@@ -1,0 +1,91 @@
+"""What `multilink features list` and `features bench` tell a user who chooses an extractor."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.cli import run
+from pipelines.features.catalogue import (
+    ENTRIES,
+    Entry,
+    best_seconds,
+    extractors,
+    listed_extractors,
+    listing,
+    made_up_pictures,
+    measured,
+    measurements,
+)
+from pipelines.features.columns import IMAGES
+from pipelines.settings import FeaturesConfig
+from schemas.errors import ConfigError
+
+
+def rows_by_name(*weights: str) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in listed_extractors(FeaturesConfig(weights=weights))}
+
+
+def test_the_list_tells_what_is_there_and_what_is_missing(
+    counts: Counter[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    needy = Entry(factory="nowhere:Nothing", network="needy", dimensions=7, weights="needy")
+    monkeypatch.setitem(ENTRIES[IMAGES], "needy", needy)
+    rows = rows_by_name(f"mine={tmp_path}/mine.onnx", "resnet50=weights.pth")
+    assert (rows["efficientnet-lite0"]["kind"], rows["efficientnet-lite0"]["dimensions"]) == ("vector", 1280)
+    assert {rows[name]["state"] for name in ("efficientnet-lite0", "use-multilingual", "cells")} == {"available"}
+    assert rows["cells"]["kind"] == "regions"
+    assert rows["lengths"]["setting"] == "features.sentences"
+    assert rows["needy"]["state"] == "needs --set features.weights=needy=FILE"
+    assert "nowhere" in rows_by_name("needy=weights.pth")["needy"]["state"]
+    assert (rows["mine"]["weights"], "there is no file" in rows["mine"]["state"]) == ("your own", True)
+    assert [row["weights"] for name, row in rows.items() if name.startswith("resnet50")] == ["resnet50"] * 3
+    lines = list(listing(rows.values()))
+    assert len(lines) == len(rows) + 1
+    assert any("efficientnet-lite0" in line and "Apache-2.0" in line for line in lines)
+
+
+def test_columns_of_one_network_come_from_one_extractor() -> None:
+    names = ["grid", "efficientnet-lite0", "efficientnet-lite0-classes", "efficientnet-lite0-grid"]
+    (made,) = extractors(names, IMAGES, FeaturesConfig())
+    assert [column.name for column in made.columns] == names
+    assert len({column.fingerprint for column in made.columns}) == 3  # two names of one grid
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of .*efficientnet-lite0"):
+        extractors(["resnet51"], IMAGES, FeaturesConfig())
+    with pytest.raises(ConfigError, match=r"features\.sentences = 'bert': expected one of use-multilingual"):
+        extractors(["bert"], "documents", FeaturesConfig())
+
+
+def test_a_bench_measures_what_it_was_asked_for(counts: Counter[str]) -> None:
+    cells, lengths = (measured(name, FeaturesConfig(), count=6) for name in ("cells", "lengths"))
+    assert cells["per_s"] > 0 and lengths["per_s"] > 0
+    # 4 regions: box 16, score 4, vector 6, label 3 to 5 and its offset 4; and the offset of the list
+    assert 4 * (16 + 4 + 6 + 3 + 4) <= cells["value_bytes"] <= 4 * (16 + 4 + 6 + 5 + 4) + 16
+    assert 4 <= lengths["value_bytes"] <= 4 + 4 + 1
+    assert counts["cells"] == 6 * 4  # in a round that does not count, and three that do
+    assert "regions" in list(measurements([cells]))[1]
+    with pytest.raises(ConfigError, match="expected one of"):
+        measured("unknown", FeaturesConfig(), count=4)
+    assert len(set(made_up_pictures(4))) == 4
+
+
+def test_the_least_time_counts_but_for_the_first() -> None:
+    times = iter([0.0, 9.0, 10.0, 12.0, 20.0, 25.0])
+    assert best_seconds(lambda: "found", clock=lambda: next(times)) == (2.0, "found")
+
+
+def test_the_commands_print_their_rows(counts: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["features", "bench", "cells", "lengths", "--images", "4", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert set(json.loads(printed.out.splitlines()[-1])) == {"cells", "lengths"}
+    assert "measuring lengths" in printed.err
+    assert run(["features", "list", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert values["use-multilingual"]["dimensions"] == 512

@@ -1,0 +1,192 @@
+"""What no pack holds is computed, once; a bad picture is told with its reason and costs the others nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines import recipes
+from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array, texts_key
+from pipelines.features.extraction import ColumnPacks, FeatureRefs, Features, extracted
+from pipelines.features.plan import FeaturePlan, Given, plan_features
+from pipelines.features.values import Rejected, Row
+from pipelines.images.copies import encode_jpeg
+from schemas.configs import override
+from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.features import FeatureColumn
+from schemas.lake import Lake
+
+Outcome = FeatureRefs | Rejected
+
+
+def planned(tmp_path: Path, *settings: str, given: Given | None = None) -> FeaturePlan:
+    names = ["features.images=colours,cells", "features.sentences=lengths"]
+    config = override(recipes.recipe("documents"), [*names, *settings])
+    lake = Lake.at(str(tmp_path / "lake"))
+    return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=1)
+
+
+def fill(plan: FeaturePlan, *colours: str) -> list[Outcome]:
+    """Return what comes of a picture of each colour, as of one bundle."""
+
+    def read(numbers: Sequence[int]) -> list[bytes]:
+        return [encode_jpeg(Image.new("RGB", (40, 30), colours[number])) for number in numbers]
+
+    features = Features(plan, IMAGES)
+    found = list(features.fill([hashlib.sha256(colour.encode()).hexdigest() for colour in colours], read))
+    features.close()
+    return found
+
+
+def fill_texts(plan: FeaturePlan, *documents: tuple[str, ...]) -> list[Outcome]:
+    features = Features(plan, DOCUMENTS)
+    keys = [texts_key(texts) for texts in documents]
+    found = list(features.fill(keys, lambda numbers: [documents[number] for number in numbers]))
+    features.close()
+    return found
+
+
+def test_only_what_is_missing_is_computed(tmp_path: Path, counts: Counter[str]) -> None:
+    plan = planned(tmp_path, "features.images=colours")
+    fill(plan, "red", "green")
+    assert counts == {"colours": 2}
+    found = fill(plan, "red", "green", "blue")
+    assert counts == {"colours": 3}
+    assert fill(planned(tmp_path, "features.images=colours"), "red", "green", "blue") == found
+    assert counts == {"colours": 3}
+    refs = [refs[0] for refs in found if not isinstance(refs, Rejected)]
+    values = feature_array(plan.lake, plan.images[0], IMAGES, refs)
+    np.testing.assert_allclose(values.to_pylist(), [[1, 0, 0] * 4, [0, 128 / 255, 0] * 4, [0, 0, 1] * 4], atol=0.02)
+    assert len(list(plan.lake.features.files())) == 2
+
+
+def test_another_column_computes_itself_alone(tmp_path: Path, counts: Counter[str]) -> None:
+    fill(planned(tmp_path, "features.images=colours"), "red", "green")
+    refs = fill(planned(tmp_path), "green", "blue")
+    assert counts == {"colours": 3, "cells": 2}
+    assert [len(found) for found in refs if not isinstance(found, Rejected)] == [2, 2]
+
+
+def test_other_settings_have_packs_of_their_own(tmp_path: Path, counts: Counter[str]) -> None:
+    for settings in ((), ("images.jpeg_quality=80",), ("features.max_regions=3", "features.min_regions=3"), ()):
+        fill(planned(tmp_path, *settings), "red")
+    assert counts == {"colours": 2, "cells": 3}
+
+
+def test_speed_and_storage_compute_nothing_anew(tmp_path: Path, counts: Counter[str]) -> None:
+    for setting in ("features.threads=3", "features.batch_images=64", "features.device=cpu", "features.storage=int8"):
+        fill(planned(tmp_path, setting), "red")
+    assert counts == {"colours": 1, "cells": 1}
+
+
+def test_a_bad_picture_is_told_and_the_others_are_kept(tmp_path: Path, counts: Counter[str]) -> None:
+    plan = planned(tmp_path)
+    for _ in range(2):  # the second time it is known, and not computed
+        red, white, blue = fill(plan, "red", "white", "blue")
+        assert white == Rejected("colours: all white")
+        assert not isinstance(red, Rejected) and not isinstance(blue, Rejected)
+    assert counts == {"colours": 3, "cells": 3}
+
+
+def test_a_documents_sentences_are_read_once(tmp_path: Path, counts: Counter[str]) -> None:
+    plan = planned(tmp_path)
+    documents = (("one two", "three"), ("one two",), ())
+    found = fill_texts(plan, *documents)
+    assert fill_texts(plan, *documents) == found
+    assert counts["sentences"] == 3
+    refs = [refs[0] for refs in found if not isinstance(refs, Rejected)]
+    values = feature_array(plan.lake, plan.sentences[0], DOCUMENTS, refs)
+    assert values.to_pylist() == [[[7, 2], [5, 1]], [[7, 2]], []]
+
+
+def test_a_sentence_without_a_finite_vector_is_its_documents_failure(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(tmp_path)
+    [lengths] = plan.extractors(DOCUMENTS)
+    monkeypatch.setattr(lengths, "value", lambda texts: np.full((len(texts), 2), np.nan if "" in texts else 1.0))
+    sound, broken, other = fill_texts(plan, ("one",), ("", "two"), ("three",))
+    assert broken == Rejected("lengths: a value is not finite, or beyond float16's 65504")
+    assert not isinstance(sound, Rejected) and not isinstance(other, Rejected)
+
+
+class Fragile:
+    """An extractor that fails on some items."""
+
+    columns = (FeatureColumn(name="fragile", dimensions=1, fingerprint="f" * 64),)
+
+    def extract(self, items: Sequence[Any]) -> list[Row]:
+        for item in items:
+            if isinstance(item, Exception):
+                raise item
+        return [(np.float32([item]),) for item in items]
+
+
+def test_an_unexpected_error_is_about_one_item_and_not_kept(tmp_path: Path) -> None:
+    first, broken, last = extracted(Fragile(), [1, ValueError("of one picture"), 3])
+    assert first[0] == [1] and last[0] == [3]
+    assert isinstance(broken[0], Rejected) and broken[0].message == "ValueError: of one picture"
+    packs = ColumnPacks(Lake.at(str(tmp_path)), Fragile.columns[0], IMAGES)
+    keys, refs, problems = ["a" * 64, "b" * 64], [None, None], {}
+    packs.add(keys, {0: first[0], 1: broken[0]}, refs, problems)
+    packs.close()
+    assert problems == {1: Rejected("fragile: ValueError: of one picture")}
+    assert packs.find(keys, {}) == [refs[0], None] and refs[0] is not None
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), ConfigError("wrong network")])
+def test_what_is_about_the_machine_or_the_settings_ends_the_build(error: Exception) -> None:
+    with pytest.raises((MemoryError, OSError, MultilinkError)):
+        extracted(Fragile(), [1, error, 2])
+
+
+def test_a_worker_that_differs_from_the_plan_says_so(tmp_path: Path, counts: Counter[str]) -> None:
+    plan = planned(tmp_path)
+    other = FeaturePlan(
+        images=(FeatureColumn(name="colours", dimensions=12, fingerprint="0" * 64),),
+        sentences=plan.sentences,
+        config=plan.config,
+        http=plan.http,
+        lake=plan.lake,
+        copies=plan.copies,
+    )
+    with pytest.raises(BuildError, match="extractor cells: this worker's weights, libraries, device or precision"):
+        other.extractors(IMAGES)
+
+
+def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[str]) -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.zeros((3, 5)))
+    (tmp_path / "features.npy").write_bytes(stream.getvalue())
+    given = Given("released", str(tmp_path / "features.npy"))
+    plan = planned(tmp_path, "features.images=", given=given)
+    assert [(column.name, column.dimensions) for column in plan.images] == [("released", 5)]
+    assert plan.extracted(IMAGES) == () and [name for name, _ in plan.fingerprints] == ["lengths"]
+    assert fill(plan, "red") == [()]
+    with pytest.raises(ConfigError, match=r"features\.images = .*: the source brings vectors of images"):
+        planned(tmp_path, given=given)
+
+
+def test_settings_are_checked(tmp_path: Path, counts: Counter[str]) -> None:
+    for setting, words in (
+        ("features.images=colours,colours", "a name may be given once"),
+        ("features.images=../up", "expected names of letters"),
+        ("features.max_regions=101", "must be in 1..100"),
+        ("features.min_regions=37", r"must be in 0..features.max_regions"),
+        ("features.batch_images=0", "must be at least 1"),
+        ("features.storage=float8", "expected one of float16, float32, int8"),
+        ("features.weights=densenet169", "expected NAME=URI"),
+        ("features.images=unknown", "expected one of .*cells, colours"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            planned(tmp_path, setting)
+    assert planned(tmp_path, "features.threads=3").config.threads == 3
+    assert planned(tmp_path).config.threads >= 1
