@@ -104,13 +104,17 @@ def read_vectors(
 def documents_of(
     records: Iterable[CandidateDocument | Failure], config: BuildConfig, access: ImageAccess
 ) -> Iterator[SettledDocument | Failure]:
-    """Yield the document of every record that can become one, and a failure row for all that cannot."""
+    """Yield the document of every record that can become one, the first of its id, and a failure row for all others."""
     candidates: list[CandidateDocument] = []
+    seen: set[str] = set()
     for record in records:
         checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config.documents))
+        if isinstance(checked, CandidateDocument) and checked.id in seen:
+            checked = Failure(Stage.DOCUMENTS, checked.id, Reason.DUPLICATE_RECORD, "another document has the same id")
         if isinstance(checked, Failure):
             yield checked
             continue
+        seen.add(checked.id)
         candidates.append(checked)
         if len(candidates) == DOCUMENTS_AT_ONCE:
             yield from _settled(candidates, config, access)

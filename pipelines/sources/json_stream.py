@@ -107,6 +107,8 @@ class _Text:
     def names(self) -> Iterator[str]:
         """Yield the name of each member of an object; its value has to be read before the next name is asked for."""
         for _ in self._parts("{", "}"):
+            if self.peek() != '"':
+                raise self._broken("expected a name in quotes")
             name = str(self.value())
             self._take(":")
             yield name

@@ -115,6 +115,8 @@ def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path
     )
     found = list(documents_of(read_documents(ten_documents), config, access))
     documents = [item for item in found if isinstance(item, SettledDocument)]
+    twice = list(documents_of([*read_documents(ten_documents)] * 2, config, access))
+    assert [item for item in twice if isinstance(item, SettledDocument)] == documents
     extraction = Extraction(
         images=extractors(["efficientnet-lite0"], "images", config.features),
         sentences=extractors(["use-multilingual"], "documents", config.features),
