@@ -18,7 +18,8 @@ _HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C:
 
 def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
     """Return a sentence in one line: white space becomes single spaces, a lost apostrophe one again."""
-    return Sentence(" ".join(text.translate(_HALVES).split()), role)
+    plain = text if text.isprintable() else text.translate(_HALVES)
+    return Sentence(" ".join(plain.split()), role)
 
 
 def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 MAX_ITEM_CHARS = 64 * 2**20  # a value this long is no record: a quote or a bracket is missing
 _PIECE_BYTES = 2**20
 _NEAR_END_CHARS = 16  # longer than any token but texts and numbers: what is this near to the end may be half a token
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -46,9 +46,9 @@ def read_members(address: str | Path) -> Iterator[tuple[str, object]]:
 
 def read_items(address: str | Path) -> Iterator[tuple[str, object]]:
     """Yield each item of the list that a file holds, under `<file name>#<number>`; see `read_members`."""
-    file = input_file(address)
-    for count, item in enumerate(_Text(file).items(), start=1):
-        yield f"{file.name}#{count}", item
+    text = _Text(input_file(address))
+    for count, item in enumerate(text.items(), start=1):
+        yield f"{text.name}#{count}", item
 
 
 def read_lists(
@@ -66,8 +66,7 @@ def read_lists(
         BuildError: a list that is needed is not there, or empty.
         NotFoundError: there is no such file.
     """
-    file = input_file(address)
-    text = _Text(file)
+    text = _Text(input_file(address))
     found: set[str] = set()
     for name in text.names():
         if text.peek() != "[":
@@ -76,10 +75,10 @@ def read_lists(
         for count, item in enumerate(text.items(), start=1):
             if name in names:
                 found.add(name)
-                yield f"{file.name}#{count} ({name})", (name, item)
+                yield f"{text.name}#{count} ({name})", (name, item)
     if not found.issuperset(needed):
         missing = ", ".join(sorted(set(needed) - found))
-        raise BuildError(f"{file}: expected items in the lists {', '.join(needed)}; found none in {missing}")
+        raise BuildError(f"{address}: expected items in the lists {', '.join(needed)}; found none in {missing}")
 
 
 def read_mapping(address: str | Path, kind: type[T]) -> dict[str, T]:
@@ -99,7 +98,7 @@ class _Text:
     """A file's text from what has been read on; what comes before it is forgotten."""
 
     def __init__(self, file: InputFile) -> None:
-        self._name = file.name
+        self.name = file.name
         self._pieces = _texts(file)
         self._rest = ""
         self._offset = 0
@@ -120,9 +119,11 @@ class _Text:
     def peek(self) -> str:
         """Return the next character that is no white space; empty at the end of the file."""
         while True:
-            self._offset = cast(re.Match[str], _SPACE.match(self._rest, self._offset)).end()
-            if self._offset < len(self._rest) or not self._read_on():
-                return self._rest[self._offset : self._offset + 1]
+            found = self._rest[self._offset : self._offset + 1]
+            if found.isspace():
+                self._offset = cast(re.Match[str], _SPACE.match(self._rest, self._offset)).end()
+            elif found or not self._read_on():
+                return found
 
     def value(self) -> object:
         """Return the JSON value that comes next and pass over it."""
@@ -164,7 +165,7 @@ class _Text:
         return bool(added)
 
     def _broken(self, message: str) -> BrokenInputError:
-        return BrokenInputError(f"{self._name}: {message}", self._name)
+        return BrokenInputError(f"{self.name}: {message}", self.name)
 
 
 def _texts(file: InputFile) -> Iterator[str]:

@@ -21,18 +21,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument, sentence, stated
+from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
 from pipelines.sources.inputs import Form, Input, needed, require_least, require_share
 from pipelines.sources.json_stream import read_lists
 from pipelines.sources.records import caption_text, checked, file_name, number, outcomes_of, text_or_none
 from schemas.configs import require
-from schemas.documents import Link, Provenance, Split
+from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "mscoco"
 LANGUAGE = "en"
-Captions = Mapping[int, Sequence[tuple[int, str]]]  # of each image: id and text, by id
+Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
     folders = source.folders * len(source.captions) if len(source.folders) == 1 else source.folders
     for index, path in enumerate(source.captions):
         yield from _read_file(path, folders[index] if folders else "", tables)
-    captions = {image: sorted(tables.captions.pop(image, {}).items()) for image in sorted(tables.uris)}
+    captions = {image: _shuffled(tables.captions.pop(image, {}), image, source.seed) for image in sorted(tables.uris)}
     for image, left in tables.captions.items():
         for caption in left:
             yield _failure(
@@ -140,7 +140,7 @@ def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
         )
     for split, members in split_groups(groups, val=source.val, test=source.test, seed=source.seed).items():
         images = sorted(image for group in members for image in group.images)
-        pool = CaptionPool({image: [text for _, text in captions[image]] for image in images})
+        pool = CaptionPool({image: captions[image] for image in images})
         documents = _Documents(source, split, tables, captions, pool)
         for group in members:
             fewest = min(len(captions[image]) for image in group.true)
@@ -245,7 +245,7 @@ class _Documents:
                 Reason.TOO_FEW_SENTENCES,
                 f"expected {wanted} captions of other images of the {self.split} split, {found}",
             )
-        texts = [self._caption(image, version) for image in group.true] + distractors
+        texts = [self.captions[image][version] for image in group.true] + distractors
         sentences = shuffled_order(len(texts), seed=seed, key=document_id)
         images = shuffled_order(len(group.images), seed=seed, key=group.id)
         shown = [group.images[index] for index in images]
@@ -253,7 +253,7 @@ class _Documents:
         return CandidateDocument(
             id=document_id,
             dataset=DATASET,
-            sentences=tuple(sentence(texts[index]) for index in sentences),
+            sentences=tuple(Sentence(texts[index]) for index in sentences),
             image_uris=tuple(self.tables.uris[image] for image in shown),
             links=tuple(sorted(Link(sentences.index(pair), images.index(pair)) for pair in pairs)),
             provenance=Provenance(DATASET, group.id),
@@ -262,8 +262,6 @@ class _Documents:
             image_licences=stated(self.tables.licences.get(image) or None for image in shown),
         )
 
-    def _caption(self, image: int, version: int) -> str:
-        """Return the caption of an image that a version has: another one in each version."""
-        seed = self.source.seed
-        ranked = sorted(self.captions[image], key=lambda caption: hashed(seed, "caption", image, caption[0]))
-        return ranked[version][1]
+
+def _shuffled(captions: Mapping[int, str], image: int, seed: int) -> list[str]:
+    return [captions[key] for key in sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))]

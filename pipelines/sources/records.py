@@ -211,7 +211,7 @@ def split_named(value: object, name: str) -> Split | None:
 
 def clean(text: str) -> str:
     """Return a text without halves of surrogate pairs, which JSON can spell and UTF-8 cannot: they become U+FFFD."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 _SPLITS: Mapping[str, Split] = {
