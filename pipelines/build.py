@@ -24,8 +24,7 @@ from pipelines.documents.transforms import FilterCandidates, LeaveOut, MeetParts
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.transforms import ExtractImages, ExtractSentences
 from pipelines.images.obtain import ImageAccess
-from pipelines.images.packed import copy_packs
-from pipelines.images.store import ImageStore
+from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.settings import OnLeak, SplitsConfig
@@ -41,7 +40,6 @@ from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
 from schemas.duplicates import DUPLICATE_SCHEMA, duplicate_row
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
-from schemas.images import Image
 from schemas.lake import Lake
 from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
 from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
@@ -109,7 +107,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     assigned = unique.kept | "splits" >> AssignSplits(config.splits)
     leaks = assigned | "find leaks" >> FindLeaks(config.dedupe.radius, unique.duplicates)
     split, leak_failures = drop_leaks(assigned, leaks, config.splits)
-    outcomes = known | "image features" >> ExtractImages(plan.features, ImageStore(plan.access.copies), progress)
+    outcomes = known | "image features" >> ExtractImages(plan.features, plan.access.copies, progress)
     met = split | "with features" >> MeetParts(_document_id, _hashes, outcomes)
     featured = met | "drop rejected" >> Fallible(Stage.FEATURES, partial(_drop_rejected, config=config))
     complete = featured.results | "sentence features" >> ExtractSentences(plan.features, progress)
@@ -117,10 +115,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         config.shards,
         plan.lake,
         config.dataset,
-        ImageStore(plan.access.copies),
+        plan.access.copies,
         plan.features,
         progress,
-        outcomes | "with features only" >> beam.Filter(_is_image),
         version,
     )
     failures = (
@@ -190,7 +187,7 @@ class DropDuplicates(beam.PTransform):
 
 
 class UniqueImages(beam.PTransform):
-    """Settled documents to (content hash, Image), once each: of the smallest address, under a stated licence."""
+    """Settled documents to (content hash, PackedImage), once each: of the smallest address, with a stated licence."""
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         return documents | "shown" >> beam.FlatMap(_shown) | "one of each" >> beam.CombinePerKey(_first_image)
@@ -224,28 +221,28 @@ def _hashes(document: Document) -> list[str]:
     return sorted({image.hash for image in document.images})
 
 
-def _shown(settled: SettledDocument) -> Iterator[tuple[str, Image]]:
+def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
     for found, ref in zip(settled.images, settled.document.images, strict=True):
-        yield found.image.hash, replace(found.image, licence=ref.licence)
+        yield found.image.hash, replace(found, image=replace(found.image, licence=ref.licence))
 
 
-def _first_image(images: Iterable[Image]) -> Image:
+def _first_image(images: Iterable[PackedImage]) -> PackedImage:
     shown = list(images)
-    licence = min((image.licence for image in shown if image.licence), default=None)
-    return replace(min(shown, key=_address), licence=licence)
+    licence = min((each.image.licence for each in shown if each.image.licence), default=None)
+    first = min(shown, key=_address)
+    return replace(first, image=replace(first.image, licence=licence))
 
 
-def _address(image: Image) -> str:
-    return image.source or ""
+def _address(packed: PackedImage) -> str:
+    return packed.image.source or ""
 
 
-def _drop_rejected(met: Any, config: BuildConfig) -> Iterator[Document | Failure]:
+def _drop_rejected(met: Any, config: BuildConfig) -> Iterator[SettledDocument | Failure]:
     _, documents, outcomes = met
     rejected = {key: found for key, found in outcomes.items() if isinstance(found, Failure)}
     for document in documents:
-        settled = SettledDocument(document, (None,) * len(document.images))  # type: ignore[arg-type]
-        for found in without_images(settled, rejected, config.documents, stage=Stage.SHARDS):
-            yield found.document if isinstance(found, SettledDocument) else found
+        settled = SettledDocument(document, tuple(outcomes[image.hash] for image in document.images))
+        yield from without_images(settled, rejected, config.documents, stage=Stage.SHARDS)
 
 
 def _is_to_drop(config: SplitsConfig, leak: Leak) -> bool:

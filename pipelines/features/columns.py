@@ -91,7 +91,7 @@ def value_array(values: Iterable[Value | Rejected], column: FeatureColumn, table
 
 
 def feature_array(lake: Lake, column: FeatureColumn, table: str, refs: Sequence[PackRef]) -> pa.Array:
-    """Return the values at some references, in order, as a column of a shard's table.
+    """Return the values at some references, in order, as a column of a shard.
 
     Raises:
         BuildError: a pack is gone.

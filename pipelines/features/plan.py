@@ -7,15 +7,18 @@ other weights, libraries or another kind of device than the machine that started
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from pipelines.features.catalogue import Extractor, extractors
-from pipelines.features.columns import DOCUMENTS, IMAGES
+from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array
 from pipelines.features.given import given_array
 from pipelines.images.copies import METHOD
+from pipelines.packs import PackRef
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.configs import require
 from schemas.errors import BuildError
@@ -67,6 +70,17 @@ class FeaturePlan:
     def extractors(self, table: str) -> list[Extractor]:
         """Return the extractors of `extracted(table)`: one of each for all threads of a process."""
         return _extractors(self, table)
+
+    def arrays(self, table: str, refs: Sequence[Sequence[PackRef]]) -> dict[str, pa.Array]:
+        """Return the computed columns of a shard by name, for the references of each of its images or documents.
+
+        Raises:
+            BuildError: a pack is gone.
+        """
+        return {
+            column.column: feature_array(self.lake, column, table, [of_item[number] for of_item in refs])
+            for number, column in enumerate(self.extracted(table))
+        }
 
 
 @lru_cache(maxsize=2)

@@ -15,15 +15,15 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from pipelines.features.extraction import FeaturedDocument
 from pipelines.features.plan import FeaturePlan
-from pipelines.images.store import ImageStore
+from pipelines.packs import PackFolder
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.reasons import Message, commonest, kind_of, merge_messages
-from pipelines.shards.writing import part_name, write_rows, write_shard
+from pipelines.shards.writing import part_name, shown_images, write_rows, write_shard
 from pipelines.splits.assign import shard_count, shard_of
-from schemas.documents import Document, Split
-from schemas.images import Image
+from schemas.documents import Split
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 
@@ -44,28 +44,25 @@ class WriteShards(beam.PTransform):
     """Writes every shard of a version: gives `Shards`.
 
     Attributes:
-        features: whose values are in the cache.
-        images: PCollection[(content hash, Image)] of every image the documents refer to.
+        copies: packs of the images' copies.
+        features: whose values are in packs.
         version: PCollection of the one version name.
     """
 
     config: ShardsConfig
     lake: Lake
     dataset: str
-    store: ImageStore
+    copies: PackFolder
     features: FeaturePlan
     progress: Progress
-    images: beam.PCollection
     version: beam.PCollection
 
     def expand(self, documents: beam.PCollection) -> Shards:
         totals = documents | "splits" >> beam.Map(_split_of) | "documents" >> beam.combiners.Count.PerElement()
         counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
-        wanted = keyed | "list images" >> beam.FlatMap(_wanted_images) | "once a shard" >> beam.Distinct()
-        pictures = (wanted, self.images) | "meet images" >> beam.CoGroupByKey() | "to shards" >> beam.FlatMap(_deliver)
         every = documents.pipeline | beam.Create([None]) | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
-        gathered = (keyed, pictures, every) | "gather shards" >> beam.CoGroupByKey()
+        gathered = (keyed, every) | "gather shards" >> beam.CoGroupByKey()
         summaries = gathered | "write" >> beam.Map(
             self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version)
         )
@@ -81,43 +78,26 @@ class WriteShards(beam.PTransform):
         return split, shard_count(documents, self.config)
 
     def _write(self, group: tuple[ShardKey, Any], counts: Mapping[str, int], version: str) -> Any:
-        (split, index), (documents, pictures, _) = group
+        (split, index), (documents, _) = group
         summary = write_shard(
             self.lake.dataset(self.dataset, version),
             documents,
-            pictures,
             split=Split(split),
             name=part_name(index, counts[split]),
             features=self.features,
-            store=self.store,
+            copies=self.copies,
         )
         self.progress.advance("shards")
         return summary
 
 
-def _split_of(document: Document) -> str:
-    return str(document.split)
+def _split_of(featured: FeaturedDocument) -> str:
+    return str(featured.document.split)
 
 
-def _shard_key(document: Document, counts: Mapping[str, int]) -> tuple[ShardKey, Document]:
-    split = _split_of(document)
-    return (split, shard_of(document.id, count=counts[split])), document
-
-
-def _wanted_images(keyed: tuple[ShardKey, Document]) -> Iterator[tuple[str, ShardKey]]:
-    key, document = keyed
-    for content_hash in sorted({image.hash for image in document.images}):
-        yield content_hash, key
-
-
-def _deliver(
-    group: tuple[str, tuple[Iterable[ShardKey], Iterable[Image]]],
-) -> Iterator[tuple[ShardKey, Image]]:
-    _, (keys, pictures) = group
-    keys = list(keys)
-    for picture in pictures:
-        for key in keys:
-            yield (key[0], key[1]), picture
+def _shard_key(featured: FeaturedDocument, counts: Mapping[str, int]) -> tuple[ShardKey, FeaturedDocument]:
+    split = _split_of(featured)
+    return (split, shard_of(featured.document.id, count=counts[split])), featured
 
 
 def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey, None]]:
@@ -128,10 +108,11 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
 
 def _packed_hashes(group: tuple[ShardKey, Any]) -> Iterator[tuple[tuple[str, str], bytes]]:
     """Yield the hashes of a shard's images as one string of bytes for each first digit, so that none is large."""
-    (split, _), (_, images, _) = group
+    (split, _), (documents, _) = group
     packed: dict[str, bytearray] = {}
-    for image in images:
-        packed.setdefault(image.hash[0], bytearray()).extend(bytes.fromhex(image.hash[: 2 * _HASH_BYTES]))
+    for shown in shown_images(documents):
+        content_hash = shown.image.hash
+        packed.setdefault(content_hash[0], bytearray()).extend(bytes.fromhex(content_hash[: 2 * _HASH_BYTES]))
     for digit, octets in packed.items():
         yield (split, digit), bytes(octets)
 

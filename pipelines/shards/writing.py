@@ -10,21 +10,21 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array, feature_packs, texts_key
+from pipelines.features.columns import DOCUMENTS, IMAGES
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage
 from pipelines.features.given import given_vector
 from pipelines.features.plan import FeaturePlan
-from pipelines.images.store import ImageStore
+from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of
-from schemas.documents import Document, Split, document_schema, to_row
+from schemas.documents import Split, document_schema, to_row
 from schemas.feature_arrays import vectors_to_column
-from schemas.features import FeatureColumn
-from schemas.images import Image, image_schema
+from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
 from schemas.tables import to_table
@@ -90,60 +90,50 @@ def write_rows(folder: Folder, path: str, rows: Sequence[Mapping[str, Any]], sch
 
 def write_shard(
     folder: Folder,
-    documents: Iterable[Document],
-    images: Iterable[Image],
+    documents: Iterable[FeaturedDocument],
     *,
     split: Split,
     name: str,
     features: FeaturePlan,
-    store: ImageStore,
+    copies: PackFolder,
 ) -> ShardSummary:
     """Write the pair of same-numbered parts of a shard: its documents, and each image they refer to, once."""
-    documents = sorted(documents, key=lambda document: document.id)
-    images = sorted(images, key=lambda image: image.hash)
-    document_groups = (documents_table(group, features) for group in _groups(documents))
-    image_groups = (images_table(group, features, store) for group in _groups(images))
+    featured = sorted(documents, key=lambda each: each.document.id)
+    images = shown_images(featured)
+    document_groups = (documents_table(group, features) for group in _groups(featured))
+    image_groups = (images_table(group, features, copies) for group in _groups(images))
     entries = (
         write_part(folder, f"documents/{split}/{name}", document_groups, document_schema(features.sentences)),
         write_part(folder, f"images/{split}/{name}", image_groups, image_schema(features.images)),
     )
-    return ShardSummary(split, entries, Counter(map(size_of, documents)))
+    return ShardSummary(split, entries, Counter(size_of(each.document) for each in featured))
 
 
-def documents_table(documents: Sequence[Document], features: FeaturePlan) -> pa.Table:
+def shown_images(documents: Iterable[FeaturedDocument]) -> list[FeaturedImage]:
+    """Return the images of documents, once each, in the order of their hashes."""
+    by_hash = {each.image.hash: each for document in documents for each in document.images}
+    return [cast(FeaturedImage, by_hash[content_hash]) for content_hash in sorted(by_hash)]
+
+
+def documents_table(documents: Sequence[FeaturedDocument], features: FeaturePlan) -> pa.Table:
     """Return documents as a table of `document_schema(features.sentences)`."""
-    table = to_table(map(to_row, documents), document_schema())
-    columns = {column.column: _sentence_column(column, documents, features) for column in features.sentences}
+    table = to_table((to_row(each.document) for each in documents), document_schema())
+    columns = features.arrays(DOCUMENTS, [each.features for each in documents])
     return _with_columns(table, columns, document_schema(features.sentences))
 
 
-def images_table(images: Sequence[Image], features: FeaturePlan, store: ImageStore) -> pa.Table:
+def images_table(images: Sequence[FeaturedImage], features: FeaturePlan, copies: PackFolder) -> pa.Table:
     """Return images with their 256-px JPEGs as a table of `image_schema(features.images)`."""
-    table = to_table((_image_row(image, store) for image in images), image_schema())
-    columns = {column.column: _image_column(column, images, features) for column in features.images}
+    jpegs = iter(copies.read([each.copy for each in images if each.copy], ["jpeg"])["jpeg"].to_pylist())
+    rows = (asdict(each.image) | {"jpeg": next(jpegs) if each.copy else None} for each in images)
+    table = to_table(rows, image_schema())
+    columns = features.arrays(IMAGES, [each.features for each in images])
+    for column in features.images:
+        if features.given is not None and column.name == features.given.name:
+            vectors = [given_vector(str(each.image.source), features.given.path) for each in images]
+            matrix = np.array(vectors).reshape(-1, column.dimensions)
+            columns[column.column] = vectors_to_column(matrix, column.storage)
     return _with_columns(table, columns, image_schema(features.images))
-
-
-def _image_column(column: FeatureColumn, images: Sequence[Image], features: FeaturePlan) -> pa.Array:
-    if features.given is not None and column.name == features.given.name:
-        rows = [given_vector(str(image.source), features.given.path) for image in images]
-        return vectors_to_column(np.array(rows).reshape(-1, column.dimensions), column.storage)
-    refs = feature_packs(features.lake, column, IMAGES).index().find([image.hash for image in images])
-    return feature_array(features.lake, column, IMAGES, [ref for ref in refs if ref is not None])
-
-
-def _sentence_column(column: FeatureColumn, documents: Sequence[Document], features: FeaturePlan) -> pa.Array:
-    refs = (
-        feature_packs(features.lake, column, DOCUMENTS)
-        .index()
-        .find([texts_key(s.text for s in document.sentences) for document in documents])
-    )
-    return feature_array(features.lake, column, DOCUMENTS, [ref for ref in refs if ref is not None])
-
-
-def _image_row(image: Image, store: ImageStore) -> dict[str, Any]:
-    has_pixels = image.format is not None
-    return asdict(image) | {"jpeg": store.read(image.hash) if has_pixels else None}
 
 
 def _groups(rows: Sequence[T], size: int = ROWS_PER_GROUP) -> Iterator[Sequence[T]]:
