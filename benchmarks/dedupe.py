@@ -1,58 +1,79 @@
-"""Exact near-duplicate search against faiss, in one run, on equal results; and how time and memory grow.
+"""Near-duplicate search as `multilink build` runs it (`build.DropDuplicates`), beside the plain function and faiss.
 
-    python benchmarks/dedupe.py [--codes 300000] [--growth 10] [--queries 10000] [--json]
-    python benchmarks/dedupe.py --parts growth --kinds correlated crowded
+    python benchmarks/dedupe.py [--sizes 40000 300000] [--workers 1 2] [--large 3000000] [--queries 10000] [--json]
+    python benchmarks/dedupe.py --parts stage --kinds real-like placeholders
 
-Targets: 64-bit codes at distance 3 at least 100 times as fast as faiss, 256-bit codes at distance 10 at least 30 times;
-ten times the codes in at most 20 times the time and under 3 GB.
+Targets: the stage takes at most 0.15 ms of processor time an image beyond the plain function; 3 million images take
+under 3 GB; the search is at least 100 times as fast as faiss on 64-bit codes at distance 3, and 30 times on 256-bit
+codes at distance 10.
 
-The peer is `faiss.IndexBinaryFlat.range_search` on all cores: it compares every query with every code, so it sees each
-pair from both sides. All 300,000 against all can take it minutes: it answers a random sample of `--queries` codes, and
-its time for all is that times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of
-the sampled codes must be the same, each with its distance. Ours takes all codes, the fastest of three runs; beyond a
-million codes it uses up to four threads.
+**stage**: `FindDuplicates` on the local runner that builds use, over documents of five pictures, with one worker
+process and with two, less the same pipeline without the stage. The plain function is the same steps in one process and
+one partition. The rows of both must be the same. Seconds are of processor time, of all processes.
 
-Four kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
-correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; and crowded,
-where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball. Growth is measured in processes of
-their own, whose peak memory is that of the search and of what makes the codes.
+**large**: the stage once, in a process of its own with one worker, whose peak memory is told: that of the runner and of
+what makes the documents, too.
 
-Found on two quiet cores, times as fast as faiss (with two threads, then used at every size; one takes a sixth longer
-on 256 bits, no longer on 64):
+**faiss**: `near_pairs`, which the asset check of an orchestrated build calls on a whole version and the search for
+leaks on clusters, beside `faiss.IndexBinaryFlat.range_search` on all cores. faiss compares every query with every code,
+so it sees each pair from both sides. It answers a random sample of `--queries` codes, and its time for all is that
+times codes / queries (its work is exactly proportional; `--queries 0` runs all). The pairs of the sampled codes must be
+the same, each with its distance. Ours takes all codes on one core, the fastest of three runs.
 
-    bits   uniform  real-like  correlated  crowded
-      64       477        476         476      194
-     256       313        319         315      156
-
-Ten times the 64-bit codes took 11.6-15.7, 12.4-13.1, 17.5-21.2 and 11.0-11.3 times the time (3 million: 0.7, 0.7, 0.9
-and 1.1 s, under 500 MB): the correlated set is at its target, give or take what the 0.05 s of its 300,000 vary. What it
-spends beyond the uniform one is pairs with equal keys: 3.9 times as many as independent bits have with bits in a fixed
-order, 2.2 times with those that vary together in different bands. Searching a crowded bucket by further keys gained
-nothing: on 200,000 codes in one ball the estimate already picks 66 keys in place of 11.
+Five kinds of codes: uniform; real-like, where 1% of codes are near-copies and bits repeat from a few layouts;
+correlated, where each bit is the sign of a mixture of 24 hidden factors and noise, and 1% are near-copies; crowded,
+where half of the codes lie in balls of 5 flipped bits a word, about 1,500 to a ball; and (of the stage alone)
+placeholders, where a third of all occurrences are one and the same picture.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import apache_beam as beam
 import faiss
 import numpy as np
 
-from pipelines.dedupe.hamming import NearPairs, near_pairs
+from pipelines.dedupe.columns import to_hex
+from pipelines.dedupe.hamming import near_pairs
+from pipelines.dedupe.neighbours import (
+    Neighbours,
+    Occurrences,
+    find_neighbours,
+    keyed_codes,
+    merge_clusters,
+    pack_images,
+)
+from pipelines.dedupe.policies import duplicate_rows, find_duplicates, mark_dropped
+from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.documents.settle import SettledDocument
+from pipelines.images.packed import PackedImage
+from pipelines.launch import Runner, run_pipeline
+from pipelines.packs import PackRef
+from pipelines.settings import Policy
+from schemas.documents import Document, ImageRef, Provenance
+from schemas.duplicates import Duplicate
+from schemas.images import Image
 
 Random = np.random.Generator
+Chunk = tuple[int, np.ndarray]  # number of the first occurrence; fingerprints
 
 BALL = 1_500  # codes of a crowded data set in one ball
 FACTORS = 24
 AT_ONCE = 100_000  # codes made in one go
+SHOWN = 5  # pictures of a document
+DOCUMENTS_AT_ONCE = 2_000
+RADIUS, POLICY = 3, Policy.DROP_DOCUMENTS
 
 
 @dataclass(frozen=True)
@@ -67,8 +88,8 @@ class Task:
 
 
 TASKS = (Task(64, 3, 100), Task(256, 10, 30))
-GROWTH_TARGET, GROWTH_MB = 20, 3_000
-PARTS = ["faiss", "growth"]
+STAGE_MS, LARGE_MB = 0.15, 3_000
+PARTS = ["stage", "large", "faiss"]
 
 
 def uniform(count: int, words: int, random: Random) -> np.ndarray:
@@ -123,6 +144,124 @@ KINDS: dict[str, Callable[[int, int, Random], np.ndarray]] = {
 }
 
 
+PLACEHOLDERS = "placeholders"
+
+
+def chunks(kind: str, count: int) -> list[Chunk]:
+    """Return the fingerprints of `count` occurrences, in chunks of some documents."""
+    random = np.random.default_rng(0)
+    codes = KINDS.get(kind, uniform)(count, 1, random)
+    if kind == PLACEHOLDERS:
+        codes[: count // 3] = 7
+    mixed = random.permutation(codes)[:, 0].byteswap().view("S8")
+    size = DOCUMENTS_AT_ONCE * SHOWN
+    return [(start, mixed[start : start + size]) for start in range(0, count, size)]
+
+
+def documents(chunk: Chunk) -> Iterator[SettledDocument]:
+    """Yield the documents of a chunk: equal fingerprints are equal pictures."""
+    first, codes = chunk
+    texts = to_hex(codes)
+    for start in range(0, len(codes), SHOWN):
+        name = f"document-{first + start:09}"
+        shown = [packed(code) for code in texts[start : start + SHOWN]]
+        refs = tuple(ImageRef(found.image.hash, found.image.source) for found in shown)
+        yield SettledDocument(Document(name, "made-up", (), refs, None, Provenance("made-up", name)), tuple(shown))
+
+
+def packed(fingerprint: str) -> PackedImage:
+    content_hash = hashlib.sha256(fingerprint.encode()).hexdigest()
+    source = f"https://pictures.example.org/{content_hash[:12]}.jpg"
+    image = Image(content_hash, source, "jpeg", 800, 600, 90_000, fingerprint)
+    return PackedImage(image, PackRef(content_hash[:32], 1))
+
+
+def plain(settled: Sequence[SettledDocument]) -> list[Duplicate]:
+    """Return the duplicates by the steps of the stage, in one partition."""
+    occurrences = Occurrences.concatenate(pack_images(settled))
+    codes = keyed_codes(occurrences, radius=RADIUS, count=len(occurrences))
+    near = [find_neighbours(some, RADIUS) for some in codes]
+    clusters = merge_clusters(clusters for _, clusters in near)
+    found = find_duplicates(occurrences, Neighbours.concatenate(neighbours for neighbours, _ in near), clusters)
+    return list(duplicate_rows(found, mark_dropped(found, POLICY)))
+
+
+def digest_of(duplicate: Duplicate) -> int:
+    return int.from_bytes(hashlib.sha256(repr(duplicate).encode()).digest()[:8]) % (1 << 32)
+
+
+def assemble(root: beam.Pipeline, *, kind: str, count: int, has_stage: bool, expected: int) -> None:
+    """Add documents, and either the stage with a check of its rows, or a count."""
+    settled = root | beam.Create(chunks(kind, count)) | beam.Reshuffle() | beam.FlatMap(documents)
+    if not has_stage:
+        _ = settled | beam.combiners.Count.Globally()
+        return
+    found = settled | FindDuplicates(RADIUS, POLICY)
+    _ = found.dropped | "count dropped" >> beam.combiners.Count.Globally()
+    _ = found.duplicates | beam.Map(digest_of) | beam.CombineGlobally(sum) | beam.Map(check_digest, expected)
+
+
+def check_digest(found: int, expected: int) -> None:
+    if expected and found != expected:
+        raise ValueError(f"the stage gives other rows than the plain function: {found}, expected {expected}")
+
+
+def measure_pipeline(*, workers: int, **options: object) -> float:
+    """Return the processor seconds of a run, of all its processes."""
+    begin = cpu_seconds()
+    run_pipeline(partial(assemble, **options), runner=Runner.LOCAL, workers=workers)
+    return cpu_seconds() - begin
+
+
+def cpu_seconds() -> float:
+    usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def compare_stage(kinds: Sequence[str], sizes: Sequence[int], workers: Sequence[int]) -> dict[str, float]:
+    """Print and return the milliseconds an image that the stage takes beyond the plain function."""
+    print(f"stage beside the plain function (target: {STAGE_MS} ms an image beyond it); 64 bits, radius {RADIUS}")
+    print(f"{'images':>9} {'kind':<13}{'rows':>9}{'plain s':>9}{'workers':>9}{'stage s':>9}{'beyond, ms/image':>18}")
+    measure_pipeline(workers=1, kind="uniform", count=1000, has_stage=True, expected=0)  # loads libraries
+    figures: dict[str, float] = {}
+    for count in sizes:
+        for kind in kinds:
+            settled = [each for chunk in chunks(kind, count) for each in documents(chunk)]
+            begin = cpu_seconds()
+            rows = plain(settled)
+            plain_s, expected = cpu_seconds() - begin, sum(map(digest_of, rows))
+            del settled
+            for each in workers:
+                run = partial(measure_pipeline, workers=each, kind=kind, count=count, expected=expected)
+                stage_s = run(has_stage=True) - run(has_stage=False)
+                beyond = 1000 * (stage_s - plain_s) / count
+                print(
+                    f"{count:>9,} {kind:<13}{len(rows):>9,}{plain_s:>9.2f}{each:>9}{stage_s:>9.2f}{beyond:>18.3f}",
+                    flush=True,
+                )
+                figures[f"stage-ms-{kind}-{count}-{each}"] = round(beyond, 4)
+    return figures
+
+
+def compare_large(kinds: Sequence[str], count: int) -> dict[str, float]:
+    """Print and return the peak memory of the stage over many images, in MB."""
+    print(f"\n{count:,} images in a process of its own, one worker (target: {LARGE_MB:,} MB)")
+    print(f"{'kind':<13}{'processor s':>12}{'peak MB':>9}")
+    figures: dict[str, float] = {}
+    for kind in kinds:
+        command = [sys.executable, __file__, "--measure", kind, "--large", str(count)]
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found: dict[str, float] = json.loads(told.splitlines()[-1])
+        print(f"{kind:<13}{found['seconds']:>12.1f}{found['peak_mb']:>9,.0f}", flush=True)
+        figures[f"large-mb-{kind}"] = round(found["peak_mb"])
+    return figures
+
+
+def measure_large(kind: str, count: int) -> dict[str, float]:
+    seconds = measure_pipeline(workers=1, kind=kind, count=count, has_stage=True, expected=0)
+    return {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
 def search_with_faiss(codes: np.ndarray, rows: np.ndarray, radius: int) -> tuple[np.ndarray, float]:
     """Return (row, other row, distance) of the pairs of the sampled rows, sorted, and the seconds taken."""
     octets = codes.view(np.uint8).reshape(len(codes), -1)
@@ -135,10 +274,10 @@ def search_with_faiss(codes: np.ndarray, rows: np.ndarray, radius: int) -> tuple
     return sort_rows(pairs[pairs[:, 0] != pairs[:, 1]]), seconds
 
 
-def pairs_of_rows(near: NearPairs, rows: np.ndarray) -> np.ndarray:
-    """Return the same of a search over distinct codes in sorted order."""
-    both = np.concatenate([near.pairs, near.pairs[:, ::-1]])
-    triples = np.column_stack([both, np.tile(near.distances, 2)])
+def pairs_of_rows(pairs: np.ndarray, distances: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the same of a search over all codes."""
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    triples = np.stack([*both, np.tile(distances, 2)], axis=1)
     return sort_rows(triples[np.isin(triples[:, 0], rows)])
 
 
@@ -146,94 +285,63 @@ def sort_rows(rows: np.ndarray) -> np.ndarray:
     return rows[np.lexsort(rows.T[::-1])]
 
 
-def fastest(codes: np.ndarray, radius: int, repeats: int = 3) -> tuple[NearPairs, float]:
-    seconds = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        found = near_pairs(codes, radius)
-        seconds.append(time.perf_counter() - begin)
-    return found, min(seconds)
-
-
-def compare(codes: np.ndarray, *, radius: int, queries: int, random: Random) -> dict[str, float]:
+def compare_with_faiss(codes: np.ndarray, *, radius: int, queries: int, random: Random) -> dict[str, float]:
     codes = np.unique(codes, axis=0)
     rows = np.arange(len(codes)) if queries == 0 else random.choice(len(codes), min(queries, len(codes)), replace=False)
     expected, faiss_seconds = search_with_faiss(codes, rows, radius)
-    near, seconds = fastest(codes, radius)
-    np.testing.assert_array_equal(near.codes, codes)
-    np.testing.assert_array_equal(pairs_of_rows(near, rows), expected)
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        pairs, distances = near_pairs(codes, radius)
+        seconds.append(time.perf_counter() - begin)
+    np.testing.assert_array_equal(pairs_of_rows(pairs, distances, rows), expected)
     scaled = faiss_seconds * len(codes) / len(rows)
-    return {"pairs": len(near.pairs), "seconds": seconds, "faiss_seconds": scaled, "ratio": scaled / seconds}
+    return {"pairs": pairs.shape[1], "seconds": min(seconds), "faiss_s": scaled, "ratio": scaled / min(seconds)}
 
 
-def compare_all(kinds: Sequence[str], *, count: int, queries: int) -> dict[str, float]:
+def compare_kinds_with_faiss(kinds: Sequence[str], *, count: int, queries: int) -> dict[str, float]:
     """Print and return how many times as fast as faiss each kind of codes is searched."""
-    print(f"{count:,} codes; faiss {faiss.__version__}, {os.cpu_count()} cores, {queries or count:,} queries")
-    print(
-        f"{'bits':>5}{'radius':>7}  {'codes':<12}{'pairs':>12}{'multilink s':>13}"
-        f"{'faiss s':>10}{'ratio':>8}{'target':>8}"
-    )
+    print(f"\n{count:,} codes; faiss {faiss.__version__}, {os.cpu_count()} cores, {queries or count:,} queries")
+    print(f"{'bits':>5}{'radius':>7}  {'codes':<12}{'pairs':>12}{'ours s':>9}{'faiss s':>10}{'ratio':>8}{'target':>8}")
     ratios: dict[str, float] = {}
     for task in TASKS:
         for name in kinds:
             random = np.random.default_rng(0)
-            row = compare(KINDS[name](count, task.words, random), radius=task.radius, queries=queries, random=random)
+            codes = KINDS[name](count, task.words, random)
+            row = compare_with_faiss(codes, radius=task.radius, queries=queries, random=random)
             print(
-                f"{task.bits:>5}{task.radius:>7}  {name:<12}{row['pairs']:>12,}{row['seconds']:>13.3f}"
-                f"{row['faiss_seconds']:>10.1f}{row['ratio']:>7.0f}x{task.target:>7}x",
+                f"{task.bits:>5}{task.radius:>7}  {name:<12}{row['pairs']:>12,}{row['seconds']:>9.3f}"
+                f"{row['faiss_s']:>10.1f}{row['ratio']:>7.0f}x{task.target:>7}x",
                 flush=True,
             )
             ratios[f"{name}-{task.bits}"] = round(row["ratio"], 1)
     return ratios
 
 
-def grow(kinds: Sequence[str], *, count: int, factor: int) -> dict[str, float]:
-    """Print and return how much longer `factor` times the codes take, and the peak memory in MB."""
-    print(f"\n{factor} times as many 64-bit codes, radius 3 (targets: {GROWTH_TARGET}x the time, {GROWTH_MB:,} MB)")
-    print(f"{'codes':<12}{'seconds':>10}{f'{factor}x: seconds':>14}{'growth':>9}{'peak MB':>9}")
-    figures: dict[str, float] = {}
-    for name in kinds:
-        small, large = measure_apart(name, count), measure_apart(name, count * factor)
-        growth = large["seconds"] / small["seconds"]
-        print(
-            f"{name:<12}{small['seconds']:>10.3f}{large['seconds']:>14.3f}{growth:>8.1f}x{large['peak_mb']:>9,.0f}",
-            flush=True,
-        )
-        figures |= {f"growth-{name}": round(growth, 1), f"peak-mb-{name}": round(large["peak_mb"])}
-    return figures
-
-
-def measure_apart(kind: str, count: int) -> dict[str, float]:
-    """Return `seconds` and `peak_mb` of a search in a process of its own."""
-    command = [sys.executable, __file__, "--measure", kind, "--codes", str(count)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found
-
-
-def measure(kind: str, count: int) -> dict[str, float]:
-    codes = KINDS[kind](count, 1, np.random.default_rng(0))
-    _, seconds = fastest(codes, 3)
-    return {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--codes", type=int, default=300_000)
-    parser.add_argument("--growth", type=int, default=10, help="times as many codes")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of codes")
+    kinds = [*KINDS, PLACEHOLDERS]
+    parser.add_argument("--sizes", type=int, nargs="+", default=[40_000, 300_000], help="images of the stage")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--large", type=int, default=3_000_000, help="images whose memory is measured")
+    parser.add_argument("--codes", type=int, default=300_000, help="codes searched beside faiss")
     parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--measure", choices=KINDS, help="only time one kind, and print it as JSON")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, help="of codes")
+    parser.add_argument("--measure", choices=kinds, help="only run one kind of `--large` images, and print it as JSON")
     parser.add_argument("--json", action="store_true", help="print the figures as the last line")
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options.measure, options.codes)))
+        print(json.dumps(measure_large(options.measure, options.large)))
         return
     figures: dict[str, float] = {}
+    if "stage" in options.parts:
+        figures |= compare_stage(options.kinds, options.sizes, options.workers)
+    if "large" in options.parts:
+        figures |= compare_large(options.kinds, options.large)
     if "faiss" in options.parts:
-        figures |= compare_all(options.kinds, count=options.codes, queries=options.queries)
-    if "growth" in options.parts:
-        figures |= grow(options.kinds, count=options.codes, factor=options.growth)
+        some = [kind for kind in options.kinds if kind in KINDS]
+        figures |= compare_kinds_with_faiss(some, count=options.codes, queries=options.queries)
     if options.json:
         print(json.dumps(figures))
 

@@ -1,8 +1,8 @@
 """Which split and which shard a document belongs to: functions of its id alone.
 
-A document's place in [0, 1) is a hash of its id. The lowest places are the test split, the next the validation split,
-the rest trains; adding documents later moves none that was there, so that no document of a test split ever trains the
-next model. Only a split that would be empty takes the first document of the largest one.
+A document's id and the seed draw a number in [0, 1). The lowest draws are the test split, the next the validation
+split, the rest trains; adding documents later moves none that was there, so that no document of a test split ever
+trains the next model. Only a split that would be empty takes the first document of the largest one.
 
     0        test      test + val                                   1
     |---test---|---val---|-----------------train--------------------|
@@ -10,7 +10,6 @@ next model. Only a split that would be empty takes the first document of the lar
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,23 +17,16 @@ from heapq import nsmallest
 from itertools import chain
 
 from pipelines.settings import ShardsConfig, SplitsConfig
+from pipelines.sources.draws import hashed, share_of
 from schemas.documents import Split
-
-_SCALE = 1 << 64
-
-
-def place_of(document_id: str, *, seed: int) -> float:
-    """Return a document's place in [0, 1), a hash of the seed and its id."""
-    digest = hashlib.sha256(f"{seed}:{document_id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / _SCALE
 
 
 def split_of(document_id: str, config: SplitsConfig) -> Split:
     """Return the split a document falls into by its id."""
-    place = place_of(document_id, seed=config.seed)
-    if place < config.test:
+    drawn = share_of(document_id, seed=config.seed)
+    if drawn < config.test:
         return Split.TEST
-    return Split.VAL if place < config.test + config.val else Split.TRAIN
+    return Split.VAL if drawn < config.test + config.val else Split.TRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ class Survey:
 def survey_one(document_id: str, given: Split | None, config: SplitsConfig) -> Survey:
     """Return the survey of a single document."""
     split = given or split_of(document_id, config)
-    return Survey({split: 1}, {split: [(place_of(document_id, seed=config.seed), document_id)]}, given is not None)
+    return Survey({split: 1}, {split: [(share_of(document_id, seed=config.seed), document_id)]}, given is not None)
 
 
 def merge_surveys(surveys: Iterable[Survey]) -> Survey:
@@ -90,5 +82,4 @@ def shard_count(documents: int, config: ShardsConfig) -> int:
 
 def shard_of(document_id: str, *, count: int) -> int:
     """Return a document's shard, 0 <= shard < count."""
-    digest = hashlib.sha256(f"shard:{document_id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % count
+    return hashed(0, "shard", document_id) % count

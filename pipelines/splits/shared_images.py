@@ -45,7 +45,7 @@ def pack_shown(documents: Sequence[SettledDocument]) -> Iterator[ShownImages]:
     """Yield the images of some documents; each is a cluster of its own until it meets its cluster."""
     splits = {settled.document.id: settled.document.split for settled in documents}
     for found in pack_images(documents):
-        numbers = np.array([SPLITS.index(splits[document] or SPLITS[0]) for document in found.documents])
+        numbers = np.array([SPLITS.index(splits[document]) for document in found.documents])
         yield ShownImages(found.codes, found.images, found.images, found.documents, numbers)
 
 

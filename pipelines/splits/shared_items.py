@@ -98,8 +98,6 @@ def _texts_of(document: Document) -> Iterator[tuple[str, int, int, str, str, int
 
     The whole text is its sentences whatever their order.
     """
-    if document.split is None:
-        raise ValueError(f"document {document.id} has no split yet")
     texts = sorted(filter(None, (normalise(sentence.text) for sentence in document.sentences)))
     things = [(LeakKind.SENTENCE, text) for text in sorted(set(texts))]
     for kind, text in (*things, (LeakKind.DOCUMENT_TEXT, "\n".join(texts))):
