@@ -79,9 +79,9 @@ def make_pairs(posts: LakeData) -> PairsData:
         version=manifest.version,
         manifest_digest="0" * 64,
         image_features=VECTORS,
-        image_dimensions=manifest.image_extractors[VECTORS],
+        image_dimensions=manifest.extractors("images")[VECTORS],
         sentence_features=SENTENCES,
-        sentence_dimensions=manifest.sentence_extractors[SENTENCES],
+        sentence_dimensions=manifest.extractors("documents")[SENTENCES],
     )
     splits = {split: _pairs(read[split], themes, relations) for split in Split}
     return PairsData(identity, {**splits, Split.TRAIN: _labelled(splits[Split.TRAIN], PAIRS_SEEN)})

@@ -17,9 +17,9 @@ import typer
 
 from schemas.console import Console
 from schemas.errors import ConfigError, UsageError
-from schemas.failures import FAILURE_SCHEMA, Failure, failure_row
+from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder
-from schemas.tables import to_table
+from schemas.tables import row_of, to_table
 
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
@@ -238,5 +238,5 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> dict[str, int]:
     """Write the failure rows, if there are any, and return how many there are of each reason."""
     path.unlink(missing_ok=True)
     if failures:
-        pq.write_table(to_table(map(failure_row, failures), FAILURE_SCHEMA), path)
+        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
     return dict(Counter(str(failure.reason) for failure in failures))

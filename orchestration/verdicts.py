@@ -191,7 +191,7 @@ def _read(folder: Folder, path: str, columns: Sequence[str]) -> pa.Table:
 
 def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, npt.NDArray[np.float16]]]:
     """Yield the vectors of each feature column of each part, N x d; a column that is announced must be there."""
-    announced = {"documents": version.manifest.sentence_extractors, "images": version.manifest.image_extractors}
+    announced = {"documents": version.manifest.extractors("documents"), "images": version.manifest.extractors("images")}
     for table, extractors in announced.items():
         for name in extractors:
             parts = [part for split in version.manifest.splits for part in version.manifest.parts(table, split)]

@@ -38,11 +38,12 @@ from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
 from pipelines.transforms import Fallible
 from pipelines.web.downloads import CapturedFile
 from schemas.documents import Document
-from schemas.duplicates import DUPLICATE_SCHEMA, duplicate_row
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Lake
-from schemas.leaks import LEAK_SCHEMA, Leak, leak_row
+from schemas.leaks import LEAK_SCHEMA, Leak
 from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
+from schemas.tables import row_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class BuildPlan:
         captured: files of the source that were fetched for it.
         files: folder or archive that names of image files are looked up in.
         given: path of the feature array the source brings, or None.
-        result: name of the file in `stages/` that the manifest's draft is written to.
+        result: name of the file in `builds/` that the manifest's draft is written to.
         workers: parts that hosts are divided into.
     """
 
@@ -129,9 +130,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     ) | "all failures" >> beam.Flatten()
     write = partial(WriteTable, partial(plan.lake.dataset, config.dataset), version=version)
     tables = (
-        failures | "failures" >> write("failures", FAILURE_SCHEMA, failure_row),
-        unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, duplicate_row),
-        leaks | "leaks" >> write("leaks", LEAK_SCHEMA, leak_row),
+        failures | "failures" >> write("failures", FAILURE_SCHEMA, row_of),
+        unique.duplicates | "duplicates" >> write("duplicates", DUPLICATE_SCHEMA, row_of),
+        leaks | "leaks" >> write("leaks", LEAK_SCHEMA, row_of),
     ) | "tables" >> beam.Flatten()
     of_inputs = root | "inputs" >> beam.Create([retrieval_of(file) for file in plan.captured])
     of_documents = unique.kept | "retrieved" >> beam.FlatMap(_retrievals) | "retrieved once" >> beam.Distinct()
@@ -289,4 +290,4 @@ def _failure(outcome: tuple[str, Any]) -> Iterator[Failure]:
 
 def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:
     manifest = compose_manifest(plan.identity, plan.features, facts)
-    plan.lake.stages.write(plan.result, manifest.to_json().encode())
+    plan.lake.builds.write(plan.result, manifest.to_json().encode())

@@ -156,7 +156,7 @@ def one_build_at_a_time(lake: Lake, dataset: str, say: Callable[[str], None]) ->
 
     On an object store two builds may run side by side: files of one name have the same bytes.
     """
-    folder = lake.stages.local
+    folder = lake.builds.local
     if folder is None:
         yield
         return
@@ -242,7 +242,7 @@ def plan_build(
         features=features,
         progress=Progress(None),
         captured=captured,
-        result=f"builds/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+        result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
         workers=workers,
         files=image_root(config.source),
         given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
@@ -254,9 +254,9 @@ def run_plan(plan: BuildPlan, run: Callable[[Assemble], object], *, say: Callabl
     try:
         with Watcher(plan.progress, say):
             run(partial(chain_stages, plan=plan))
-        return Manifest.from_json(plan.lake.stages.read(plan.result).decode())
+        return Manifest.from_json(plan.lake.builds.read(plan.result).decode())
     finally:
-        plan.lake.stages.delete(plan.result)
+        plan.lake.builds.delete(plan.result)
 
 
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
@@ -312,14 +312,14 @@ def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: flo
     is_transient = any(Reason(reason) in TRANSIENT for reason in manifest.failures)
     holds_until = time.time() + retry_after_s if is_transient else None
     note = {"version": manifest.version, "holds_until": holds_until}
-    lake.stages.write(f"requests/{request}.json", json.dumps(note).encode())
+    lake.builds.write(f"requests/{request}.json", json.dumps(note).encode())
 
 
 def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     """Return the manifest of the version a request gave before, or None where there is none or it may have changed."""
-    if request is None or not lake.stages.exists(f"requests/{request}.json"):
+    if request is None or not lake.builds.exists(f"requests/{request}.json"):
         return None
-    note = json.loads(lake.stages.read(f"requests/{request}.json"))
+    note = json.loads(lake.builds.read(f"requests/{request}.json"))
     folder = lake.dataset(dataset, note["version"])
     if not folder.exists(MANIFEST) or (note["holds_until"] is not None and time.time() > note["holds_until"]):
         return None

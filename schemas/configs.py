@@ -14,12 +14,15 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, IntegrityError
+from schemas.versions import plain
 
 C = TypeVar("C")
+_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 
@@ -27,16 +30,38 @@ def resolve(config: object) -> dict[str, Json]:
     """Return every setting of a configuration as JSON-ready values, in field order."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise TypeError(f"expected a configuration dataclass, found {type(config).__name__}")
-    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    return cast(dict[str, Json], plain(config))
 
 
-def restore(kind: type[C], values: Mapping[str, Any]) -> C:
+def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
     """Return the configuration that `resolve` gave `values` for.
+
+    Args:
+        kind: its class.
+        values: by the names of its fields; what is not there has its default.
+        prefix: of its keys in messages, where it is part of another (`images.`).
 
     Raises:
         ConfigError: a key is unknown or a value has the wrong type.
     """
-    return _build(kind, values, prefix="")
+    hints = _hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            raise ConfigError(_unknown_key(prefix + name, [prefix + known for known in names]))
+    return kind(**{name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values})
+
+
+def restore_json(kind: type[C], text: str, *, what: str) -> C:
+    """Return the record of a JSON file's text.
+
+    Raises:
+        IntegrityError: it is none; the message says that `what` was expected.
+    """
+    try:
+        return restore(kind, json.loads(text))
+    except (ValueError, TypeError, AttributeError, ConfigError) as problem:
+        raise IntegrityError(f"expected {what}, found {problem}") from problem
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
@@ -107,30 +132,6 @@ def _unknown_key(key: str, keys: Iterable[str]) -> str:
     return f"unknown key '{key}'; {hint}"
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return resolve(value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _build(kind: type[C], values: Mapping[str, Any], *, prefix: str) -> C:
-    hints = _hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in names:
-            raise ConfigError(_unknown_key(prefix + name, [prefix + known for known in names]))
-    arguments = {name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values}
-    return kind(**arguments)
-
-
 def _parse(text: str, hint: Any, *, key: str) -> Any:
     """Read one override's text as the declared type."""
     text = text.strip()
@@ -141,16 +142,12 @@ def _parse(text: str, hint: Any, *, key: str) -> Any:
     try:
         return _coerce(value, hint, key=key)
     except ConfigError:
-        if _is_tuple(hint) and not isinstance(value, list):
+        if get_origin(hint) is tuple and not isinstance(value, list):
             item = get_args(hint)[0]
             return tuple(_parse(part, item, key=key) for part in text.split(",")) if text else ()
         with contextlib.suppress(ConfigError):
             return _coerce(text, hint, key=key)
         raise
-
-
-def _is_tuple(hint: Any) -> bool:
-    return get_origin(hint) is tuple
 
 
 def _coerce(value: Any, hint: Any, *, key: str) -> Any:
@@ -162,11 +159,15 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
         if value in get_args(hint):
             return value
         raise ConfigError(f"{key} = {value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
+    if hint is Any:
+        return value
+    if origin is Mapping and isinstance(value, Mapping):
+        return {name: _coerce(item, get_args(hint)[1], key=f"{key}.{name}") for name, item in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_coerce(item, get_args(hint)[0], key=key) for item in value)
     if isinstance(hint, type):
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-            return _build(hint, value, prefix=f"{key}.")
+            return restore(hint, value, prefix=f"{key}.")
         if issubclass(hint, enum.Enum) and value in [member.value for member in hint]:
             return hint(value)
         if hint is float and isinstance(value, int) and not isinstance(value, bool):
@@ -179,15 +180,11 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
     if value is None and type(None) in members:
         return None
-    problems: list[ConfigError] = []
-    for member in members:
-        if member is type(None):
-            continue
-        try:
+    *others, last = (member for member in members if member is not type(None))
+    for member in others:
+        with contextlib.suppress(ConfigError):
             return _coerce(value, member, key=key)
-        except ConfigError as problem:
-            problems.append(problem)
-    raise problems[-1]
+    return _coerce(value, last, key=key)
 
 
 def _describe(hint: Any) -> str:

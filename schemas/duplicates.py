@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -50,8 +49,3 @@ DUPLICATE_SCHEMA = table_schema(
         column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
     ],
 )
-
-
-def duplicate_row(duplicate: Duplicate) -> dict[str, Any]:
-    """Return a duplicate as a row of DUPLICATE_SCHEMA."""
-    return asdict(duplicate)

@@ -6,8 +6,7 @@ the HTML report and kept with the model's run; what the numbers mean is `trainin
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -77,8 +76,3 @@ EVALUATION_SCHEMA = table_schema(
         column("note", pa.string(), "what else a reader must know; mostly empty"),
     ],
 )
-
-
-def evaluation_row(row: EvaluationRow) -> dict[str, Any]:
-    """Return a measured number as a row of EVALUATION_SCHEMA."""
-    return asdict(row)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
@@ -147,11 +146,6 @@ FAILURE_SCHEMA = table_schema(
         column("exception", pa.string(), "class of the exception caught, if any", nullable=True),
     ],
 )
-
-
-def failure_row(failure: Failure) -> dict[str, Any]:
-    """Return a failure as a row of FAILURE_SCHEMA."""
-    return asdict(failure) | {"stage": str(failure.stage), "reason": str(failure.reason)}
 
 
 def is_about_machine(error: BaseException | None) -> bool:

@@ -35,6 +35,16 @@ class Storage(StrEnum):
     INT8 = "int8"
 
 
+_WORDS = {
+    FeatureKind.VECTOR: "{} {} values",
+    FeatureKind.REGIONS: "regions: box, label, score, {} float16 values",
+    FeatureKind.CLASSES: "likeliest classes",
+}
+_MEANINGS = {
+    FeatureKind.VECTOR: "{} vector of the image",
+    FeatureKind.REGIONS: "{} regions of the image, surest first",
+    FeatureKind.CLASSES: "likeliest classes of the image by {}, likeliest first",
+}
 _PREFIXES = {FeatureKind.VECTOR: FEATURE_PREFIX, FeatureKind.REGIONS: "regions.", FeatureKind.CLASSES: "classes."}
 
 
@@ -68,22 +78,25 @@ class FeatureColumn:
             return pa.list_(region_type(self.dimensions))
         return stored_vector_type(self.dimensions, self.storage) if self.kind is FeatureKind.VECTOR else _CLASSES
 
+    @property
+    def unit(self) -> str | None:
+        is_scaled = self.kind is FeatureKind.VECTOR and self.storage is Storage.INT8
+        return "a value is scale x integer" if is_scaled else None
+
     def describe(self) -> str:
         """Return the column in words: `1280 float16 values`."""
-        if self.kind is FeatureKind.REGIONS:
-            return f"regions: box, label, score, {self.dimensions} float16 values"
-        return "likeliest classes" if self.kind is FeatureKind.CLASSES else f"{self.dimensions} {self.storage} values"
+        return _WORDS[self.kind].format(self.dimensions, self.storage)
 
 
 def image_fields(columns: Iterable[FeatureColumn]) -> list[pa.Field]:
     """Return the feature columns of an images part, sorted by name."""
-    return [column(c.column, c.type, _image_meaning(c), unit=_unit(c)) for c in sorted(columns)]
+    return [column(c.column, c.type, _MEANINGS[c.kind].format(c.name), unit=c.unit) for c in sorted(columns)]
 
 
 def sentence_fields(columns: Iterable[FeatureColumn]) -> list[pa.Field]:
     """Return the feature columns of a documents part, sorted by name: a vector per sentence."""
     return [
-        column(c.column, pa.list_(c.type), f"one {c.name} vector per sentence, in order", unit=_unit(c))
+        column(c.column, pa.list_(c.type), f"one {c.name} vector per sentence, in order", unit=c.unit)
         for c in sorted(columns)
     ]
 
@@ -120,16 +133,3 @@ _CLASSES = pa.list_(
         ]
     )
 )
-
-
-def _image_meaning(wanted: FeatureColumn) -> str:
-    if wanted.kind is FeatureKind.REGIONS:
-        return f"{wanted.name} regions of the image, surest first"
-    if wanted.kind is FeatureKind.CLASSES:
-        return f"likeliest classes of the image by {wanted.name}, likeliest first"
-    return f"{wanted.name} vector of the image"
-
-
-def _unit(wanted: FeatureColumn) -> str | None:
-    is_scaled = wanted.kind is FeatureKind.VECTOR and wanted.storage is Storage.INT8
-    return "a value is scale x integer" if is_scaled else None

@@ -15,6 +15,7 @@ atomic: a file has its old content, or its new one, or does not exist.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -66,7 +67,7 @@ class Folder:
         filesystem, path = self._open()
         return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
 
-    def write(self, name: str, data: bytes, *, is_checked: bool = False) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Write a file atomically, with the folders above it."""
         sink = self.create(name)
         sink.stream.write(data)
@@ -90,41 +91,42 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
-        filesystem, path = self._open()
-        kind = filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type
-        return bool(kind != pafs.FileType.NotFound)
+        return bool(self._info(name).type != pafs.FileType.NotFound)
 
     def size(self, name: str) -> int | None:
         """Return a file's size in bytes, or None where there is no such file."""
-        filesystem, path = self._open()
-        info = filesystem.get_file_info(f"{path}/{name}")
-        return cast(int, info.size) if info.type == pafs.FileType.File else None
+        return cast("int | None", self._info(name).size)
 
     def names(self) -> list[str]:
         """Return the names directly inside, sorted; an absent folder has none."""
-        filesystem, path = self._open()
-        found = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+        return sorted(info.base_name for info in self._list())
 
     def files(self) -> Iterator[str]:
         """Yield the path of every file below this folder, relative to it, in sorted order."""
-        filesystem, path = self._open()
-        found = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
-        for info in sorted(found, key=_path_of):
-            if info.type == pafs.FileType.File:
-                yield info.path.removeprefix(path).lstrip("/")
+        _, path = self._open()
+        for found in sorted(info.path for info in self._list(recursive=True) if info.type == pafs.FileType.File):
+            yield found.removeprefix(path).lstrip("/")
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
         filesystem, path = self._open()
-        if filesystem.get_file_info(f"{path}/{name}").type == pafs.FileType.File:
+        with contextlib.suppress(FileNotFoundError):
             filesystem.delete_file(f"{path}/{name}")
 
     def remove(self) -> None:
         """Remove the folder with everything in it; an absent one is no error."""
         filesystem, path = self._open()
-        if filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(path)
+
+    def _info(self, name: str) -> pafs.FileInfo:
+        filesystem, path = self._open()
+        return filesystem.get_file_info(f"{path}/{name}".rstrip("/"))
+
+    def _list(self, *, recursive: bool = False) -> list[pafs.FileInfo]:
+        filesystem, path = self._open()
+        selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
+        return cast(list[pafs.FileInfo], filesystem.get_file_info(selector))
 
     def _open(self) -> tuple[pafs.FileSystem, str]:
         if "://" in self.uri or self.uri.startswith("file:"):
@@ -156,10 +158,6 @@ class Sink:
         self.renamed[0].replace(self.renamed[1])
 
 
-def _path_of(info: pafs.FileInfo) -> str:
-    return cast(str, info.path)
-
-
 @cache
 def _local() -> pafs.LocalFileSystem:
     return pafs.LocalFileSystem()
@@ -189,10 +187,6 @@ class Lake:
     @property
     def features(self) -> Folder:
         return self.root.child("features")
-
-    @property
-    def stages(self) -> Folder:
-        return self.root.child("stages")
 
     @property
     def builds(self) -> Folder:

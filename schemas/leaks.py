@@ -7,9 +7,8 @@ caption that a thousand documents of each split share gives two thousand rows, n
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
@@ -75,8 +74,3 @@ LEAK_SCHEMA = table_schema(
         column("tokens", pa.int32(), "words of a shared text; 0 of an image", unit="words"),
     ],
 )
-
-
-def leak_row(leak: Leak) -> dict[str, Any]:
-    """Return a leak as a row of LEAK_SCHEMA."""
-    return asdict(leak) | {"kind": str(leak.kind), "split": str(leak.split), "other_split": str(leak.other_split)}

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import pyarrow as pa
 
-from schemas.errors import IntegrityError
+from schemas.configs import restore_json
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
 
 LINK_VERSION = 1
-LINKS_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class LinksManifest:
     precision: float | None
     splits: Mapping[str, LinkCounts]
     files: tuple[FileEntry, ...]
-    format: int = LINKS_FORMAT
+    format: Literal[1] = 1
 
     def to_json(self) -> str:
         """Return the manifest's text: stable key order, newline at the end."""
@@ -89,23 +88,13 @@ class LinksManifest:
         Raises:
             IntegrityError: it is none, or of another format.
         """
-        try:
-            values = json.loads(text)
-            if values["format"] != LINKS_FORMAT:
-                raise IntegrityError(f"{where}: expected links format {LINKS_FORMAT}, found {values['format']!r}")
-            values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
-            values["splits"] = {name: LinkCounts(**counts) for name, counts in values["splits"].items()}
-            return cls(**values)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise IntegrityError(f"{where}: expected a manifest of links, found {problem!r}") from problem
+        return restore_json(cls, text, what=f"{where}: a manifest of links")
 
 
-_FIELDS = tuple(field.name for field in fields(PredictedLink))  # `asdict` would copy each value, a fifth of the time
-
-
-def link_schema() -> pa.Schema:
-    """Return the schema of a table of predicted links."""
-    columns = [
+LINK_SCHEMA = table_schema(
+    "links",
+    LINK_VERSION,
+    [
         column("document", pa.string(), "id of the document"),
         column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
         column("image", pa.int32(), "index of the image in the document", unit="from 0"),
@@ -119,10 +108,5 @@ def link_schema() -> pa.Schema:
             nullable=True,
             unit="0 to 1",
         ),
-    ]
-    return table_schema("links", LINK_VERSION, columns)
-
-
-def to_row(link: PredictedLink) -> dict[str, Any]:
-    """Return a link as a row of `link_schema()`."""
-    return {name: getattr(link, name) for name in _FIELDS}
+    ],
+)

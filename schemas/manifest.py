@@ -8,21 +8,19 @@ exist. It holds no clock time, so that equal builds have equal manifests.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.configs import restore
+from schemas.configs import restore_json
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.versions import digest_stream, version_of
-
-MANIFEST_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -81,7 +79,7 @@ class Manifest:
     inputs: Mapping[str, str]
     schema_versions: Mapping[str, int]
     code_version: str
-    format: int = MANIFEST_FORMAT
+    format: Literal[1] = 1
     notes: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, tuple[FeatureColumn, ...]] = field(default_factory=dict)
 
@@ -96,41 +94,10 @@ class Manifest:
         Raises:
             IntegrityError: it is none, or of another format.
         """
-        try:
-            values = json.loads(text)
-            if values["format"] != MANIFEST_FORMAT:
-                raise IntegrityError(f"manifest format is {values['format']!r}, this code reads {MANIFEST_FORMAT}")
-            values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
-            values["features"] = {
-                table: tuple(restore(FeatureColumn, column) for column in columns)
-                for table, columns in values["features"].items()
-            }
-            values["splits"] = {name: SplitStatistics(**row) for name, row in values["splits"].items()}
-            return cls(**values)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise IntegrityError(f"expected the manifest of a data set version, found {problem!r}") from problem
+        return restore_json(cls, text, what="the manifest of a data set version")
 
-    @property
-    def image_extractors(self) -> dict[str, int]:
-        """Return the size of an image's vector by extractor."""
-        return self._sizes("images", FeatureKind.VECTOR)
-
-    @property
-    def sentence_extractors(self) -> dict[str, int]:
-        """Return the size of a sentence's vector by extractor."""
-        return self._sizes("documents", FeatureKind.VECTOR)
-
-    @property
-    def region_extractors(self) -> dict[str, int]:
-        """Return the size of a region's vector by extractor of regions."""
-        return self._sizes("images", FeatureKind.REGIONS)
-
-    @property
-    def class_extractors(self) -> dict[str, int]:
-        """Return the extractors of classes, each with 0: they have no vectors."""
-        return self._sizes("images", FeatureKind.CLASSES)
-
-    def _sizes(self, table: str, kind: FeatureKind) -> dict[str, int]:
+    def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
+        """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""
         return {column.name: column.dimensions for column in self.columns(table) if column.kind is kind}
 
     def columns(self, table: str) -> tuple[FeatureColumn, ...]:
@@ -182,48 +149,45 @@ def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
     named = version_name(manifest.config, manifest.inputs, manifest.schema_versions)
     if named != manifest.version:
         yield f"{MANIFEST}: of version {manifest.version}, by its settings and inputs it is {named}"
-    listed = {entry.path: entry for entry in manifest.files}
     found = set(folder.files()) - {MANIFEST}
-    for path in sorted(found - listed.keys()):
+    for path in sorted(found - {entry.path for entry in manifest.files}):
         yield f"{path}: extra file, not in the manifest"
-    for path, entry in sorted(listed.items()):
-        if path not in found:
-            yield f"{path}: missing"
-            continue
-        size = folder.size(path)
-        if size != entry.bytes:
-            yield f"{path}: {size} bytes, the manifest says {entry.bytes}"
-            continue
-        with folder.open(path) as stream:
-            digest = digest_stream(stream)
-        if digest != entry.sha256:
-            yield f"{path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
+    for entry in manifest.files:
+        if entry.path not in found:
+            yield f"{entry.path}: missing"
+        elif (size := folder.size(entry.path)) != entry.bytes:
+            yield f"{entry.path}: {size} bytes, the manifest says {entry.bytes}"
+        elif (digest := _digest(folder, entry.path)) != entry.sha256:
+            yield f"{entry.path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
+
+
+def _digest(folder: Folder, path: str) -> str:
+    with folder.open(path) as stream:
+        return digest_stream(stream)
 
 
 def diff(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield one line per difference between two versions: configuration, inputs, counts, files."""
-    for title in ("config", "inputs", "schema_versions", "failures"):
-        yield from _diff_values(title, getattr(old, title), getattr(new, title))
-    for table in ("images", "documents"):
-        yield from _diff_values(f"features.{table}", _by_name(old.columns(table)), _by_name(new.columns(table)))
-    for split in sorted({*old.splits, *new.splits}):
-        before, after = old.splits.get(split), new.splits.get(split)
-        yield from _diff_values(f"splits.{split}", asdict(before) if before else {}, asdict(after) if after else {})
-    before_files = {entry.path: entry.sha256 for entry in old.files}
-    after_files = {entry.path: entry.sha256 for entry in new.files}
-    yield from _diff_values("files", before_files, after_files)
+    """Yield one line per difference between two versions: configuration, inputs, counts, features, files."""
+    before, after = dict(_leaves("", _compared(old))), dict(_leaves("", _compared(new)))
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            yield f"{key}: {_short(before.get(key))} -> {_short(after.get(key))}"
 
 
-def _by_name(columns: Iterable[FeatureColumn]) -> dict[str, Any]:
-    return {column.name: asdict(column) for column in columns}
+def _compared(manifest: Manifest) -> dict[str, Any]:
+    values = asdict(manifest)
+    names = ("config", "inputs", "schema_versions", "failures", "splits")
+    features = {table: {c["name"]: c for c in columns} for table, columns in values["features"].items()}
+    files = {entry.path: entry.sha256 for entry in manifest.files}
+    return {name: values[name] for name in names} | {"features": features, "files": files}
 
 
-def _diff_values(title: str, before: Any, after: Any) -> Iterator[str]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted({*before, *after}):
-            yield from _diff_values(f"{title}.{key}", before.get(key), after.get(key))
-    elif before != after:
-        yield f"{title}: {_short(before)} -> {_short(after)}"
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(f"{path}.{key}" if path else key, inner)
 
 
 def _short(value: Any) -> str:

@@ -5,6 +5,8 @@ check it (`check_schema`); nothing infers a schema from data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,12 @@ def column(name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False
 def table_schema(name: str, version: int, columns: Sequence[pa.Field]) -> pa.Schema:
     """Return a schema that names its table and version."""
     return pa.schema(columns, metadata={TABLE: name.encode(), VERSION: str(version).encode()})
+
+
+def row_of(record: Any) -> dict[str, Any]:
+    """Return a dataclass of plain values and enumerations as a row of its table."""
+    found = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
 
 
 def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -35,20 +35,23 @@ def version_of(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a record (dataclasses, enumerations, tuples, scalars) as a JSON-ready value.
-
-    A field that has its default is left out, so that a new field changes no fingerprint of records without it. So is
-    a field that is not compared.
-    """
+    """Return a record or a configuration (dataclasses, enumerations, tuples, scalars) as a JSON-ready value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(found)
-            for field in dataclasses.fields(value)
-            if field.compare and (found := getattr(value, field.name)) != field.default
-        }
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
-    return [plain(item) for item in value] if isinstance(value, tuple) else value
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def content(value: Any) -> Any:
+    """Return a record as `plain` does, without the fields that are not compared and those that have their default.
+
+    So a new field with a default changes no fingerprint of the records that do not use it.
+    """
+    if not dataclasses.is_dataclass(value):
+        return [content(item) for item in value] if isinstance(value, tuple) else plain(value)
+    told = [field for field in dataclasses.fields(value) if field.compare]
+    return {f.name: content(found) for f in told if (found := getattr(value, f.name)) != f.default}
 
 
 def digest_stream(stream: BinaryIO) -> str:

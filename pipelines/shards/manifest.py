@@ -22,7 +22,7 @@ from schemas.failures import FAILURE_VERSION, Failure
 from schemas.images import IMAGE_VERSION
 from schemas.leaks import LEAK_VERSION
 from schemas.manifest import Manifest, version_name
-from schemas.versions import canonical_json, code_digest, code_version, plain
+from schemas.versions import canonical_json, code_digest, code_version, content
 
 SCHEMA_VERSIONS = {
     "documents": DOCUMENT_VERSION,
@@ -57,10 +57,10 @@ def version_of_build(identity: Mapping[str, Any], digest: int) -> str:
 def content_digest(item: Document | Failure) -> int:
     """Return the SHA-256 of a document, or of a failure, as a number; luck and the versions of libraries aside."""
     if isinstance(item, Failure):
-        content: Json = [str(item.stage), item.record_id, str(item.reason), item.message]
+        told: Json = [str(item.stage), item.record_id, str(item.reason), item.message]
     else:
-        content = plain(item)
-    return int.from_bytes(hashlib.sha256(canonical_json(content).encode()).digest(), "big")
+        told = content(item)
+    return int.from_bytes(hashlib.sha256(canonical_json(told).encode()).digest(), "big")
 
 
 def add_digests(digests: Iterable[int]) -> int:

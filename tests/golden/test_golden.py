@@ -20,7 +20,7 @@ from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
 from schemas.leaks import LEAK_SCHEMA
-from schemas.links import link_schema
+from schemas.links import LINK_SCHEMA
 from schemas.raw import RAW_SCHEMA
 from schemas.retrievals import RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
@@ -82,7 +82,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),
-    "schema-links.txt": lambda: schema_text(link_schema()),
+    "schema-links.txt": lambda: schema_text(LINK_SCHEMA),
     "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
     "asset-graph.txt": asset_graph_text,
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.failures import Failure, Reason, Stage, failure_row, is_about_machine
+from schemas.failures import Failure, Reason, Stage, is_about_machine
+from schemas.tables import row_of
 
 FULL = Path("/dev/full")  # every write to it fails as on a full disk
 
@@ -51,6 +52,6 @@ def test_a_parquet_file_on_a_full_disk() -> None:
 
 
 def test_enumerations_are_plain_text_in_a_row() -> None:
-    row = failure_row(Failure(Stage.IMAGES, "a#0", Reason.NOT_FOUND, "404"))
+    row = row_of(Failure(Stage.IMAGES, "a#0", Reason.NOT_FOUND, "404"))
     assert row == {"stage": "images", "record_id": "a#0", "reason": "not-found", "message": "404", "exception": None}
     assert [type(row["stage"]), type(row["reason"])] == [str, str]

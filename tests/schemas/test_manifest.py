@@ -79,8 +79,10 @@ def test_feature_columns_read_back() -> None:
     found = Manifest.from_json(manifest.to_json())
     assert found == manifest
     assert found.columns("images") == columns
-    assert (found.image_extractors, found.sentence_extractors) == ({"efficientnet-lite0": 1280}, {})
-    assert (found.region_extractors, found.class_extractors) == ({"detector": 2048}, {})
+    assert found.extractors("images") == {"efficientnet-lite0": 1280}
+    assert found.extractors("documents") == {}
+    assert found.extractors("images", FeatureKind.REGIONS) == {"detector": 2048}
+    assert found.extractors("images", FeatureKind.CLASSES) == {}
 
 
 def test_a_committed_manifest_reads_back(folder: Folder, tmp_path: Path) -> None:

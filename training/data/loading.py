@@ -16,6 +16,7 @@ import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import UsageError
+from schemas.features import FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
@@ -92,23 +93,27 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
     reads = inputs_of(config)
     images = sentences = regions = None
     if reads.image_vectors:
-        images = choose_extractor(manifest.image_extractors, config.data.image_features, field="data.image_features")
+        images = choose_extractor(
+            manifest.extractors("images"), config.data.image_features, field="data.image_features"
+        )
     if reads.sentence_vectors:
-        known = manifest.sentence_extractors
+        known = manifest.extractors("documents")
         sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
     if reads.regions:
-        regions = choose_regions(manifest.region_extractors, config.data.region_features)
-    classes = _wanted(manifest.class_extractors, config.data.class_features, field="data.class_features")
+        regions = choose_regions(manifest.extractors("images", FeatureKind.REGIONS), config.data.region_features)
+    classes = _wanted(
+        manifest.extractors("images", FeatureKind.CLASSES), config.data.class_features, field="data.class_features"
+    )
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         image_features=images,
-        image_dimensions=manifest.image_extractors[images] if images else None,
+        image_dimensions=manifest.extractors("images")[images] if images else None,
         sentence_features=sentences,
-        sentence_dimensions=manifest.sentence_extractors[sentences] if sentences else None,
+        sentence_dimensions=manifest.extractors("documents")[sentences] if sentences else None,
         region_features=regions,
-        region_dimensions=manifest.region_extractors[regions] if regions else None,
+        region_dimensions=manifest.extractors("images", FeatureKind.REGIONS)[regions] if regions else None,
         class_features=classes,
     )
 

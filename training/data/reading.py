@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from schemas.documents import Split, document_schema
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.feature_arrays import column_to_vectors
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, FeatureKind
 from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
@@ -140,10 +140,10 @@ def read_split(
     """
     image_name = None
     if image_features is not None:
-        image_name = choose_extractor(manifest.image_extractors, image_features, field="data.image_features")
+        image_name = choose_extractor(manifest.extractors("images"), image_features, field="data.image_features")
     sentence_name = None
     if sentence_features is not None:
-        known = manifest.sentence_extractors
+        known = manifest.extractors("documents")
         sentence_name = choose_extractor(known, sentence_features, field="data.sentence_features")
     wanted = (*(_LINKS if with_links else ()), *(_RELATIONS if with_relations else ()))
     parts = split_parts(manifest, split)
@@ -158,11 +158,15 @@ def read_split(
         found = replace(found, relations=_relations(documents))
     images = [part[1] for part in chosen]
     if region_features is not None:
-        name = choose_extractor(manifest.region_extractors, region_features, field="data.region_features")
+        name = choose_extractor(
+            manifest.extractors("images", FeatureKind.REGIONS), region_features, field="data.region_features"
+        )
         tables, column = _column_tables(manifest, folder, images, name)
         found = replace(found, regions=region_bank(tables, column, must_be_finite=unreadable is None))
     if class_features is not None:
-        name = choose_extractor(manifest.class_extractors, class_features, field="data.class_features")
+        name = choose_extractor(
+            manifest.extractors("images", FeatureKind.CLASSES), class_features, field="data.class_features"
+        )
         found = replace(found, classes=class_bank(*_column_tables(manifest, folder, images, name)))
     return viewed(found, view)
 
@@ -225,7 +229,7 @@ def _read_bank(
         if with_jpegs:
             jpegs += _pictures(table.column("jpeg"), fresh, entry, may_lack=not is_strict)
     if not vectors:
-        vectors.append(np.zeros((0, manifest.image_extractors[features] if features else 0), np.float16))
+        vectors.append(np.zeros((0, manifest.extractors("images")[features] if features else 0), np.float16))
     joined = cast(Vectors, np.concatenate(vectors))
     if not with_jpegs:
         return _Bank(rows, joined, None)

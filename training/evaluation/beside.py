@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from schemas.errors import UsageError
+from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.roles import TextView
@@ -121,7 +122,7 @@ def joint_columns(manifest: Manifest, config: BaselineConfig) -> tuple[str, str]
     """Return the sentence and image column of one joint model: as named, else the two of one name and size."""
     if AUTO not in (config.sentence_features, config.image_features):
         return config.sentence_features, config.image_features
-    sentences, images = manifest.sentence_extractors, manifest.image_extractors
+    sentences, images = manifest.extractors("documents"), manifest.extractors("images")
     shared = sorted(name for name in sentences if sentences[name] == images.get(name))
     return (shared[0], shared[0]) if shared else None
 
@@ -167,7 +168,7 @@ def _joint_embeddings(ground: _Ground, config: BaselineConfig) -> BaselineScores
 
 
 def _object_detection(ground: _Ground, config: BaselineConfig) -> BaselineScores:
-    if not ground.manifest.class_extractors:
+    if not ground.manifest.extractors("images", FeatureKind.CLASSES):
         raise UsageError("the data set has no classes of its images")
     if ground.evaluation.link_means is None:
         raise UsageError("its K is chosen by AUC, which no document has")

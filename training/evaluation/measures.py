@@ -277,7 +277,7 @@ def _analysis(subject: _Subject) -> DocumentAnalysis | None:
 def _with_sentence_vectors(subject: _Subject) -> tuple[str, Vectors, Int64] | None:
     """Return name, rows and offsets of the sentence vectors the model reads, else of any the data set has."""
     held, name = subject.documents, subject.model.card.data.sentence_features
-    images, sentences = subject.manifest.image_extractors, subject.manifest.sentence_extractors
+    images, sentences = subject.manifest.extractors("images"), subject.manifest.extractors("documents")
     if held.sentence_vectors is None and images and sentences:
         name = min(sentences)
         held = read_split(

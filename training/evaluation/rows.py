@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from schemas.errors import NotFoundError
-from schemas.evaluation import EVALUATION_SCHEMA, EvaluationRow, evaluation_row
-from schemas.tables import check_schema, to_table
+from schemas.evaluation import EVALUATION_SCHEMA, EvaluationRow
+from schemas.tables import check_schema, row_of, to_table
 from training.evaluation.beside import Beside
 from training.evaluation.bootstrap import Interval
 from training.evaluation.calibration import CalibrationJudgement
@@ -47,7 +47,7 @@ class EvaluationReport:
     def write(self, directory: Path) -> Path:
         """Write the table into a folder, made if missing, and return its path."""
         buffer = io.BytesIO()
-        pq.write_table(to_table(map(evaluation_row, self.rows), EVALUATION_SCHEMA), buffer, compression="zstd")
+        pq.write_table(to_table(map(row_of, self.rows), EVALUATION_SCHEMA), buffer, compression="zstd")
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / FILE_NAME
         partial = directory / f"{FILE_NAME}.partial"

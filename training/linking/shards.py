@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 import torch
 
 from schemas.errors import UsageError
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.links import LinkCounts, PredictedLink
 from schemas.manifest import FileEntry, Manifest
-from schemas.tables import to_table
+from schemas.tables import row_of, to_table
 from training.data.reading import Unreadable
 from training.evaluation.evaluate import document_inputs, read_for_model
 from training.linking.calibration import Calibration
@@ -171,7 +171,7 @@ def _inputs(model: LinkModel, linking: Linking, shard: Shard, failures: list[Fai
 
 
 def _write_failures(linking: Linking, shard: Shard, failures: list[Failure]) -> FileEntry:
-    data = parquet_bytes(to_table(map(failure_row, failures), FAILURE_SCHEMA))
+    data = parquet_bytes(to_table(map(row_of, failures), FAILURE_SCHEMA))
     linking.output.write(shard.failures, data)
     return _entry(shard.failures, data, len(failures))
 

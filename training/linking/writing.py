@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.links import PredictedLink, link_schema, to_row
-from schemas.tables import to_table
+from schemas.links import LINK_SCHEMA, PredictedLink
+from schemas.tables import row_of, to_table
 
 ROWS_AT_ONCE = 65_536
 COMPRESSION = "zstd"
@@ -20,14 +20,14 @@ COMPRESSION = "zstd"
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
-    schema = link_schema()
+    schema = LINK_SCHEMA
     waiting, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with pq.ParquetWriter(temporary, schema, compression=COMPRESSION) as writer:
             while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(to_row, batch), schema))
+                writer.write_table(to_table(map(row_of, batch), schema))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -37,7 +37,7 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
 
 def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
     """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
-    table = to_table(map(to_row, links), link_schema())
+    table = to_table(map(row_of, links), LINK_SCHEMA)
     return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
 
 

@@ -14,10 +14,10 @@ from pipelines.card import duplicates as page
 from pipelines.card.duplicates import duplicates_page
 from pipelines.images.packed import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
-from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate, duplicate_row
+from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate
 from schemas.images import COPY_SCHEMA
 from schemas.lake import Lake
-from schemas.tables import to_table
+from schemas.tables import row_of, to_table
 
 
 class Elements(HTMLParser):
@@ -61,7 +61,7 @@ def shown(tmp_path: Path, *duplicates: Duplicate, picture: bytes | None = None) 
             writer = PackFolder(lake.images.child(method), COPY_SCHEMA, "hash", ROWS_PER_GROUP).writer()
             writer.add(empty | columns)
             writer.close()
-    rows = to_table((duplicate_row(duplicate) for duplicate in duplicates), DUPLICATE_SCHEMA)
+    rows = to_table((row_of(duplicate) for duplicate in duplicates), DUPLICATE_SCHEMA)
     elements = Elements(duplicates_page(rows, lake, title="diy@v1"))
     assert elements.open == []
     elements.text = " ".join(elements.text.split())

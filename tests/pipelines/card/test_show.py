@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from pipelines.card.show import explain_failures, failure_rows
 from pipelines.cli import datasets_app
 from pipelines.shards.writing import write_rows
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, commit
+from schemas.tables import row_of
 
 FAILURES = [
     *(Failure(Stage.SOURCES, f"r{number}", Reason.LOW_SCORE, f"score {number}") for number in range(3)),
@@ -37,7 +38,7 @@ def lake(tmp_path: Path) -> Lake:
     folder = lake.dataset("diy", "v1")
     parts = (FAILURES[:2], FAILURES[2:])
     entries = [
-        write_rows(folder, f"failures/part-{number}.parquet", [*map(failure_row, part)], FAILURE_SCHEMA)
+        write_rows(folder, f"failures/part-{number}.parquet", [*map(row_of, part)], FAILURE_SCHEMA)
         for number, part in enumerate(parts)
     ]
     commit(lake, make_manifest(files=tuple(entries)))
@@ -72,7 +73,7 @@ def test_rows_are_found_by_reason_and_stage_in_every_part(lake: Lake) -> None:
     rows, total = failure_rows(manifest, folder, reason="low-score", stage=None, limit=2)
     assert ([row["record_id"] for row in rows], total) == (["r0", "r1"], 3)
     rows, total = failure_rows(manifest, folder, reason=None, stage="images", limit=2)
-    assert (rows, total) == ([failure_row(FAILURES[3])], 1)
+    assert (rows, total) == ([row_of(FAILURES[3])], 1)
     assert failure_rows(manifest, folder, reason="low-score", stage="images", limit=2) == ([], 0)
 
 

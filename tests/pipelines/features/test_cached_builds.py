@@ -99,7 +99,7 @@ def test_a_data_set_grows_by_what_is_missing(
 
     # The manifest tells of each column; both versions are read by training.
     manifest, folder = read_manifest(lake, "documents")
-    assert manifest.image_extractors == {"colours": 12}
+    assert manifest.extractors("images") == {"colours": 12}
     assert {column.name: (column.kind, column.dimensions) for column in manifest.columns("images")} == {
         "cells": (FeatureKind.REGIONS, 3),
         "colours": (FeatureKind.VECTOR, 12),

@@ -18,7 +18,7 @@ from pipelines.shards.manifest import add_digests, build_identity, content_diges
 from schemas.configs import override
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
-from schemas.versions import code_digest, plain
+from schemas.versions import code_digest, content
 
 DOCUMENT = Document(
     id="a1",
@@ -37,7 +37,7 @@ def identity(*settings: str, extractors: tuple[tuple[str, str], ...] = ()) -> di
 
 def test_a_document_is_digested_as_this_text() -> None:
     """Written out: neither the order of fields nor Python's way to print them may change it."""
-    assert plain(DOCUMENT) == {
+    assert content(DOCUMENT) == {
         "id": "a1",
         "dataset": "diy",
         "sentences": [{"text": "Sand it."}, {"text": "Übergabe", "role": "caption"}],
@@ -83,8 +83,8 @@ class Tomorrow:
 
 
 def test_a_new_field_with_its_default_renames_nothing() -> None:
-    assert plain(Tomorrow("x")) == plain(Today("x"))
-    assert plain(Tomorrow("x", 2)) != plain(Today("x"))
+    assert content(Tomorrow("x")) == content(Today("x"))
+    assert content(Tomorrow("x", 2)) != content(Today("x"))
 
 
 @given(st.lists(st.integers(0, (1 << 256) - 1), max_size=8), st.integers(0, 8), st.randoms())

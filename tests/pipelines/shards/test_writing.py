@@ -13,13 +13,13 @@ import pytest
 
 from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.shards.writing import write_part, write_rows
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage, failure_row
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.tables import to_table
+from schemas.tables import row_of, to_table
 
 
 def rows(count: int) -> list[dict[str, object]]:
-    return [failure_row(Failure(Stage.IMAGES, f"r{number}", Reason.NOT_FOUND, "x")) for number in range(count)]
+    return [row_of(Failure(Stage.IMAGES, f"r{number}", Reason.NOT_FOUND, "x")) for number in range(count)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 700])

@@ -23,8 +23,8 @@ from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.images import Image
-from schemas.leaks import LEAK_SCHEMA, Leak, LeakKind, leak_row
-from schemas.tables import to_table
+from schemas.leaks import LEAK_SCHEMA, Leak, LeakKind
+from schemas.tables import row_of, to_table
 
 TRAIN, VAL, TEST = Split.TRAIN, Split.VAL, Split.TEST
 EXACT, NEAR = LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE
@@ -270,7 +270,7 @@ def test_flat_images_are_no_leaks() -> None:
 
 def test_leaks_are_rows_of_their_table() -> None:
     leak = Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x", 3)
-    assert to_table([leak_row(leak)], LEAK_SCHEMA).to_pylist() == [
+    assert to_table([row_of(leak)], LEAK_SCHEMA).to_pylist() == [
         {"kind": "near-image", "split": "test", "other_split": "train", "key": "y", "document": "b",
          "other_document": "a", "other_key": "x", "distance": 3, "tokens": 0}
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.links import PredictedLink, link_schema
+from schemas.links import LINK_SCHEMA, PredictedLink
 from schemas.tables import check_schema
 from training.linking.links import predicted_links
 from training.linking.writing import write_links
@@ -42,7 +42,7 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "out" / "links.parquet"
     assert write_links(links, path) == 2
     table = pq.read_table(path)
-    check_schema(table.schema, link_schema(), where="links")
+    check_schema(table.schema, LINK_SCHEMA, where="links")
     assert table.to_pylist()[1] == {
         "document": "e",
         "sentence": 0,
@@ -56,7 +56,7 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
 
 def test_no_links_give_an_empty_table(tmp_path: Path) -> None:
     assert write_links([], tmp_path / "links.parquet") == 0
-    assert pq.read_table(tmp_path / "links.parquet").schema.names == link_schema().names
+    assert pq.read_table(tmp_path / "links.parquet").schema.names == LINK_SCHEMA.names
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:

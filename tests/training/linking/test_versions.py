@@ -17,7 +17,7 @@ from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LinksManifest, link_schema
+from schemas.links import LINK_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, Manifest, commit, read_manifest
 from schemas.tables import check_schema
 from training.config import EncoderConfig, LoopConfig, Matching, Select, TextEncoder, TrainConfig
@@ -121,7 +121,7 @@ def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkM
         evaluation = evaluate_model(model, lake, "synthetic", split)
         matrices = dict(zip(evaluation.ids, evaluation.matrices, strict=True))
         table = pq.read_table(tmp_path / "links" / split)
-        check_schema(table.schema, link_schema(), where=str(split))
+        check_schema(table.schema, LINK_SCHEMA, where=str(split))
         found: dict[str, set[tuple[int, int]]] = {key: set() for key in matrices}
         for row in table.to_pylist():
             expected = float(matrices[row["document"]][row["sentence"], row["image"]])
