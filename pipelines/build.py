@@ -94,7 +94,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline."""
     config, progress, takedowns = plan.config, plan.progress, Takedowns(plan.config.takedowns)
     sources = root | "sources" >> ReadSource(
-        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, progress
+        config.source, config.http, plan.lake.raw, plan.credentials, takedowns, config.documents.min_images, progress
     )
     candidates = sources.results | "documents" >> FilterCandidates(config.documents, takedowns)
     images = candidates.results | "images" >> ObtainImages(plan.access, progress, plan.workers)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from pipelines.config import BuildConfig, DiySource, Source
+from pipelines.config import BuildConfig, Source
 from pipelines.settings import DedupeConfig, DocumentsConfig, FeaturesConfig, Policy, SplitsConfig
-from pipelines.sources.article_settings import ImageclefSource, WikipediaSource
 from pipelines.sources.cite import CiteSource
 from pipelines.sources.clue import ClueSource
+from pipelines.sources.diy.settings import DiySource
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.news import NewsSource
 from pipelines.sources.recipeqa import RecipeqaSource
 from pipelines.sources.vist import StoryKind, VistSource
+from pipelines.sources.wikipedia.imageclef import ImageclefSource
+from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.errors import ConfigError
 
 NO_LIMIT = 1_000_000

@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures
-from pipelines.config import BuildConfig, DiySource, DumpOrApi, PageOrApi, content_config
+from pipelines.config import BuildConfig, content_config
 from pipelines.features.plan import FeaturePlan, Given, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
@@ -39,12 +39,13 @@ from pipelines.raw.segments import recover
 from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifest import build_identity
-from pipelines.sources.article_settings import WikipediaSource
 from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.settings import DiySource, DumpOrApi, PageOrApi
 from pipelines.sources.inputs import find_inputs, named_inputs
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.readers import image_root
 from pipelines.sources.takedowns import read_takedowns
+from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
 from pipelines.web.answers import REMEMBERED_S
 from pipelines.web.client import process_client

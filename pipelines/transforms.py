@@ -7,11 +7,14 @@ the machine, and the project's own errors, end it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
+from apache_beam.coders import VarIntCoder
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import GlobalWindows
 
 from schemas.errors import MultilinkError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
@@ -72,3 +75,74 @@ class Separate(beam.PTransform):
 
 def _tagged(element: Any) -> Iterator[Any]:
     yield beam.pvalue.TaggedOutput(FAILED, element) if isinstance(element, Failure) else element
+
+
+@dataclass(eq=False)
+class KeepFirst(beam.PTransform, Generic[T]):
+    """Keeps the first record of each id by `rank`: gives an `Outcome`; the others are DUPLICATE_RECORD."""
+
+    stage: Stage
+    rank: Callable[[T], Any]
+
+    def expand(self, records: beam.PCollection) -> Outcome:
+        outcome: Outcome = (
+            records
+            | "key by id" >> beam.Map(_key_by_id)
+            | "group by id" >> beam.GroupByKey()
+            | "first of each" >> Fallible(self.stage, self._first)
+        )
+        return outcome
+
+    def _first(self, group: tuple[str, Iterable[T]]) -> Iterator[T | Failure]:
+        record_id, records = group
+        first, *others = sorted(records, key=self.rank)
+        yield first
+        for _ in others:
+            message = "expected one record of this id, found another"
+            yield Failure(self.stage, record_id, Reason.DUPLICATE_RECORD, message)
+
+
+def _key_by_id(record: Any) -> tuple[str, Any]:
+    return record.id, record
+
+
+@dataclass(eq=False)
+class OnOneWorker(beam.PTransform, Generic[T]):
+    """Applies a function to batches of elements, all on one worker, none of which holds more than a batch of them.
+
+    For requests to one host, whose pace one process keeps: a group of all of them would have to fit into memory.
+    """
+
+    function: Callable[[Sequence[T]], Iterable[Any]]
+    batch_size: int = 1024
+
+    def expand(self, elements: beam.PCollection) -> beam.PCollection:
+        return elements | "one key" >> beam.Map(_key_by_nothing) | "batches" >> beam.ParDo(_Batches(self))
+
+
+def _key_by_nothing(element: Any) -> tuple[str, Any]:
+    return "", element
+
+
+class _Batches(beam.DoFn):
+    """Beam hands the elements of a key to one worker at a time where a step has state: so it has some, unused."""
+
+    _UNUSED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("unused", VarIntCoder()))
+
+    def __init__(self, settings: OnOneWorker[Any]) -> None:
+        self._settings = settings
+
+    def start_bundle(self) -> None:
+        self._waiting: list[Any] = []
+
+    def process(self, keyed: tuple[str, Any], _: Any = _UNUSED) -> Iterator[Any]:
+        self._waiting.append(keyed[1])
+        if len(self._waiting) >= self._settings.batch_size:
+            yield from self._batch()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(GlobalWindows.windowed_value, self._batch())
+
+    def _batch(self) -> Iterator[Any]:
+        batch, self._waiting = self._waiting, []
+        yield from self._settings.function(batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import urljoin
 
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.records import travels
@@ -26,6 +27,14 @@ def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
     """Return the licences of a candidate's images, as `CandidateDocument.image_licences` has them."""
     known = tuple(licences)
     return known if any(known) else ()
+
+
+def absolute_url(base_url: str, address: str) -> str:
+    """Return an address completed by that of its page; as it stands where it is malformed, for others to refuse."""
+    try:
+        return urljoin(base_url, address)
+    except ValueError:
+        return address
 
 
 @travels

@@ -125,10 +125,16 @@ def with_web_images(outcomes: Iterable[Any], root: str) -> Iterator[CandidateDoc
         yield outcome
 
 
+def is_language(code: str) -> bool:
+    """Return whether a text has the form of a language code (BCP 47)."""
+    return _LANGUAGE.fullmatch(code) is not None
+
+
 def require_language(language: str) -> None:
     """Raise a `ConfigError` unless a setting is a language code."""
-    matches = _LANGUAGE.fullmatch(language) is not None
-    require(matches, field="source.language", value=language, rule="expected a language code such as 'en'")
+    require(
+        is_language(language), field="source.language", value=language, rule="expected a language code such as 'en'"
+    )
 
 
 def require_share(name: str, value: float) -> None:

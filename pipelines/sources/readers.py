@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.files import input_file
-from pipelines.sources import cite, clue, imageclef, jsonl, mscoco, multi_retrieval, news, recipeqa, vist
-from pipelines.sources.article_settings import ImageclefSource
+from pipelines.sources import cite, clue, jsonl, mscoco, multi_retrieval, news, recipeqa, vist
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.inputs import with_web_images
 from pipelines.sources.records import WEB
@@ -22,7 +21,6 @@ from schemas.failures import Failure
 READERS: Mapping[type, Callable[[Any], Iterator[CandidateDocument | Failure]]] = {
     cite.CiteSource: cite.read,
     clue.ClueSource: clue.read,
-    ImageclefSource: imageclef.read_imageclef,
     jsonl.DocumentsSource: jsonl.read,
     mscoco.MscocoSource: mscoco.read,
     multi_retrieval.MultiRetrievalSource: multi_retrieval.read,

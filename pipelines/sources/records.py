@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from pipelines.files import BrokenInputError, input_file, read_lines
 from pipelines.sources.candidate import sentence
+from pipelines.web.errors import FetchFailed
 from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
@@ -61,6 +62,8 @@ def outcomes_of(
                 outcomes = list(read(record, record_id))
             except FieldError as problem:
                 outcomes = [problem.failure(record_id)]
+            except FetchFailed as problem:
+                outcomes = [problem.failure(record_id, stage=Stage.SOURCES)]
             except (MultilinkError, BrokenInputError):
                 raise
             except Exception as problem:

@@ -7,6 +7,7 @@ pipeline such as `en_core_web_sm` can be named instead. Stripping markup is the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, fo
 
 _ANY_LANGUAGE = "xx"
 _MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
+_LONG_WORD = re.compile(r"(\S{500})(?=\S)")  # a word takes the tokenizer the square of its length
 
 
 def split_sentences(
@@ -38,44 +40,34 @@ def split_sentences(
     Raises:
         ConfigError: there is no such pipeline, or it sets no sentence ends.
     """
-    return tuple(islice(_sentences(paragraphs, _splitter(language, model)), limit))
+    return tuple(islice(_sentences(paragraphs, _splitter(language.partition("-")[0], model)), limit))
 
 
 def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[str]:
     for paragraph in paragraphs:
-        text = " ".join(paragraph.split())
-        if not text:
-            continue
-        for sentence in splitter(text).sents:
+        text = _LONG_WORD.sub(r"\1 ", " ".join(paragraph.split()))
+        for sentence in splitter(text).sents if text else ():
             if any(character.isalnum() for character in sentence.text):
                 yield sentence.text.strip()
 
 
 @lru_cache(maxsize=8)
 def _splitter(language: str, model: str) -> Language:
-    splitter = _load(model) if model else _rules(language)
-    splitter.max_length = _MAX_PARAGRAPH_CHARACTERS
-    return splitter
-
-
-def _load(model: str) -> Language:
     import spacy
 
     try:
-        splitter = spacy.load(model, exclude=["ner", "lemmatizer", "attribute_ruler"])
+        if model:
+            splitter = spacy.load(model, exclude=["ner", "lemmatizer", "attribute_ruler"])
+        else:
+            splitter = spacy.blank(language)
+            splitter.add_pipe("sentencizer")
+    except ImportError:
+        if model:
+            raise
+        return _splitter(_ANY_LANGUAGE, model)  # spaCy knows no such language
     except OSError as error:
         raise ConfigError(f"sentence_model = {model!r}: expected an installed spaCy pipeline: {error}") from error
     if not {"parser", "senter", "sentencizer"} & set(splitter.pipe_names):
         raise ConfigError(f"sentence_model = {model!r}: expected a parser, senter or sentencizer in it, found none")
-    return splitter
-
-
-def _rules(language: str) -> Language:
-    import spacy
-
-    try:
-        splitter = spacy.blank(language)
-    except ImportError:  # spaCy knows no such language
-        splitter = spacy.blank(_ANY_LANGUAGE)
-    splitter.add_pipe("sentencizer")
+    splitter.max_length = _MAX_PARAGRAPH_CHARACTERS
     return splitter

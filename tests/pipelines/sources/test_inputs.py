@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import DiySource, DumpOrApi, Source
-from pipelines.sources.article_settings import ImageclefSource
+from pipelines.config import Source
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.cite import CiteSource
 from pipelines.sources.clue import ClueSource
+from pipelines.sources.diy.settings import DiySource, DumpOrApi
 from pipelines.sources.inputs import find_inputs, named_inputs, web_address
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
@@ -35,7 +35,6 @@ PLACES: dict[str, Callable[[str], Source]] = {
     "clue": lambda place: ClueSource(train=place, test=place),
     "news": lambda place: NewsSource(articles=place),
     "news/visualnews": lambda place: NewsSource(format=NewsFormat.VISUALNEWS, articles=place),
-    "imageclef": lambda place: ImageclefSource(texts=place),
 }
 
 

@@ -41,7 +41,12 @@ def test_a_paragraph_longer_than_spacy_likes() -> None:
     assert len(found) == 60_000
 
 
-@pytest.mark.parametrize("language", ["de", "fr", "rm"])
+@pytest.mark.parametrize("text", ["!?", "(", "\u20ac", "http://a"])
+def test_a_word_without_end_is_cut(text: str) -> None:
+    assert split_sentences([f"One sees {text * 50_000}", "Two."])[-1] == "Two."
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "rm", "de-AT"])
 def test_other_languages(language: str) -> None:
     assert split_sentences(["Allegra. Bun di!"], language=language) == ("Allegra.", "Bun di!")
 

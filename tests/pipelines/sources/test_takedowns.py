@@ -114,9 +114,27 @@ def test_a_draft_without_a_page_is_matched_by_none() -> None:
 
 def test_an_address_is_matched_before_it_is_fetched() -> None:
     listed = parse("url:https://i.imgur.com/x.jpg")
-    assert listed.matches_address("http://I.imgur.com/x.jpg#1") == "url:https://i.imgur.com/x.jpg"
+    entry = "url:https://i.imgur.com/x.jpg"
+    assert listed.matches_address("http://I.imgur.com/x.jpg#1") == entry
+    assert listed.matches_address("http://a.example/", "http://i.imgur.com/x.jpg") == entry  # where it redirects to
     for other in ("http://i.imgur.com/y.jpg", "pictures/x.jpg", "row:3", "", "http://[::1/x.jpg"):
         assert listed.matches_address(other) is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "address"),
+    [
+        ("https://x.example/a-b.jpg", "http://x.example/a%2Db.jpg"),
+        ("https://x.example/a%2Db.jpg", "https://X.example:443/a-b.jpg"),
+        ("https://x.example/caf\u00e9.jpg", "https://x.example/caf%c3%a9.jpg"),
+        ("https://x.example/a b", "https://x.example/a%20b/"),
+        ("https://x.example/?q=%7e", "http://x.example?q=~"),
+    ],
+)
+def test_another_spelling_is_the_same_address(listed: str, address: str) -> None:
+    assert parse(f"url:{listed}").matches_address(address) is not None
+    assert parse(f"url:{address}").matches_address(listed) is not None
+    assert parse(f"url:{listed}").matches_address(address + "x") is None
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ languages, comments, headings. mwparserfromhell parses; templates are not expand
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
-from mwparserfromhell.parser import ParserError
 
-from pipelines.sources.fields import clean
+from pipelines.sources.markup import check_work, count_unclosed
+from pipelines.sources.records import FieldError, clean
+from schemas.failures import Reason
 
 _DROPPED_TAGS = frozenset(
     {
@@ -29,51 +30,33 @@ _DROPPED_LINKS = re.compile(
 )
 _LEFT_OVER = re.compile(r"__[A-Z]+__|'{2,}")  # switches, and quotes of bold and italics that do not pair
 _REDIRECT = re.compile(r"\s*#(?:redirect|weiterleitung|redirection)\b", re.IGNORECASE)
-_PAIRS = (("{{", "}}"), ("[[", "]]"), ("{|", "|}"))
-_MAX_UNCLOSED = 500  # the parser goes back once for each: thousands take it minutes
+_CLOSINGS = {"}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
+_TOKEN = re.compile(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}(?!\})|\[|\]|</?(?!(?:br|hr|li|dd|dt)\b)[a-z]+\b(?=[^<>]*+(?<!/)>)")
+_MAX_WORK = 2e7  # a few seconds
+_MAX_CHARACTERS = 2**21  # MediaWiki's own limit
 
 
-class WikitextError(ValueError):
-    """A text that the parser gives up on."""
-
-
-def strip_markup(wikitext: str, *, skip_sections: Collection[str] = ()) -> list[str]:
+def strip_markup(wikitext: str) -> list[str]:
     """Return the paragraphs of an article, in order, without markup; none for a redirect.
 
     A line break ends a paragraph, as it does for list items; text that wraps inside a template does not matter.
 
-    Args:
-        wikitext: source of the page.
-        skip_sections: headings, compared without case, whose sections (with those below them) are left out.
-
     Raises:
-        WikitextError: the markup cannot be parsed.
+        FieldError: BROKEN_RECORD: it is too long, or has too much that never closes.
+        ParserError: the markup cannot be parsed.
     """
     if _REDIRECT.match(wikitext):
         return []
-    for opening, closing in _PAIRS:
-        unclosed = wikitext.count(opening) - wikitext.count(closing)
-        if unclosed > _MAX_UNCLOSED:
-            raise WikitextError(f"expected wiki markup, found {unclosed} {opening!r} that never close")
-    skipped = {heading.casefold() for heading in skip_sections}
-    try:
-        nodes = mwparserfromhell.parse(wikitext).nodes
-        text = "".join(_visible(_outside(nodes, skipped)))
-    except (ParserError, RecursionError) as error:
-        raise WikitextError(f"expected wiki markup: {error}") from error
+    if len(wikitext) > _MAX_CHARACTERS:
+        raise FieldError(Reason.BROKEN_RECORD, f"expected at most {_MAX_CHARACTERS} characters, found {len(wikitext)}")
+    found = _TOKEN.findall(wikitext.lower())
+    tokens = (
+        (_CLOSINGS.get(token, token.replace("/", "")), token[1:2] != "/" and token not in _CLOSINGS) for token in found
+    )
+    check_work(wikitext, limit=_MAX_WORK, unclosed=count_unclosed(tokens))
+    text = "".join(_visible(mwparserfromhell.parse(wikitext).nodes))
     lines = (" ".join(_LEFT_OVER.sub("", clean(line)).split()) for line in text.split("\n"))
     return [line for line in lines if line]
-
-
-def _outside(nodes: Iterable[Node], skipped: Collection[str]) -> Iterator[Node]:
-    """Yield the nodes that are in none of the skipped sections."""
-    level: int | None = None
-    for node in nodes:
-        if isinstance(node, Heading) and (level is None or node.level <= level):
-            title = " ".join("".join(_visible(node.title.nodes)).split())
-            level = node.level if title.casefold() in skipped else None
-        if level is None:
-            yield node
 
 
 def _visible(nodes: Iterable[Node]) -> Iterator[str]:
@@ -94,22 +77,18 @@ def _visible(nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def _link(link: Wikilink) -> Iterator[str]:
-    if _DROPPED_LINKS.match(str(link.title)):
-        return
-    shown = link.text if link.text is not None else link.title
-    pieces = "".join(_visible(shown.nodes))
-    yield pieces.removeprefix(":") if link.text is None else pieces
+    if not _DROPPED_LINKS.match(str(link.title)):
+        shown = link.title if link.text is None else link.text
+        text = "".join(_visible(shown.nodes))
+        yield text.removeprefix(":") if link.text is None else text
 
 
 def _tag(tag: Tag) -> Iterator[str]:
     name = str(tag.tag).strip().lower()
     if name in _DROPPED_TAGS:
         return
-    if name in _BREAKS:
-        yield "\n"
-    if tag.contents and name != "nowiki":
-        yield from _visible(tag.contents.nodes)
-    elif tag.contents:
-        yield str(tag.contents)
-    if name in _BREAKS:
-        yield "\n" if tag.contents else ""
+    edge = "\n" if name in _BREAKS else ""
+    yield edge
+    if tag.contents:
+        yield from [str(tag.contents)] if name == "nowiki" else _visible(tag.contents.nodes)
+        yield edge

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.reddit import Submission, find_album_id, find_takedown, parse_submission, select_album
-from pipelines.sources.takedowns import parse_takedowns
+from pipelines.sources.diy.submissions import Submission, find_album_id, rank, read_records, reject_submission
+from pipelines.sources.takedowns import NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 
 RECORD: dict[str, Any] = {
@@ -14,32 +14,29 @@ RECORD: dict[str, Any] = {
     "score": 30,
     "title": "A shelf &amp; a box",
     "url": "http://imgur.com/a/bbKvv",
-    "domain": "imgur.com",
     "permalink": "/r/DIY/comments/1abc/",
-    "is_self": False,
-    "over_18": False,
     "author": "maker",
-    "created_utc": 1401597753,
 }
 
 
 def submission(**changes: Any) -> Submission:
-    parsed = parse_submission(RECORD | changes, record_id="f:1")
+    (parsed,) = read_records([("f:1", RECORD | changes)])
     assert isinstance(parsed, Submission)
     return parsed
 
 
 def test_a_record_is_read() -> None:
     assert submission() == Submission(
-        id="1abc", subreddit="DIY", score=30, title="A shelf & a box", url="http://imgur.com/a/bbKvv",
-        domain="imgur.com", permalink="/r/DIY/comments/1abc/", is_self=False, over_18=False, author="maker",
-        created_utc=1401597753, was_deleted_later=False,
+        id="1abc", score=30, title="A shelf & a box", url="http://imgur.com/a/bbKvv",
+        permalink="/r/DIY/comments/1abc/", author="maker", was_deleted_later=False,
     )  # fmt: skip
+    assert submission().page_url == "https://www.reddit.com/r/DIY/comments/1abc/"
+    assert submission(permalink="//[x").page_url == "//[x"
 
 
-@pytest.mark.parametrize("moment", [1401597753, 1401597753.0, "1401597753"])
-def test_moments_of_all_years(moment: object) -> None:
-    assert submission(created_utc=moment).created_utc == 1401597753
+def test_the_highest_score_comes_first() -> None:
+    early, late = submission(score=3), submission(score=30, title="edited")
+    assert sorted([early, late], key=rank) == [late, early]
 
 
 @pytest.mark.parametrize(
@@ -47,19 +44,19 @@ def test_moments_of_all_years(moment: object) -> None:
     [
         ({"id": None}, "f:1", "missing-field"),
         ({"id": ""}, "f:1", "missing-field"),
-        ({"id": 7}, "f:1", "broken-record"),
+        ({"id": [7]}, "f:1", "broken-record"),
         ({"score": None}, "1abc", "missing-field"),
         ({"score": "30"}, "1abc", "broken-record"),
         ({"score": True}, "1abc", "broken-record"),
         ({"url": None}, "1abc", "missing-field"),
         ({"title": None}, "1abc", "missing-field"),
         ({"title": ["a"]}, "1abc", "broken-record"),
-        ({"created_utc": "yesterday"}, "1abc", "broken-record"),
+        ({"subreddit": None}, "1abc", "missing-field"),
         ({"_meta": "deleted"}, "1abc", "broken-record"),
     ],
 )
 def test_records_that_cannot_be_used(changes: dict[str, Any], record_id: str, reason: str) -> None:
-    failure = parse_submission(RECORD | changes, record_id="f:1")
+    (failure,) = read_records([("f:1", RECORD | changes)])
     assert isinstance(failure, Failure)
     assert (failure.record_id, failure.reason) == (record_id, reason)
 
@@ -105,22 +102,23 @@ def test_album_ids(url: str, album_id: str | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "bbKvv"),
-        ({"score": 25}, "bbKvv"),
+        ({}, None),
+        ({"score": 25}, None),
         ({"score": 24}, "low-score"),
         ({"url": "http://imgur.com/x.jpg"}, "not-an-album"),
-        ({"author": "[deleted]"}, "bbKvv"),
+        ({"author": "[deleted]"}, None),
         ({"author": "[deleted]", "title": "[deleted]"}, "deleted-record"),
         ({"author": "[deleted]", "title": "[deleted by user]", "score": 1}, "deleted-record"),
-        ({"title": "[deleted]"}, "bbKvv"),
+        ({"title": "[deleted]"}, None),
         ({"_meta": {"was_deleted_later": True}}, "deleted-record"),
-        ({"_meta": {"was_deleted_later": False}}, "bbKvv"),
-        ({"_meta": {}}, "bbKvv"),
+        ({"_meta": {"was_deleted_later": False}}, None),
+        ({"_meta": {}}, None),
+        ({"author": None, "title": "[removed]"}, "deleted-record"),
     ],
 )
-def test_selection(changes: dict[str, Any], expected: str) -> None:
-    selected = select_album(submission(**changes), min_score=25)
-    assert (selected.reason if isinstance(selected, Failure) else selected) == expected
+def test_selection(changes: dict[str, Any], expected: str | None) -> None:
+    rejected = reject_submission(submission(**changes), min_score=25, takedowns=NO_TAKEDOWNS)
+    assert (rejected.reason if rejected else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,6 +135,7 @@ def test_selection(changes: dict[str, Any], expected: str) -> None:
 )
 def test_a_takedown_is_known_before_the_album_is_asked_for(entry: str, by: str | None) -> None:
     listed = parse_takedowns([entry.encode()], name="list")
-    found = find_takedown(submission(url="http://m.imgur.com/a/bbKvv/layout/grid"), "bbKvv", listed)
+    linked = submission(url="http://m.imgur.com/a/bbKvv/layout/grid")
+    found = reject_submission(linked, min_score=25, takedowns=listed)
     expected = Failure(Stage.SOURCES, "1abc", Reason.TAKEN_DOWN, f"on the takedown list by its {by}")
     assert found == (expected if by else None)

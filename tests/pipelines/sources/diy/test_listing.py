@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pipelines.config import DiySource, DumpOrApi, Listing
 from pipelines.settings import HttpConfig
 from pipelines.sources.credentials import Credentials
-from pipelines.sources.reddit import Submission
-from pipelines.sources.reddit_api import read_listing
+from pipelines.sources.diy.listing import read_listing
+from pipelines.sources.diy.settings import DiySource, DumpOrApi, Listing
+from pipelines.sources.diy.submissions import Submission
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
@@ -95,7 +95,7 @@ def read(reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Credentia
 def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> None:
     found = read(reddit, tmp_path, limit=120, listing=Listing.NEW)
     assert [o.record_id if isinstance(o, Failure) else o.id for o in found] == [str(number) for number in range(120)]
-    assert isinstance(found[0], Submission) and found[0].created_utc == 1_500_000_000
+    assert isinstance(found[0], Submission) and found[0].page_url == "https://www.reddit.com/r/DIY/"
     assert found[1].author == "[deleted]"
     assert found[2].reason == "missing-field"
     listings = [path for path, _, _ in reddit.asked if path.endswith("/new")]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.sources.reddit import Submission
-from pipelines.sources.reddit_dump import read_submissions
+from pipelines.sources.diy.submissions import Submission, read_dump
+from schemas.errors import NotFoundError
 from schemas.failures import Failure
 
 
@@ -22,7 +22,7 @@ def line(record_id: str, subreddit: str = "DIY", **fields: object) -> bytes:
 
 def outcomes(path: Path, subreddit: str = "DIY") -> list[str]:
     found = []
-    for outcome in read_submissions(path, subreddit=subreddit):
+    for outcome in read_dump(str(path), subreddit=subreddit):
         failed = isinstance(outcome, Failure)
         found.append(f"{outcome.record_id} {outcome.reason}" if failed else outcome.id)
     return found
@@ -83,7 +83,7 @@ def test_broken_lines_are_failures_where_they_stand(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "RS.gz"
     path.write_bytes(gzip.compress(line("a", title="XX").replace(b"XX", b"caf\xe9 \xff")))
-    (found,) = read_submissions(path, subreddit="DIY")
+    (found,) = read_dump(str(path), subreddit="DIY")
     assert isinstance(found, Submission)
     assert found.title == "caf\ufffd \ufffd"
 
@@ -94,7 +94,7 @@ def test_a_character_may_straddle_two_pieces(tmp_path: Path) -> None:
     path.write_bytes(
         zstandard.compress(json.dumps(json.loads(line("a")) | {"title": title}, ensure_ascii=False).encode())
     )
-    (found,) = read_submissions(path, subreddit="DIY")
+    (found,) = read_dump(str(path), subreddit="DIY")
     assert isinstance(found, Submission)
     assert found.title == title
 
@@ -106,5 +106,5 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, name: str) -> Non
 
 
 def test_an_absent_file_is_the_callers_mistake(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotFoundError):
         outcomes(tmp_path / "RS.zst")

@@ -1,5 +1,6 @@
 """The ImageCLEF Wikipedia collection, from a folder, a tar and a zip, with what is wrong in it."""
 
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -7,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources.article_settings import ImageclefSource
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.fields import FieldError
-from pipelines.sources.imageclef import ImageRecord, parse_metadata, read_imageclef
-from pipelines.sources.wikitext import WikitextError, strip_markup
+from pipelines.sources.records import FieldError
+from pipelines.sources.wikipedia.imageclef import (
+    ImageclefSource,
+    NamedImage,
+    parse_metadata,
+    read_articles,
+    with_sentences,
+)
+from pipelines.sources.wikipedia.wikitext import strip_markup
 from schemas.documents import Provenance, Sentence
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Failure
 
-FOLDER = Path(__file__).parents[2] / "fixtures" / "imageclef" / "all_text"
+FOLDER = Path(__file__).parents[3] / "fixtures" / "imageclef" / "all_text"
 DODO = (
     "The dodo (Raphus cucullatus) is an extinct flightless bird.",
     "It lived on Mauritius, an island east of Madagascar.",
@@ -38,7 +44,8 @@ BAD_METADATA = [
 
 def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str, CandidateDocument], list[str]]:
     drafts, failures = {}, []
-    for outcome in read_imageclef(source, min_images=min_images):
+    for article in read_articles(source, min_images=min_images):
+        (outcome,) = [article] if isinstance(article, Failure) else with_sentences(article, source=source)
         if isinstance(outcome, Failure):
             failures.append(f"{outcome.record_id} {outcome.reason}")
         else:
@@ -64,15 +71,15 @@ def test_the_collection() -> None:
     assert texts == {
         "4410": ["Plain markup without any XML: caf\ufffd and tea.", "A second sentence."],
         "4413": ["An egg is laid \u2014 or bought."],
+        "4411": [],  # a redirect
         "4414": ["Boxed text.", "More < less."],
     }
     assert drafts["4410"].image_uris == ("images/9/82531.jpg",)
     assert failures == [
         *BAD_METADATA,
-        "4411 empty-document",
-        "4412 broken-record",
-        "4415 too-few-images",
-        "999999 not-found",
+        "text/en/2/4412 broken-record",
+        "text/en/2/4415 too-few-images",
+        "text/en/1/999999 not-found",
     ]
 
 
@@ -86,20 +93,16 @@ def test_another_language() -> None:
     assert drafts["77"].language == "de"
 
 
-def test_the_first_sentences_are_kept_and_sections_can_be_left_out() -> None:
+def test_the_first_sentences_are_kept() -> None:
     drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), max_sentences=2))
     assert tuple(sentence.text for sentence in drafts["302887"].sentences) == DODO[:2]
-    drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), skip_sections=("references", "discovery")))
-    assert tuple(sentence.text for sentence in drafts["302887"].sentences) == DODO[:3]
-    drafts, _ = outcomes(ImageclefSource(texts=str(FOLDER), skip_sections=("Voyages",)))
-    assert tuple(sentence.text for sentence in drafts["302887"].sentences) == (*DODO[:6], DODO[9])
 
 
 def test_articles_with_too_few_images_are_not_split() -> None:
     drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER)), min_images=3)
     assert list(drafts) == ["302887"]
     assert [failure for failure in failures if failure.endswith("too-few-images")] == [
-        f"{number} too-few-images" for number in (4410, 4411, 4412, 4413, 4414, 4415)
+        f"text/en/2/{number} too-few-images" for number in (4410, 4411, 4412, 4413, 4414, 4415)
     ]
 
 
@@ -143,20 +146,52 @@ def test_an_article_that_comes_twice(tmp_path: Path) -> None:
             archive.add(FOLDER / "text/en/2/4410.xml", arcname="text/en/2/4410.xml")
     drafts, failures = outcomes(ImageclefSource(texts=str(tmp_path / "texts.tar"), metadata=str(FOLDER)))
     assert list(drafts) == ["4410"]
-    assert "4410 duplicate-record" in failures
+    assert "text/en/2/4410 duplicate-record" in failures
 
 
 def test_an_absent_folder_is_the_callers_mistake(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotFoundError):
         outcomes(ImageclefSource(texts=str(tmp_path / "none")))
 
 
 def test_metadata() -> None:
     data = (FOLDER / "metadata/9/82531.xml").read_bytes()
-    articles = ("text/en/1/302887", "text/en/2/4410", "text/de/1/77")
-    assert parse_metadata(data) == ImageRecord("82531", "images/9/82531.jpg", articles, "GFDL")
-    with pytest.raises(FieldError, match="'image', found 'html'"):
+    articles = frozenset({"text/en/1/302887", "text/en/2/4410", "text/de/1/77"})
+    assert parse_metadata(data) == (NamedImage(82531, "82531", "images/9/82531.jpg", "GFDL"), articles)
+    with pytest.raises(FieldError, match="'image' with an 'id' and a 'file', found 'html'"):
         parse_metadata(b"<html/>")
+
+
+BOMB = "<!DOCTYPE a [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;'>]><article><text>&b; End.</text></article>"
+HOSTILE = {
+    "deep": "<article><text>" + "<a>" * 200_000 + "</a>" * 200_000 + "</text></article>",
+    "bomb": BOMB,
+    "declared": f"<?xml version='1.0'?>{BOMB}",
+    "after a comment": f"<!-- A --> {BOMB}",
+    "external": "<!DOCTYPE a [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><article><text>See &e; there.</text></article>",
+    "long": "word " * 500_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_articles_are_rows_and_no_sentences(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "text/en/2/4410.xml"
+    path.parent.mkdir(parents=True)
+    path.write_text(HOSTILE[name])
+    drafts, failures = outcomes(ImageclefSource(texts=str(tmp_path), metadata=str(FOLDER)))
+    assert drafts == {}
+    assert "text/en/2/4410 broken-record" in failures
+
+
+def test_hostile_metadata_are_rows(tmp_path: Path) -> None:
+    for number, text in enumerate(HOSTILE.values()):
+        path = tmp_path / f"metadata/1/{number}.xml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    drafts, failures = outcomes(ImageclefSource(texts=str(FOLDER), metadata=str(tmp_path)))
+    assert drafts == {}
+    rows = [failure for failure in failures if failure.startswith("metadata/")]
+    assert len(rows) == len(HOSTILE)
 
 
 @pytest.mark.parametrize(
@@ -180,13 +215,49 @@ def test_markup(markup: str, expected: list[str] | None) -> None:
     assert expected is None or found == expected
 
 
-@pytest.mark.parametrize("opening", ["{{a|", "[[a|", "{|\n|"])
-def test_markup_that_would_take_for_ever(opening: str) -> None:
-    with pytest.raises(WikitextError, match="never close"):
-        strip_markup(opening * 100_000)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("{{a|", "{{a|\n==x==\n", "[[a|", "{|\n|", "{{{a|", "[http://x ", "[mailto:a "),
+        *("<ref ", "<ref>", "<b ", "<b>", "<b a='", "<!--", "{{a|b=<b ", "<ref><br>", "<b <!-- -->"),
+    ],
+)
+def test_markup_that_would_take_for_ever_is_refused_before_it_is_parsed(piece: str) -> None:
+    for bomb in (piece * 60_000, "}} ]] |} > </b> --> ] " * 20_000 + piece * 60_000):
+        with pytest.raises(FieldError, match="never close"):
+            strip_markup(bomb)
+
+
+@pytest.mark.parametrize("closings", [">", "</i>", "-->", "/>"])
+def test_tags_are_closed_by_their_own_ends_alone(closings: str) -> None:
+    for piece in ("<ref ", "<b>"):
+        with pytest.raises(FieldError, match="never close"):
+            strip_markup(piece * 60_000 + closings * 60_000)
+
+
+def test_openings_that_an_author_forgot_to_close_are_no_bomb() -> None:
+    text = "{{cite|a=|}} ''Italic'' [[a|b]] <br> <ref name=x/> 3 < 4 {{{1|}}} [1] " * 500
+    assert len(strip_markup(f"<b>{text} {{{{ [[ <ref>")) > 400
 
 
 @pytest.mark.parametrize("settings", [{"language": ""}, {"language": "../x"}, {"max_sentences": 0}])
 def test_settings_that_make_no_sense(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="source"):
         ImageclefSource(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_collection_stops_a_build(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    for path in FOLDER.rglob("*.xml"):
+        data = bytearray(path.read_bytes())
+        for _ in range(draw.randrange(3)):
+            start = draw.randrange(len(data))
+            piece = draw.choice(
+                [b"", b"<![CDATA[", b"</text>", b"<", b"&x;", b"{{", b"[[", b"<!DOCTYPE a>", b"\xff\x00"]
+            )
+            data[start : start + draw.randrange(30)] = piece * draw.randrange(1, 4)
+        (tmp_path / path.relative_to(FOLDER)).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path.relative_to(FOLDER)).write_bytes(data)
+    drafts, failures = outcomes(ImageclefSource(texts=str(tmp_path)))
+    assert drafts or failures

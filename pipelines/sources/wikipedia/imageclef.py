@@ -1,0 +1,233 @@
+"""The ImageCLEF 2010/2011 Wikipedia collection: articles, and images that say which articles they illustrate.
+
+    metadata/<d>/<id>.xml     <image id="82531" file="images/9/82531.jpg"><name>..</name>
+                                <text xml:lang="en"><description/><comment/>
+                                  <caption article="text/en/1/302887">..</caption></text>
+                                <comment/><license/></image>
+    text/<language>/<d>/<id>.xml     one article in wiki markup
+    images/<d>/<id>.jpg              read at the images stage, by the `file` above
+
+The link leads from the image to the article: it is inverted first, for one language, in memory (about 200 bytes an
+image: 50 MB for all 237,434), and the articles then stream past. Both trees may be folders, tars or zips, with or
+without `all_text/` before the paths. Links between sentences and images are unknown.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from html.entities import html5
+
+from pipelines.files import BrokenInputError, read_tree
+from pipelines.sources.candidate import CandidateDocument, sentence, stated
+from pipelines.sources.inputs import IMAGES, Form, Input, needed, require_language, require_least
+from pipelines.sources.records import FieldError, outcomes_of
+from pipelines.sources.sentences import split_sentences
+from pipelines.sources.wikipedia.wikitext import strip_markup
+from schemas.documents import Provenance
+from schemas.failures import Failure, Reason, Stage
+
+DATASET = "wiki"
+SOURCE = "imageclef-wikipedia"
+_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]*;)")
+_OWN_ENTITIES = frozenset({"amp;", "lt;", "gt;", "quot;", "apos;"})
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ABOUT = frozenset({"title", "name", "id"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageclefSource:
+    """The ImageCLEF 2010/2011 Wikipedia collection (SPEC 2, `wiki`; H suppl. 1).
+
+    Attributes:
+        texts: path of what holds the articles, `text/<language>/<d>/<id>.xml`: a folder, a tar or a zip.
+        metadata: path of what holds the images' metadata, `metadata/<d>/<id>.xml`; empty: the same as `texts`.
+        images: path of the folder or tar that image addresses (`images/<d>/<id>.jpg`) are relative to.
+        language: of the articles that are kept.
+        max_sentences: the first so many are kept.
+        sentence_model: name or path of an installed spaCy pipeline that splits sentences; empty: spaCy's rules.
+    """
+
+    texts: str = ""
+    metadata: str = ""
+    images: str = ""
+    language: str = "en"
+    max_sentences: int = 100
+    sentence_model: str = ""
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return needed("texts", form=Form.TREE), Input("metadata", Form.TREE), IMAGES
+
+    def __post_init__(self) -> None:
+        require_language(self.language)
+        require_least(self, max_sentences=1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamedImage:
+    """An image that names an article; those of one article are ordered by the number that is their id.
+
+    Attributes:
+        file: path of the image in the collection.
+        licence: as written in its metadata; None where that is blank.
+    """
+
+    number: int
+    id: str
+    file: str
+    licence: str | None = None
+
+
+Article = tuple[CandidateDocument, bytes]  # a document without its sentences, and the file that has them
+
+
+def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Article | Failure]:
+    """Yield the articles of a language with their images in the order of image ids, and what cannot be used.
+
+    Articles come in the order of their paths (from a tar: in its own); failures of metadata come before them,
+    NOT_FOUND of articles that only metadata know after them. Metadata that name no article of the language are no
+    failure: the collection is in three languages.
+
+    Args:
+        min_images: articles with fewer are TOO_FEW_IMAGES.
+
+    Raises:
+        NotFoundError: there is no such folder or archive.
+    """
+    named: dict[str, list[NamedImage]] = {}
+    image_ids: set[str] = set()
+    seen: set[str] = set()
+
+    def read_metadata(data: bytes, _: str) -> Iterator[Failure]:
+        image, articles = parse_metadata(data)
+        if image.id in image_ids:
+            raise FieldError(Reason.DUPLICATE_RECORD, f"expected one image {image.id}, found another")
+        image_ids.add(image.id)
+        for key in articles:
+            if key.startswith(f"text/{source.language}/"):
+                named.setdefault(key, []).append(image)
+        yield from ()
+
+    def read_article(data: bytes, key: str) -> Iterator[Article]:
+        images = sorted(named.get(key, ()))
+        if key in seen:
+            raise FieldError(Reason.DUPLICATE_RECORD, f"expected one article {key}, found another")
+        seen.add(key)
+        if len(images) < min_images:
+            message = f"expected at least {min_images} images that name {key}, found {len(images)}"
+            raise FieldError(Reason.TOO_FEW_IMAGES, message)
+        yield _document(key, images, source.language), data
+
+    metadata = re.compile(r"(?:.*/)?(metadata/[^/]+/[^/]+\.xml)")
+    texts = re.compile(rf"(?:.*/)?(text/{source.language}/[^/]+/[^/]+)\.xml")
+    yield from outcomes_of(_files(source.metadata or source.texts, metadata), read_metadata)
+    yield from outcomes_of(_files(source.texts, texts), read_article)
+    for key in sorted(named.keys() - seen):
+        yield Failure(Stage.SOURCES, key, Reason.NOT_FOUND, f"images name the article {key}, which is not there")
+
+
+def with_sentences(article: Article, *, source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:
+    """Yield the document of an article with the sentences of its text, or why there is none."""
+    document, data = article
+
+    def read(data: bytes, _: str) -> Iterator[CandidateDocument]:
+        sentences = split_sentences(
+            strip_markup(article_wikitext(data)),
+            limit=source.max_sentences,
+            language=source.language,
+            model=source.sentence_model,
+        )
+        yield replace(document, sentences=tuple(map(sentence, sentences)))
+
+    yield from outcomes_of([(document.provenance.record_id, data)], read)
+
+
+def _document(key: str, images: Iterable[NamedImage], language: str) -> CandidateDocument:
+    by_file = {image.file: image.licence for image in images}
+    return CandidateDocument(
+        id=key.rpartition("/")[2],
+        dataset=DATASET,
+        sentences=(),
+        image_uris=tuple(by_file),
+        links=None,
+        provenance=Provenance(SOURCE, key),
+        language=language,
+        image_licences=stated(by_file.values()),
+    )
+
+
+def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:
+    """Return the image of a metadata file, and the paths of the articles it names, without `.xml`, in all languages.
+
+    Raises:
+        FieldError: it is no `image` (BROKEN_RECORD), or lacks its `id` or `file` (MISSING_FIELD).
+        ParseError: it is no XML.
+    """
+    root = _parse_xml(_text(data))
+    record_id, file = ((root.get(name) or "").strip() for name in ("id", "file"))
+    if root.tag != "image" or not record_id or not file:
+        raise FieldError(Reason.MISSING_FIELD, f"expected an 'image' with an 'id' and a 'file', found {root.tag!r}")
+    licence = " ".join("".join(element.text or "" for element in root.findall("license")).split())
+    named = (caption.get("article", "").strip().removesuffix(".xml") for caption in root.iter("caption"))
+    number = int(record_id) if record_id.isdecimal() and len(record_id) < 19 else 0
+    return NamedImage(number, record_id, file, sys.intern(licence) if licence else None), frozenset(named)
+
+
+def article_wikitext(data: bytes) -> str:
+    """Return the wiki markup in an article's file: its `text` element, or all of it where there is no XML around it.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it has a document type definition, which no article needs.
+        ParseError: it says that it is XML, and is not.
+        RecursionError: its elements are nested too deep.
+    """
+    text = _text(data)
+    if not text.lstrip().startswith("<"):
+        return text
+    try:
+        root = _parse_xml(text)
+    except ET.ParseError:
+        if text.lstrip().startswith("<?xml"):
+            raise
+        return text  # markup may begin with a tag or a comment, too
+    for part in root.iter():
+        part.tag = part.tag.rpartition("}")[2]
+    # A reference or a gallery that was not escaped is an element here: it goes back to being markup.
+    element = next(root.iter("text"), root)
+    inner = (ET.tostring(child, encoding="unicode") for child in element if child.tag not in _ABOUT)
+    return (element.text or "") + "".join(inner)
+
+
+def _files(root: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bytes | FieldError]]:
+    """Yield what the pattern finds in the paths of a tree, with the file's bytes, or why it has none."""
+    for path, data in read_tree(root, wanted=lambda path: pattern.fullmatch(path) is not None):
+        record = FieldError(Reason.BROKEN_RECORD, str(data)) if isinstance(data, BrokenInputError) else data
+        yield pattern.sub(r"\1", path), record
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8-sig", errors="replace")
+
+
+class _NoDefinitions(ET.TreeBuilder):
+    def doctype(self, *_: object) -> None:
+        raise FieldError(Reason.BROKEN_RECORD, "expected XML without a document type definition")
+
+
+def _parse_xml(text: str) -> ET.Element:
+    """Return the root of a document in which HTML's named characters and control characters do no harm."""
+    plain = _NOT_XML.sub("\ufffd", _ENTITY.sub(_plain_entity, text)).strip()
+    return ET.fromstring(plain, ET.XMLParser(target=_NoDefinitions()))
+
+
+def _plain_entity(found: re.Match[str]) -> str:
+    """Return the character of HTML's named entities, which XML does not know; XML's own stay as they are."""
+    name = found[1]
+    if name in _OWN_ENTITIES:
+        return found[0]
+    return html.escape(html5[name]) if name in html5 else f"&amp;{name}"

@@ -1,0 +1,268 @@
+"""Articles of a live MediaWiki: which ones, from a file of titles or a category, and the document of each.
+
+    list_titles   GET /w/api.php?action=query&list=categorymembers&...                      (with continuation)
+    fetch_article GET /w/rest.php/v1/page/{title}/html
+                  GET /w/api.php?action=query&generator=images&prop=imageinfo&...  (its pictures and their licences)
+
+All requests go through the one HTTP client as API requests: Wikimedia's robots.txt shuts `/w/` and `/api/` to crawlers
+that follow links, and its API rules open them to clients that name a contact (`http.contact`) and keep a modest pace.
+Articles are kept once fetched; categories change, and are asked for again when they are old. Links between sentences
+and images are unknown. Pictures are of Commons, at a width that Wikimedia serves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from pipelines.files import input_file, read_lines
+from pipelines.sources.candidate import CandidateDocument, sentence, stated
+from pipelines.sources.fetched import fetch_records
+from pipelines.sources.inputs import Input, require_language, require_least
+from pipelines.sources.records import FieldError, checked, optional, outcomes_of, required
+from pipelines.sources.sentences import split_sentences
+from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
+from pipelines.web.client import Client
+from pipelines.web.requests import Kind, Request, Response
+from schemas.configs import require
+from schemas.documents import Provenance
+from schemas.failures import Failure, Reason
+
+DATASET = "wiki"
+SOURCE = "wikipedia"
+_CATEGORY = "Category:"
+_ARTICLES, _CATEGORIES = 0, 14  # MediaWiki's numbers of name spaces
+_MAX_TITLE_BYTES = 255  # MediaWiki's own limit
+_NOT_IN_TITLES = frozenset("#<>[]{}|\ufffd")
+_WIDTH_PX = 500  # of pictures: one of the few widths that Wikimedia serves
+_FILES_A_REQUEST = 50  # MediaWiki's own limit for properties of files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WikipediaSource:
+    """Articles of a live MediaWiki (SPEC 2, `wiki`): those of a list of titles, of a category, or both.
+
+    Attributes:
+        base_url: of the wiki, without a path.
+        titles: path of a text file, one title a line.
+        category: its member articles, with or without `Category:` before it.
+        category_depth: levels of subcategories whose members count, too.
+        limit: articles taken from the category; 0: all.
+        language: of articles whose page states none.
+        licence: of the articles' text; images have their own.
+        repositories: where on Wikimedia's image host a picture may lie (`/wikipedia/<repository>/`); empty: anywhere.
+        max_sentences: the first so many are kept.
+        sentence_model: as in `ImageclefSource`.
+    """
+
+    base_url: str = "https://en.wikipedia.org"
+    titles: str = ""
+    category: str = ""
+    category_depth: int = 0
+    limit: int = 0
+    language: str = "en"
+    licence: str = "CC-BY-SA-4.0"
+    repositories: tuple[str, ...] = ("commons",)
+    max_sentences: int = 100
+    sentence_model: str = ""
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return (Input("titles", published=("titles.txt",)),)
+
+    def __post_init__(self) -> None:
+        require_language(self.language)
+        require_least(self, max_sentences=1, category_depth=0, limit=0)
+        parts = urlsplit(self.base_url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
+        require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
+
+
+class _Member(NamedTuple):
+    namespace: int
+    title: str
+
+
+def list_titles(source: WikipediaSource, client: Client, *, max_age_s: float | None = None) -> Iterator[str | Failure]:
+    """Yield the titles of the file, then those of the category, and a failure for what is no title.
+
+    Args:
+        source: names the file, the category, or both.
+        client: fetches the category's pages.
+        max_age_s: a page of the category captured longer ago is asked for again; None: never.
+
+    Raises:
+        NotFoundError: there is no such file of titles.
+    """
+    if source.titles:
+        name, lines = input_file(source.titles).name, read_lines(source.titles)
+        yield from outcomes_of(((f"{name}:{number}", line) for number, line in lines), _title)
+    if source.category:
+        yield from _category_titles(source, client, max_age_s)
+
+
+def fetch_articles(
+    titles: Sequence[str], *, client: Client, source: WikipediaSource, min_images: int
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield the document of each article, under the number the wiki gave its page; or why there is none.
+
+    Two titles of which one redirects to the other give documents of one id.
+
+    Args:
+        min_images: an article with fewer is TOO_FEW_IMAGES.
+    """
+    found: list[tuple[str, ArticlePage]] = []
+
+    def read(title: str, answer: Response) -> Iterator[Failure]:
+        page = parse_article(client.body(answer), base_url=answer.final_url, repositories=source.repositories)
+        if len(page.image_urls) < min_images:
+            message = f"expected at least {min_images} images, found {len(page.image_urls)}"
+            raise FieldError(Reason.TOO_FEW_IMAGES, message)
+        found.append((title, replace(page, title=page.title or title, retrieved=answer.fetched_at)))
+        yield from ()
+
+    def request_files(page: ArticlePage) -> Request:
+        return _request(source, _files_query(page))
+
+    def compose(page: ArticlePage, _: Response) -> Iterator[CandidateDocument]:
+        yield _document(page, _files(source, client, page), source)
+
+    request_page = partial(article_request, source)
+    yield from fetch_records(zip(titles, titles, strict=True), client=client, request_of=request_page, read=read)
+    yield from fetch_records(found, client=client, request_of=request_files, read=compose)
+
+
+def article_request(source: WikipediaSource, title: str) -> Request:
+    """Return the request of an article's HTML."""
+    name = quote(title.replace(" ", "_"), safe="")
+    return Request(f"{source.base_url.rstrip('/')}/w/rest.php/v1/page/{name}/html", SOURCE, Kind.API)
+
+
+def _document(
+    page: ArticlePage, files: Mapping[str, tuple[str, str | None]], source: WikipediaSource
+) -> CandidateDocument:
+    language, title = page.language or source.language, str(page.title)
+    images = [files.get(file_name(url), (url, None)) for url in page.image_urls]
+    sentences = split_sentences(
+        page.paragraphs, limit=source.max_sentences, language=language, model=source.sentence_model
+    )
+    return CandidateDocument(
+        id=page.page_id or title,
+        dataset=DATASET,
+        sentences=tuple(map(sentence, sentences)),
+        image_uris=tuple(url for url, _ in images),
+        links=None,
+        provenance=Provenance(SOURCE, title, page.url, source.licence or None, page.retrieved),
+        language=language,
+        image_licences=stated(licence for _, licence in images),
+    )
+
+
+def _files(source: WikipediaSource, client: Client, page: ArticlePage) -> dict[str, tuple[str, str | None]]:
+    """Return the address, at the width wanted, and the licence of each file of an article, by its name."""
+    files: dict[str, tuple[str, str | None]] = {}
+    pages = chain.from_iterable(_objects(answer, "pages") for answer in _ask(source, client, _files_query(page)))
+    for info in chain.from_iterable(_objects(page, "imageinfo") for page in pages):
+        url = required(info, "url", str)
+        metadata: dict[str, Any] = optional(info, "extmetadata", {})
+        licence: dict[str, Any] = optional(metadata, "LicenseShortName", {})
+        stated_licence = " ".join(optional(licence, "value", "").split())
+        files[file_name(url)] = optional(info, "thumburl", url), stated_licence or None
+    return files
+
+
+def _files_query(page: ArticlePage) -> dict[str, str]:
+    return {
+        "titles": str(page.title),
+        "generator": "images",
+        "gimlimit": str(_FILES_A_REQUEST),
+        "prop": "imageinfo",
+        "iiprop": "url|extmetadata",
+        "iiurlwidth": str(_WIDTH_PX),
+        "iiextmetadatafilter": "LicenseShortName",
+    }
+
+
+def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return a list of objects in an answer; none where it is absent."""
+    items: list[object] = optional(answer, name, [])
+    return [checked(item, dict, name) for item in items]
+
+
+def _title(line: bytes, _: str) -> Iterator[str]:
+    title = " ".join(line.decode("utf-8-sig", errors="replace").replace("_", " ").split())
+    if len(title.encode()) > _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title):
+        raise FieldError(Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
+    yield title
+
+
+def _category_titles(source: WikipediaSource, client: Client, max_age_s: float | None) -> Iterator[str | Failure]:
+    """Yield the titles in a category, breadth first, at most `source.limit`; a subcategory is read once."""
+    name = source.category.strip().replace("_", " ")
+    waiting = deque([(name if name.startswith(_CATEGORY) else _CATEGORY + name, 0)])
+    known, titles = {waiting[0][0]}, set[str]()
+    while waiting:
+        category, depth = waiting.popleft()
+        for member in _members(source, client, category, max_age_s):
+            if isinstance(member, Failure):
+                yield member
+            elif member.namespace == _CATEGORIES and depth < source.category_depth and member.title not in known:
+                known.add(member.title)
+                waiting.append((member.title, depth + 1))
+            elif member.namespace == _ARTICLES and member.title not in titles:  # it may be in several subcategories
+                titles.add(member.title)
+                yield member.title
+                if len(titles) == source.limit:
+                    return
+
+
+def _members(
+    source: WikipediaSource, client: Client, category: str, max_age_s: float | None
+) -> Iterator[_Member | Failure]:
+    """Yield a category's members, or why they cannot be had, all of them."""
+
+    def read(category: str, _: str) -> Iterator[_Member]:
+        namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
+        query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
+        for answer in _ask(source, client, query, max_age_s=max_age_s):
+            for member in _objects(answer, "categorymembers"):
+                yield _Member(required(member, "ns", int), required(member, "title", str))
+
+    return outcomes_of([(category, category)], read)
+
+
+def _ask(
+    source: WikipediaSource, client: Client, query: Mapping[str, str], *, max_age_s: float | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the `query` object of each answer of the Action API, going on where one says how.
+
+    Raises:
+        FetchFailed: an answer cannot be had.
+        FieldError: one says that there was an error, is not the published form, or leads in a circle.
+        ValueError: it is no JSON.
+    """
+    going_on: dict[str, Any] = {}
+    asked: set[str] = set()
+    while not asked or going_on:
+        request = _request(source, {**query, **going_on})
+        if request.url in asked:
+            raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the continuation leads in a circle")
+        asked.add(request.url)
+        body = client.body(client.get(request.url, source=SOURCE, kind=Kind.API, max_age_s=max_age_s))
+        answer = checked(json.loads(body), dict, "the answer")
+        if "error" in answer:
+            raise FieldError(Reason.BROKEN_RECORD, f"{request.url}: the API says {str(answer['error'])[:200]}")
+        yield optional(answer, "query", {})
+        going_on = optional(answer, "continue", {})
+
+
+def _request(source: WikipediaSource, query: Mapping[str, Any]) -> Request:
+    """Return a request of the Action API."""
+    parameters = urlencode({"action": "query", **query, "format": "json", "formatversion": "2"})
+    return Request(f"{source.base_url.rstrip('/')}/w/api.php?{parameters}", SOURCE, Kind.API)

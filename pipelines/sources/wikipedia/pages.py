@@ -1,0 +1,206 @@
+"""An article's HTML as MediaWiki's REST interfaces give it: its paragraphs, and the pictures a reader sees in it.
+
+Both interfaces give Parsoid's HTML (mediawiki.org/wiki/Specs/HTML): headings and what is below them are in `section`
+elements, a picture is an `img` inside something whose `typeof` begins with `mw:File` (`mw:Image` before 2.5). What
+stays of the text and what goes is the same as in `wikitext.py`. It is read as a stream: a tree of an article of usual
+length takes seconds to make. Nothing is fetched here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+from pipelines.sources.candidate import absolute_url
+from pipelines.sources.inputs import is_language
+from pipelines.sources.markup import check_work
+from pipelines.sources.records import FieldError, clean
+from schemas.failures import Reason
+
+_BLOCKS = frozenset(
+    {"p", "li", "dd", "dt", "dl", "ul", "ol", "div", "section", "blockquote", "br", "hr", "pre", "center", "address"}
+)
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_DROPPED = _HEADINGS | {
+    "table", "figure", "figcaption", "style", "script", "noscript", "math", "svg", "audio", "video", "head", "nav",
+}  # fmt: skip
+_DROPPED_CLASSES = frozenset(
+    {
+        "mw-ref", "reference", "references", "mw-references-wrap", "reflist", "gallery", "hatnote", "infobox", "navbox",
+        "sidebar", "metadata", "noprint", "mw-editsection", "mwe-math-element", "thumb", "toc", "catlinks",
+        "shortdescription", "portalbox", "sistersitebox", "authority-control", "mw-empty-elt", "dablink", "rellink",
+        "navigation-not-searchable", "geo-nondefault", "geo-multi-punct", "geo-inline-hidden",
+    }
+)  # fmt: skip
+_DROPPED_ROLES = frozenset({"note", "navigation"})
+# Pictures in these belong to the wiki and not to the article.
+_UI_CLASSES = frozenset(
+    {"navbox", "metadata", "noprint", "ambox", "sistersitebox", "portalbox", "authority-control", "mwe-math-element"}
+)
+_FILE_TYPES = ("mw:File", "mw:Image")
+_ICON_SIZE = re.compile("[0-9]|[1-5][0-9]")  # in pixels: what is shown narrower or lower than 60 is an icon
+_MAX_DEPTH = 400
+_MAX_WORK = 2e8  # a few seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ArticlePage:
+    """What an article's HTML holds.
+
+    Attributes:
+        title: after redirects; None where the page does not say.
+        page_id: the wiki's own number of it, which a move does not change.
+        url: address a person can open.
+        language: as the page states it.
+        paragraphs: in order, without markup.
+        image_urls: absolute, in order, each once.
+        retrieved: when it was fetched.
+    """
+
+    title: str | None
+    page_id: str | None
+    url: str | None
+    language: str | None
+    paragraphs: tuple[str, ...]
+    image_urls: tuple[str, ...]
+    retrieved: str | None = None
+
+
+def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] = ()) -> ArticlePage:
+    """Return the article in a REST answer; bytes that are not UTF-8 become U+FFFD.
+
+    Args:
+        data: HTML.
+        base_url: the page's own address.
+        repositories: of Wikimedia's image host that count; empty: every picture does.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it has no body, is nested too deep, or has too much that never closes.
+    """
+    page = data.decode("utf-8", errors="replace")
+    check_work(page, limit=_MAX_WORK)
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
+    if not reader.has_body:
+        raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected the HTML of an article, found no body")
+    url = absolute_url(base_url, reader.facts["url"]) if "url" in reader.facts else ""
+    lines = (" ".join(clean(line).split()) for line in "".join(reader.text).split("\n"))
+    images: dict[str, str] = {}
+    for address in reader.images:
+        images.setdefault(file_name(address), absolute_url(base_url, clean(address)))
+    return ArticlePage(
+        title=clean(unquote(url.partition("/wiki/")[2]).replace("_", " ")) or None,
+        page_id=reader.facts.get("page_id"),
+        url=url or None,
+        language=reader.facts.get("language"),
+        paragraphs=tuple(line for line in lines if line),
+        image_urls=tuple(
+            image
+            for image in images.values()
+            if not repositories or any(f"/wikipedia/{name}/" in image for name in repositories)
+        ),
+    )
+
+
+def file_name(url: str) -> str:
+    """Return the name of the file that an address of MediaWiki's shows, as a whole or as a thumbnail."""
+    parts = url.partition("?")[0].split("/")
+    return unquote(parts[-2] if "thumb" in parts else parts[-1])
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element whose end has not come; what is said of it holds for what it contains.
+
+    Attributes:
+        is_text: its text is the article's.
+        is_article: its pictures are the article's.
+        is_file: its pictures were put there as files.
+    """
+
+    name: str
+    is_text: bool = True
+    is_article: bool = True
+    is_file: bool = False
+
+
+class _Reader(HTMLParser):
+    """Collects what a reader sees, a line break where a block begins or ends, and what the page says of itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.images: list[str] = []
+        self.facts: dict[str, str] = {}
+        self.has_body = False
+        self._open = [_Element("")]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        parent = self._open[-1]
+        if tag in ("html", "meta", "link", "body"):
+            self.facts |= _facts(given)
+            self.has_body |= tag == "body"
+        elif tag == "img" and parent.is_file and parent.is_article and _is_picture(given):
+            self.images.append(given["src"].strip())
+        classes = frozenset(given.get("class", "").split())
+        kind = given.get("typeof", "").replace("mw:Transclusion", "").strip()
+        element = _Element(
+            tag,
+            is_text=parent.is_text and not _is_dropped(tag, classes, given),
+            is_article=parent.is_article and _UI_CLASSES.isdisjoint(classes),
+            is_file=parent.is_file or kind.startswith(_FILE_TYPES),
+        )
+        self._break_at(element)
+        if tag not in _VOID:
+            self._open.append(element)
+        if len(self._open) > _MAX_DEPTH:
+            raise FieldError(Reason.BROKEN_RECORD, "expected the HTML of an article, found it nested too deep")
+
+    def handle_endtag(self, tag: str) -> None:
+        depth = next((depth for depth in range(len(self._open) - 1, 0, -1) if self._open[depth].name == tag), 0)
+        while 0 < depth < len(self._open):
+            self._break_at(self._open.pop())
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1].is_text:
+            self.text.append(data.replace("\n", " "))
+
+    def _break_at(self, element: _Element) -> None:
+        if element.is_text and element.name in _BLOCKS:
+            self.text.append("\n")
+
+
+def _facts(given: Mapping[str, str]) -> dict[str, str]:
+    is_version, is_page_id = given.get("rel") == "dc:isVersionOf", given.get("property") == "mw:pageId"
+    is_language_named = given.get("http-equiv", "").lower() == "content-language"
+    language = given.get("content" if is_language_named else "lang", "")
+    facts = {
+        "url": given.get("href", "") if is_version else "",
+        "page_id": given.get("content", "") if is_page_id else "",
+        "language": language if is_language(language) else "",
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _is_dropped(tag: str, classes: Collection[str], given: Mapping[str, str]) -> bool:
+    return (
+        tag in _DROPPED
+        or not _DROPPED_CLASSES.isdisjoint(classes)
+        or given.get("role") in _DROPPED_ROLES
+        or given.get("id") == "coordinates"
+        or "mw:Extension/indicator" in given.get("typeof", "")
+        or "display:none" in given.get("style", "").replace(" ", "")
+    )
+
+
+def _is_picture(given: Mapping[str, str]) -> bool:
+    sizes = (given.get(name, "") for name in ("width", "height"))
+    return bool(given.get("src", "").strip()) and not any(_ICON_SIZE.fullmatch(size) for size in sizes)
