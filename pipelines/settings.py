@@ -72,7 +72,7 @@ class HttpConfig:
     connect_to: tuple[str, ...] = ()
     requests_per_second: float = 5.0
     connections_per_host: int = 4
-    connections: int = 64
+    connections: int = 128
     attempts: int = 4
     backoff_s: float = 1.0
     connect_timeout_s: float = 5.0

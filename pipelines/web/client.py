@@ -11,7 +11,6 @@ What is remembered, and for how long, is in `answers.py`; what an image's bytes 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import threading
@@ -19,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import cast
 from urllib.parse import urlsplit
 
 from pipelines.raw.segments import request_key
@@ -39,7 +39,7 @@ from pipelines.web.answers import (
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.errors import FetchFailed
 from pipelines.web.pace import Pace
-from pipelines.web.requests import Kind, Request, Response, Task
+from pipelines.web.requests import Kind, Outcome, Request, Response, Task
 from pipelines.web.robots import FRESH_S, Robots
 from pipelines.web.transport import SUCCESSES, Answer, Transport
 from pipelines.web.urls import Target, parse_target, redirected
@@ -91,8 +91,20 @@ class Client:
         Raises:
             FetchFailed: there is no usable answer, now or as remembered from an earlier run.
         """
-        task = self.begin(Request(url, source, kind, headers or {}, max_age_s))
-        return usable(self.find([task])[0] or self.finish(task))
+        (found,) = self.look_up([Request(url, source, kind, headers or {}, max_age_s)])
+        return usable(self.finish(found) if isinstance(found, Task) else found)
+
+    def look_up(self, requests: Sequence[Request]) -> list[Outcome | Task]:
+        """Return what is known of requests of one source; a task of nothing yet for each that must be asked."""
+        found: list[Outcome | Task] = []
+        for request in requests:
+            try:
+                found.append(self.begin(request))
+            except FetchFailed as problem:
+                found.append(problem)
+        tasks = [task for task in found if isinstance(task, Task)]
+        entries = iter(self._store.find_many(requests[0].source, [task.key for task in tasks]))
+        return [self._unless_stored(task, next(entries)) if isinstance(task, Task) else task for task in found]
 
     def begin(self, request: Request) -> Task:
         """Return a request under way, of which nothing was asked yet.
@@ -105,12 +117,7 @@ class Client:
         attempt_s = FILE_TIMEOUT_S if request.kind is Kind.FILE else self.config.total_timeout_s
         return Task(request, key, target.origin, target, attempt_s, attempt_s)
 
-    def find(self, tasks: Sequence[Task]) -> list[Response | FetchFailed | None]:
-        """Return what the store has of requests of one source, None for each that must be asked."""
-        entries = self._store.find_many(tasks[0].request.source, [task.key for task in tasks])
-        return [self._remembered(task, entry) if entry else None for task, entry in zip(tasks, entries, strict=True)]
-
-    def finish(self, task: Task) -> Response | FetchFailed:
+    def finish(self, task: Task) -> Outcome:
         """Make the exchanges of a request, waiting between them, and return what came of it."""
         while True:
             self._sleep(max(self.pace.reserve(task.target.host), task.ready_at - self.clock()))
@@ -118,7 +125,7 @@ class Client:
             if outcome is not None:
                 return outcome
 
-    def advance(self, task: Task) -> Response | FetchFailed | None:
+    def advance(self, task: Task) -> Outcome | None:
         """Make one exchange; return what came of the request, None where it goes on (no earlier than `ready_at`)."""
         task.problem = None
         try:
@@ -208,12 +215,12 @@ class Client:
         return backoff_s(task.attempt, first_s=self.config.backoff_s)
 
     def _keep(self, task: Task, answer: Answer) -> Response:
-        """Store an answer, or note that it is the one stored before."""
-        stored, now = task.stored, utc_text(self.clock())
-        if stored is not None and _is_same(stored, answer):
-            entry = replace(stored, fetched_at=now)
-            self._store.note(task.request.source, entry)
-            return Response(entry, task.request.source, True)
+        """Store an answer, or note that the one stored before still holds."""
+        now = utc_text(self.clock())
+        if answer.status == _NOT_MODIFIED and task.stored is not None:
+            renewed = replace(task.stored, fetched_at=now)
+            self._store.note(task.request.source, renewed)
+            return Response(renewed, task.request.source, True)
         entry = RawEntry(
             key=task.key,
             kind=task.request.kind,
@@ -229,7 +236,7 @@ class Client:
             entry = self._store.add(task.request.source, entry, answer.headers, answer.body)
         return Response(entry, task.request.source, False, answer.body)
 
-    def _give_up(self, task: Task, problem: FetchFailed) -> Response | FetchFailed:
+    def _give_up(self, task: Task, problem: FetchFailed) -> Outcome:
         """Remember a failure; where its host is in trouble and an older answer is there, return that."""
         request, reason = task.request, problem.reason
         if task.stored is not None and reason in TRANSIENT:
@@ -251,20 +258,22 @@ class Client:
             self._store.note(request.source, entry)
         return problem
 
-    def _remembered(self, task: Task, entry: RawEntry) -> Response | FetchFailed | None:
-        """Return what an entry of the store says of a request, None where it holds no longer."""
+    def _unless_stored(self, task: Task, entry: RawEntry | None) -> Outcome | Task:
+        """Return what an entry of the store says of a request, the task where there is none that holds."""
+        if entry is None:
+            return task
         age_s = self.clock() - posix_time(entry.fetched_at)
         if entry.reason is not None:
             reason = Reason(entry.reason)
             holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
-            return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else None
+            return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else task
         max_age_s = task.request.max_age_s
         if max_age_s is None:
             max_age_s = math.inf if task.request.kind is Kind.IMAGE else self.config.page_max_age_s
         if age_s <= max_age_s:
             return Response(entry, task.request.source, True)
         task.stored = entry
-        return None
+        return task
 
     def _limit_of(self, reason: Reason) -> str | None:
         """Return the configured limit behind a failure: with another limit, the failure no longer holds."""
@@ -276,10 +285,10 @@ class Client:
 
     def _read_robots(self, url: str) -> bytes:
         """Return a robots.txt, asked for once; its request takes no part in the pace."""
-        task = self.begin(Request(url, _ROBOTS, Kind.ROBOTS, max_age_s=FRESH_S))
-        outcome = self.find([task])[0]
+        (found,) = self.look_up([Request(url, _ROBOTS, Kind.ROBOTS, max_age_s=FRESH_S)])
+        outcome = self.advance(found) if isinstance(found, Task) else found
         while outcome is None:
-            outcome = self.advance(task)
+            outcome = self.advance(cast(Task, found))
         return self.body(usable(outcome))
 
 
@@ -294,7 +303,7 @@ def _client(config: HttpConfig, raw: Folder, _process: int) -> Client:
     return Client(config, raw)
 
 
-def usable(outcome: Response | FetchFailed) -> Response:
+def usable(outcome: Outcome) -> Response:
     """Return a response, or raise the failure in its place."""
     if isinstance(outcome, FetchFailed):
         raise outcome
@@ -312,10 +321,6 @@ def _next_target(task: Task, answer: Answer) -> Target:
         first = task.visited[0]
         raise FetchFailed(Reason.TOO_MANY_REDIRECTS, f"{first}: a loop or more than {MAX_REDIRECTS} redirects")
     return target
-
-
-def _is_same(stored: RawEntry, answer: Answer) -> bool:
-    return answer.status == _NOT_MODIFIED or hashlib.sha256(answer.body).hexdigest() == stored.digest
 
 
 def _is_page(answer: Answer) -> bool:

@@ -66,6 +66,9 @@ class Response:
         return self.entry.fetched_at
 
 
+Outcome = Response | FetchFailed
+
+
 @dataclass(slots=True)
 class Task:
     """A request under way: where its next exchange goes, and what it has used up.

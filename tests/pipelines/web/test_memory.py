@@ -158,16 +158,6 @@ def test_what_is_old_is_asked_about_and_renewed(web, reply, visit: Visit, sent: 
     assert web.paths == ["/a", "/a"]
 
 
-def test_the_same_body_again_is_stored_once(web, reply, visit: Visit, tmp_path) -> None:
-    web.scripts["/a"] = reply(200, b"unchanged body")
-    first = visit(f"{web.url}/a")
-    later = visit(f"{web.url}/a", at=2e6, max_age_s=60.0)
-    assert later.fetched_at > first.fetched_at
-    assert (later.entry.segment, later.entry.offset) == (first.entry.segment, first.entry.offset)
-    stored = b"".join(path.read_bytes() for path in (tmp_path / "raw" / "s").glob("*.warc.gz"))
-    assert stored.count(b"unchanged body") == 1
-
-
 def test_an_old_answer_serves_while_its_host_is_in_trouble(web, reply, visit: Visit) -> None:
     web.scripts["/a"] = reply(200, b"page")
     visit(f"{web.url}/a")
