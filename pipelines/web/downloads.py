@@ -18,12 +18,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
-from pipelines.web.answers import FILE_TIMEOUT_S, posix_time, utc_text
+from pipelines.web.answers import posix_time, utc_text
 from pipelines.web.errors import FetchFailed
 from pipelines.web.requests import Kind, Request
 from pipelines.web.transport import SUCCESSES
@@ -58,12 +58,12 @@ class CapturedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is kept beside a file or a part of one: which edition it is of, and when it was complete and checked."""
+    """What is kept beside a file: which edition it or its part is of, when it was complete, and when it was checked."""
 
-    final_url: str
-    etag: str = ""
-    last_modified: str = ""
-    total_bytes: int | None = None
+    url: str
+    etag: str
+    last_modified: str
+    total_bytes: int | None
     fetched_at: str = ""
     checked_at: str = ""
 
@@ -72,17 +72,12 @@ class _Record:
         """Return what tells a file from its next edition: a strong ETag, else the date of its last change."""
         return self.etag if self.etag and not self.etag.startswith("W/") else self.last_modified
 
-    def is_edition_of(self, other: _Record | None) -> bool:
-        """Return whether two records are surely of one edition."""
-        mine = (self.etag, self.last_modified, self.total_bytes)
-        return other is not None and any(mine[:2]) and mine == (other.etag, other.last_modified, other.total_bytes)
-
 
 def capture_file(client: Client, url: str) -> CapturedFile:
     """Return the file behind a URL; what of it is there is not asked for again.
 
     Raises:
-        BuildError: the raw store is on no file system, or the disk does not take the file.
+        BuildError: the raw store is on no file system.
         FetchFailed: it cannot be had; what came of it is kept, and the next call goes on from there.
     """
     task = client.begin(Request(url, FILES, Kind.FILE))
@@ -92,8 +87,11 @@ def capture_file(client: Client, url: str) -> CapturedFile:
     path = root / FILES / task.key[:2] / task.key / file_name(url)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f"{path.name}.lock")):
-        record = _Download(client, url, path).complete()
-    return CapturedFile(path, task.target.url, record.fetched_at)
+        record = _read_record(path)
+        whole = record if record and record.fetched_at and path.is_file() else None
+        if whole is None or client.clock() - posix_time(whole.checked_at) > client.config.listing_max_age_s:
+            whole = _Download(client, url, path, record, whole).complete()
+    return CapturedFile(path, task.target.url, whole.fetched_at)
 
 
 def file_name(url: str) -> str:
@@ -105,49 +103,52 @@ def file_name(url: str) -> str:
 class _Download:
     """A file under way; the sink of its requests."""
 
-    def __init__(self, client: Client, url: str, path: Path) -> None:
+    def __init__(self, client: Client, url: str, path: Path, record: _Record | None, whole: _Record | None) -> None:
         self._client = client
         self._url = url
         self._path = path
-        self._part = path.with_name(f"{path.name}.part")
-        self._stream: BinaryIO | None = None
+        self._stream = path.with_name(f"{path.name}.part").open("ab")
+        self._whole = whole
         self._is_current = False
-        record = self._read_record()
-        self._whole = record if record and record.fetched_at and path.is_file() else None
-        self._known = record if record and not record.fetched_at and self._part.is_file() else None
-        self._size = self._part.stat().st_size if self._known and self._known.validator else 0
+        self._known = record if record and not record.fetched_at and record.validator else None
+        if self._known is None:
+            self._stream.truncate(0)
 
     def complete(self) -> _Record:
         """Bring what is missing, and return the record of the whole file."""
-        client, began = self._client, self._client.clock()
-        if self._whole and began - posix_time(self._whole.checked_at) <= client.config.listing_max_age_s:
-            return self._whole
-        while not self._is_current and not (self._known and self._known.total_bytes == self._size):
-            before = self._size
-            task = client.begin(Request(self._url, FILES, Kind.FILE))
-            task.sink = self
-            outcome = client.finish(task)
-            self._close()
-            if isinstance(outcome, FetchFailed):
-                if self._whole and outcome.reason in TRANSIENT:
+        with self._stream:
+            while not self._is_current and not self._is_complete:
+                before = self._stream.tell()
+                problem = self._ask()
+                if self._whole and problem and problem.reason in TRANSIENT:
                     return self._whole
-                if (
-                    self._size <= before
-                    or outcome.reason is Reason.TOO_LARGE
-                    or client.clock() > began + FILE_TIMEOUT_S
-                ):
-                    raise outcome
-            elif self._known and self._known.total_bytes is None:
-                self._known = replace(self._known, total_bytes=self._size)
-            elif self._size == before and not self._is_current:
-                raise FetchFailed(Reason.TRUNCATED, f"{self._url}: nothing came of what is missing")
-        return self._finished()
+                if problem and (self._stream.tell() <= before or problem.reason is Reason.TOO_LARGE):
+                    raise problem
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        return self._finished(utc_text(self._client.clock()))
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._known is not None and self._known.total_bytes == self._stream.tell()
+
+    def _ask(self) -> FetchFailed | None:
+        """Ask for what is missing; return why nothing more came."""
+        before = self._stream.tell()
+        task = self._client.begin(Request(self._url, FILES, Kind.FILE))
+        task.sink = self
+        outcome = self._client.finish(task)
+        if isinstance(outcome, FetchFailed):
+            return outcome
+        if self._known and self._known.total_bytes is None:
+            self._known = replace(self._known, total_bytes=self._stream.tell())
+        is_idle = self._stream.tell() == before and not self._is_current and not self._is_complete
+        return FetchFailed(Reason.TRUNCATED, f"{self._url}: nothing came of what is missing") if is_idle else None
 
     def headers(self) -> Mapping[str, str]:
         """Return what asks for the rest alone, or for another edition of a file that is there."""
-        self._close()
-        if self._size and self._known:
-            return {"Range": f"bytes={self._size}-", "If-Range": self._known.validator}
+        if self._stream.tell() and self._known:
+            return {"Range": f"bytes={self._stream.tell()}-", "If-Range": self._known.validator}
         known = (
             {"If-None-Match": self._whole.etag, "If-Modified-Since": self._whole.last_modified} if self._whole else {}
         )
@@ -158,71 +159,62 @@ class _Download:
         found = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
         start, total = found.groups() if found else (None, headers.get("content-length"))
         record = _Record(
-            final_url=target.url,
+            url=target.url,
             etag=headers.get("etag", ""),
             last_modified=headers.get("last-modified", ""),
             total_bytes=int(total) if total else None,
         )
-        if status in SUCCESSES:
-            self._size = 0
-        elif status == _UNSATISFIABLE and (found is None or record.total_bytes != self._size):
-            self._size = 0  # longer than the file: it is of another one
-        elif status == _PARTIAL and start != str(self._size):
-            self._size = 0
+        size = self._stream.tell()
+        is_other = status == _PARTIAL and start != str(size)
+        is_longer = status == _UNSATISFIABLE and (found is None or record.total_bytes != size)
+        if status in SUCCESSES or is_other or is_longer:
+            self._stream.truncate(0)
+            self._stream.seek(0)
+        if is_other:
             raise FetchFailed(Reason.TRUNCATED, f"{target.url}: other bytes than were asked for")
-        self._is_current = status == _NOT_MODIFIED or (status in SUCCESSES and record.is_edition_of(self._whole))
+        self._is_current = status == _NOT_MODIFIED or (status in SUCCESSES and self._is_edition_there(record))
         if self._is_current or status not in (*SUCCESSES, _PARTIAL):
             return False
-        if (record.total_bytes or 0) > self._client.config.max_file_bytes:
-            raise self._too_large()
+        self._refuse_beyond(record.total_bytes or 0)
         self._known = record
-        self._open(record)
+        _write_record(self._path, record)
         return True
 
     def write(self, piece: bytes) -> None:
         """Append a piece."""
-        if self._size + len(piece) > self._client.config.max_file_bytes:
-            raise self._too_large()
-        if self._stream is not None:
-            try:
-                self._stream.write(piece)
-            except OSError as error:
-                raise BuildError(f"{self._part}: cannot be written ({error.strerror})") from error
-        self._size += len(piece)
+        self._refuse_beyond(self._stream.tell() + len(piece))
+        self._stream.write(piece)
 
-    def _finished(self) -> _Record:
-        """Put the file in its place, and say so."""
-        now = utc_text(self._client.clock())
+    def _is_edition_there(self, record: _Record) -> bool:
+        """Return whether a host that answers with the whole file has the edition that is there."""
+        there = self._whole
+        is_same = there is not None and (record.validator, record.total_bytes) == (there.validator, there.total_bytes)
+        return is_same and bool(record.validator)
+
+    def _finished(self, now: str) -> _Record:
+        """Put the file in its place, if it is another one, and say so."""
         if self._is_current and self._whole:
             record = replace(self._whole, checked_at=now)
+            Path(self._stream.name).unlink()
         else:
             record = replace(cast(_Record, self._known), fetched_at=now, checked_at=now)
-            self._part.replace(self._path)
-        self._write_record(record)
+            Path(self._stream.name).replace(self._path)
+        _write_record(self._path, record)
         return record
 
-    def _open(self, record: _Record) -> None:
-        try:
-            self._write_record(record)
-            self._stream = self._part.open("ab" if self._size else "wb")
-        except OSError as error:
-            raise BuildError(f"{self._part}: cannot be written ({error.strerror})") from error
-
-    def _close(self) -> None:
-        if self._stream is not None:
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
-            self._stream = None
-
-    def _read_record(self) -> _Record | None:
-        path = self._path.with_name(f"{self._path.name}.json")
-        return _Record(**json.loads(path.read_bytes())) if path.is_file() else None
-
-    def _write_record(self, record: _Record) -> None:
-        text = json.dumps(asdict(record), indent=1, sort_keys=True)
-        Folder(str(self._path.parent)).write(f"{self._path.name}.json", f"{text}\n".encode())
-
-    def _too_large(self) -> FetchFailed:
+    def _refuse_beyond(self, size: int) -> None:
         limit = self._client.config.max_file_bytes
-        return FetchFailed(Reason.TOO_LARGE, f"{self._url}: more than http.max_file_bytes = {limit} bytes")
+        if size > limit:
+            raise FetchFailed(Reason.TOO_LARGE, f"{self._url}: more than http.max_file_bytes = {limit} bytes")
+
+
+def _read_record(path: Path) -> _Record | None:
+    try:
+        return _Record(**json.loads(path.with_name(f"{path.name}.json").read_bytes()))
+    except (FileNotFoundError, TypeError, ValueError):  # TypeError: of another edition of this code
+        return None
+
+
+def _write_record(path: Path, record: _Record) -> None:
+    text = json.dumps(asdict(record), indent=1, sort_keys=True)
+    Folder(str(path.parent)).write(f"{path.name}.json", f"{text}\n".encode())

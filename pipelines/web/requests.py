@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from pipelines.web.errors import FetchFailed
 from pipelines.web.transport import Sink
@@ -32,6 +33,7 @@ class Request:
         kind: what the answer is for.
         headers: further ones, such as credentials: sent to the URL's own origin alone, and never stored.
         max_age_s: something stored longer ago is asked for again; None: as long as the kind allows.
+        tag: of the caller; it comes back with the outcome.
     """
 
     url: str
@@ -39,6 +41,7 @@ class Request:
     kind: Kind
     headers: Mapping[str, str] = field(default_factory=dict)
     max_age_s: float | None = None
+    tag: Any = None
 
 
 @dataclass(frozen=True, slots=True)

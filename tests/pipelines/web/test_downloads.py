@@ -97,6 +97,83 @@ def test_a_part_that_is_longer_than_the_file_is_thrown_away(web: Any, client_of:
     assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
 
 
+def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of: Any) -> None:
+    """A cache between may answer with a part of the rest: the total says what is missing."""
+
+    def slices(handler: BaseHTTPRequestHandler) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+        start = int(wanted[1]) if wanted else 0
+        end = min(start + 40_000, len(CONTENT))
+        handler.send_response(206 if wanted else 200)
+        if wanted:
+            handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(CONTENT)}")
+        handler.send_header("ETag", '"one"')
+        handler.send_header("Content-Length", str(end - start if wanted else len(CONTENT)))
+        handler.end_headers()
+        handler.wfile.write(CONTENT[start:end])
+        handler.close_connection = True
+
+    web.scripts["/f"] = slices
+    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert len(asked(web)) == 8
+
+
+@pytest.mark.parametrize("total", ["*", "9" * 400, "3"])
+def test_a_part_of_no_known_whole_is_not_trusted(
+    web: Any, client_of: Any, reply: Any, replies: Any, total: str
+) -> None:
+    odd = reply(206, CONTENT[100_000:200_000], content_range=f"bytes 100000-199999/{total}")
+    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), odd, reply(200, CONTENT))
+    assert client_of(attempts=3).file(f"{web.url}/f").path.read_bytes() == CONTENT
+
+
+DAY_S = 86_400.0
+
+
+def at(moment: float) -> dict[str, Any]:
+    return {"clock": lambda: moment, "attempts": 1}
+
+
+def test_the_next_day_a_file_is_asked_about_and_kept_or_fetched_anew(web: Any, client_of: Any, reply: Any) -> None:
+    web.scripts["/f"] = reply(200, b"monday", etag='"1"')
+    first = client_of(**at(1e6)).file(f"{web.url}/f")
+    assert client_of(**at(1e6 + DAY_S - 1)).file(f"{web.url}/f") == first
+    web.scripts["/f"] = reply(304)
+    assert client_of(**at(1e6 + DAY_S + 1)).file(f"{web.url}/f") == first
+    assert web.asked[-1][1]["if-none-match"] == '"1"'
+    assert client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f") == first
+    web.scripts["/f"] = reply(200, b"thursday", etag='"2"')
+    later = client_of(**at(1e6 + 3 * DAY_S + 2)).file(f"{web.url}/f")
+    assert later.path.read_bytes() == b"thursday" and later.fetched_at > first.fetched_at
+    assert len(asked(web)) == 3
+
+
+def test_a_host_without_conditional_answers_is_not_read_to_the_end(web: Any, client_of: Any) -> None:
+    sent: list[int] = []
+
+    def always(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        handler.send_header("Content-Length", str(len(CONTENT)))
+        handler.end_headers()
+        sent.append(handler.wfile.write(CONTENT[:1000]) if sent else handler.wfile.write(CONTENT))
+
+    web.scripts["/f"] = always
+    first = client_of(**at(1e6)).file(f"{web.url}/f")
+    again = client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f")
+    assert again == first and again.path.read_bytes() == CONTENT and sent == [len(CONTENT), 1000]
+
+
+def test_a_host_in_trouble_leaves_the_file_that_is_there(web: Any, client_of: Any, reply: Any) -> None:
+    web.scripts["/f"] = reply(200, b"monday", etag='"1"')
+    first = client_of(**at(1e6)).file(f"{web.url}/f")
+    web.scripts["/f"] = reply(503)
+    assert client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f") == first
+    web.scripts["/f"] = reply(404)
+    with pytest.raises(FetchFailed, match="not-found"):
+        client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f")
+
+
 @pytest.mark.parametrize("announces", [True, False])
 def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool) -> None:
     def script(handler: BaseHTTPRequestHandler) -> None:
