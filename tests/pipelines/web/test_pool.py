@@ -75,18 +75,19 @@ def test_an_attempt_that_waits_holds_no_thread(web, reply, replies, client) -> N
 
 def test_hosts_that_do_not_answer_leave_threads_for_the_others(web, reply, client, monkeypatch) -> None:
     """Slow hosts that have answered before, each allowed several connections."""
-    monkeypatch.setattr(pool, "_SLOW_S", 0.05)
+    learn = pool._Crew._learn
+    monkeypatch.setattr(
+        pool._Crew,
+        "_learn",
+        lambda crew, host, problem, _: learn(crew, host, problem, 9.0 if "slow" in host.name else 0.0),
+    )
     released = threading.Event()
-
-    def first(handler: Any) -> None:
-        threading.Event().wait(0.1)
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
 
     def silent(handler: Any) -> None:
         released.wait(60)
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\ns")
 
-    web.scripts |= {"/first": first, **{f"/silent{n}": silent for n in range(8)}}
+    web.scripts |= {"/first": reply(200, b"1"), **{f"/silent{n}": silent for n in range(8)}}
     web.scripts |= {f"/{n}": reply(200, b"n") for n in range(60)}
     slow = names(3, "slow")
     urls = [f"http://{host}/first" for host in slow]
