@@ -1,7 +1,8 @@
 """Whatever a published file holds, a source gives documents, failure rows, or one of the project's own errors.
 
 Each fixture is mutated as bytes and, where it is JSON, as values; some mutants go into an archive, whose bytes are
-mutated in turn. Seeded: a mutant that fails fails again.
+mutated in turn. Pages, the answers of APIs and dumps are mutated alike and go through their parsers as the stage calls
+them. Seeded: a mutant that fails fails again.
 """
 
 from __future__ import annotations
@@ -25,18 +26,25 @@ from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.cite import CiteSource
 from pipelines.sources.clue import ClueSource
+from pipelines.sources.diy.pages import parse_album_api, parse_album_page
+from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.news import NewsFormat, NewsSource
 from pipelines.sources.readers import read_source
 from pipelines.sources.recipeqa import RecipeqaSource
+from pipelines.sources.records import outcomes_of
+from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.vist import StoryKind, VistSource
+from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
+from pipelines.sources.wikipedia.pages import parse_article
+from pipelines.sources.wikipedia.wikitext import strip_markup
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-MUTANTS = 140  # of each source
+MUTANTS = 100  # of each source
 FEW = {"true_images": 2, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
 SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
     "mscoco": (FIXTURES / "mscoco/captions_train2014.json", lambda path: MscocoSource(captions=(path,), **FEW)),
@@ -239,3 +247,85 @@ def test_no_archive_stops_a_tree(tmp_path: Path) -> None:
                 assert isinstance(found, (bytes, BrokenInputError))
         except BrokenInputError as problem:
             check(problem.failure())
+
+
+PICTURE = {
+    "id": "a",
+    "title": "t",
+    "description": None,
+    "type": "image/jpeg",
+    "animated": False,
+    "width": 9,
+    "height": 9,
+}
+ALBUM_API = {
+    "data": {"images": [PICTURE | {"size": 1, "link": "https://i.imgur.com/a.jpg"}]},
+    "success": True,
+    "status": 200,
+}
+ALBUM_PAGE = """<html><head><link rel="canonical" href="https://imgur.com/a/x"></head><body>
+<div class="post-image-container" id="a1"><div class="post-image"><img itemprop="contentURL" src="//i.imgur.com/a1.jpg">
+</div><div class="post-image-meta"><h2 class="post-image-title">One</h2><p class="post-image-description">A &amp; b</p>
+</div></div><script>window.postDataJSON="{\\"media\\": [{\\"id\\": \\"c3\\"}]}"</script></body></html>"""
+RUN_SLOTS = """<html><script>runSlots({item: {"album_images": {"images": [{"hash": "b2", "title": "T",
+"description": null, "ext": ".jpg"}]}}});</script></html>"""
+WIKITEXT = """{{Infobox|name=[[Dodo]]}}
+The '''dodo''' is a [[bird|big bird]].<ref>x</ref>
+== Heading ==
+* item &amp; more
+{|
+|cell
+|}
+[[File:a.jpg|thumb|b]]"""
+SUBMISSION = {
+    "id": "x1", "subreddit": "DIY", "score": 30, "title": "A shelf", "url": "https://imgur.com/a/abc", "selftext": "",
+    "permalink": "/r/DIY/x1", "created_utc": 1500000000, "author": "a", "over_18": False, "is_self": False,
+}  # fmt: skip
+ALL_TEXT = FIXTURES / "imageclef/all_text"
+PARSERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
+    "album page": (ALBUM_PAGE.encode(), partial(parse_album_page, base_url="https://imgur.com/a/x")),
+    "old album page": (RUN_SLOTS.encode(), partial(parse_album_page, base_url="https://imgur.com/a/x")),
+    "album API": (json.dumps(ALBUM_API).encode(), partial(parse_album_api, base_url="https://imgur.com/a/x")),
+    "article": (
+        (FIXTURES / "wikipedia/dodo.html").read_bytes(),
+        partial(parse_article, base_url="https://h/wiki/Dodo"),
+    ),
+    "wikitext": (WIKITEXT.encode(), lambda data: strip_markup(data.decode(errors="replace"))),
+    "metadata": ((ALL_TEXT / "metadata/9/82531.xml").read_bytes(), parse_metadata),
+    "article XML": ((ALL_TEXT / "text/en/1/302887.xml").read_bytes(), article_wikitext),
+}
+TAGS = (
+    "<![x", "<ref ", "<b ", "<div>", '<div class="post-image-container">', "{{", "[[", "<!--", f"&#{'9' * 5000};",
+    '<img src="http://[">', "<!DOCTYPE a [<!ENTITY b 'c'>]>&b;",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_page_stops_a_parser(name: str) -> None:
+    original, parse = PARSERS[name]
+
+    def read(data: bytes, _: str) -> list[CandidateDocument]:
+        parse(data)
+        return []
+
+    for seed in range(MUTANTS):
+        draw = random.Random(f"{name} {seed}")
+        data = mutated(original, draw)
+        if draw.random() < 0.5:
+            index = draw.randrange(len(data) + 1)
+            data = data[:index] + draw.choice(TAGS).encode() * draw.choice((1, 30, 1000)) + data[index:]
+        for outcome in outcomes_of([("a page", data)], read):
+            check(outcome)
+
+
+def test_no_dump_stops_its_reader(tmp_path: Path) -> None:
+    path = tmp_path / "RS_2018-01"
+    for seed in range(2 * MUTANTS):
+        draw = random.Random(seed)
+        path.write_bytes(mutated((json.dumps(SUBMISSION) + "\n").encode() * 3, draw))
+        for outcome in read_dump(str(path), subreddit="DIY"):
+            if isinstance(outcome, Failure):
+                check(outcome)
+            else:
+                find_album_id(outcome.url)
+                reject_submission(outcome, min_score=25, takedowns=Takedowns())
