@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePosixPath
 
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.coherence import Row, read_pairs
@@ -50,8 +49,8 @@ class CiteSource:
         test: path of the test rows; empty where there is only one file.
         split_column: where a file has it, a row's split is the one it names; that of rows it leaves blank is drawn.
         images: folder or tar of RecipeQA's images.
-        image_pattern: where an image is below `images`: `{name}` is the column `qimg`, `{stem}` the same without
-            its extension, `{stim_id}` that column. The published rows are of RecipeQA's training images.
+        image_pattern: where an image is below `images`: `{name}` is the column `qimg`. The published rows are of
+            RecipeQA's training images.
         val_share: of the training rows that no column names, for validation (A: 10%).
         test_share: of all rows, for test where neither a file nor a column says (A: 860 of 4,299).
         seed: of those choices.
@@ -67,7 +66,7 @@ class CiteSource:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_placeholder(self.image_pattern, "{name}", "{stem}", "{stim_id}")
+        require_placeholder(self.image_pattern, "{name}")
         require_share("val_share", self.val_share)
         require_share("test_share", self.test_share)
 
@@ -94,10 +93,8 @@ def read(source: CiteSource) -> Iterator[CandidateDocument | Failure]:
 
 def _image(row: Row, *, part: str, source: CiteSource) -> tuple[str, Split]:
     name = file_name(row["qimg"], "qimg")
-    uri = source.image_pattern.replace("{stem}", PurePosixPath(name).stem)
-    uri = uri.replace("{stim_id}", row.get("stim_id", "")).replace("{name}", name)
     named = split_named(row.get(source.split_column), source.split_column)
-    return uri, named or _drawn_split(name, part, source)
+    return source.image_pattern.replace("{name}", name), named or _drawn_split(name, part, source)
 
 
 def _drawn_split(name: str, part: str, source: CiteSource) -> Split:

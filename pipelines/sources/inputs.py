@@ -149,11 +149,10 @@ def require_least(source: object, **least: int) -> None:
         require(value >= bound, field=f"source.{name}", value=value, rule=f"must be at least {bound}")
 
 
-def require_placeholder(pattern: str, *placeholders: str) -> None:
-    """Raise a `ConfigError` unless an image pattern has one of the placeholders."""
-    has_one = any(placeholder in pattern for placeholder in placeholders)
-    rule = f"must contain {' or '.join(placeholders)}"
-    require(has_one, field="source.image_pattern", value=pattern, rule=rule)
+def require_placeholder(pattern: str, placeholder: str) -> None:
+    """Raise a `ConfigError` unless an image pattern has a placeholder."""
+    is_there = placeholder in pattern
+    require(is_there, field="source.image_pattern", value=pattern, rule=f"must contain {placeholder}")
 
 
 def _found(text: str, given: Input, capture: Capture) -> list[str]:

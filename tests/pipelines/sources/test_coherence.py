@@ -180,8 +180,7 @@ def test_a_column_that_names_the_split_is_kept() -> None:
     ("pattern", "uri"),
     [
         ("{name}", "plum-cake_1_0.jpg"),
-        ("{stem}.png", "plum-cake_1_0.png"),
-        ("by-id/{stim_id}.jpg", "by-id/11_1.jpg"),
+        ("by-name/{name}", "by-name/plum-cake_1_0.jpg"),
     ],
 )
 def test_the_name_of_an_image_is_a_setting(pattern: str, uri: str) -> None:
@@ -323,7 +322,7 @@ def test_numbers_of_another_form_end_the_build(tmp_path: Path, content: str) -> 
 def test_settings_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"source\.images = '': must be given with source\.numbers"):
         ClueSource(numbers="img2idxmap.json")
-    with pytest.raises(ConfigError, match=r"must contain \{name\} or \{stem\} or \{stim_id\}"):
+    with pytest.raises(ConfigError, match=r"must contain \{name\}"):
         CiteSource(image_pattern="x.jpg")
     with pytest.raises(ConfigError, match=r"source\.test_share = -0\.1"):
         CiteSource(test_share=-0.1)
