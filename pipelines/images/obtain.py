@@ -136,6 +136,10 @@ def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
         if isinstance(outcome, FetchFailed):
             yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
         else:
+            entry = access.takedowns.matches_address(outcome.final_url)
+            if entry is not None:
+                yield request.url, taken_down(request.url, entry)
+                continue
             read = partial(client.body, outcome)
             digest, retrieved = str(outcome.entry.digest), outcome.fetched_at
             yield request.url, inspector.image_of_digest(digest, read, request.url, retrieved=retrieved)

@@ -60,13 +60,6 @@ class Segment:
         self.entries[entry.key] = placed
         return placed
 
-    def read(self, entry: RawEntry) -> bytes:
-        """Return a record of this segment."""
-        self._stream.seek(entry.offset)
-        record = self._stream.read(entry.length)
-        self._stream.seek(0, os.SEEK_END)
-        return record
-
     @property
     def is_due(self) -> bool:
         """Return whether the segment should be closed."""
@@ -89,7 +82,7 @@ class Segment:
         if local is None:
             return io.BytesIO()
         local.mkdir(parents=True, exist_ok=True)
-        stream = (local / f"{self.name}{SUFFIX}").open("xb+", buffering=0)
+        stream = (local / f"{self.name}{SUFFIX}").open("xb", buffering=0)
         fcntl.flock(stream, fcntl.LOCK_EX)
         return stream
 

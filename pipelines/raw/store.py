@@ -60,14 +60,13 @@ class RawStore:
         """
         with self._lock:
             segment = self._segments.get(source)
-            is_open = segment is not None and segment.name == entry.segment
-            record = segment.read(entry) if segment is not None and is_open else b""
+            if segment is not None and segment.name == entry.segment:  # on an object store it is not there yet
+                self._segments.pop(source).close()
         name = f"{entry.segment}{SUFFIX}"
         try:
-            if not is_open:
-                with self._folder.child(source).open(name) as stream:
-                    stream.seek(entry.offset)
-                    record = stream.read(entry.length)
+            with self._folder.child(source).open(name) as stream:
+                stream.seek(entry.offset)
+                record = stream.read(entry.length)
             body = read_body(record)
         except (FileNotFoundError, ValueError) as problem:
             raise IntegrityError(f"{self._folder.uri}/{source}/{name}: no record at {entry.offset}") from problem

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
 from urllib.parse import urlsplit
 
 from pipelines.raw.segments import request_key
@@ -120,7 +119,8 @@ class Client:
     def finish(self, task: Task) -> Outcome:
         """Make the exchanges of a request, waiting between them, and return what came of it."""
         while True:
-            self._sleep(max(self.pace.reserve(task.target.host), task.ready_at - self.clock()))
+            if task.request.kind is not Kind.ROBOTS:  # which takes no part in the pace
+                self._sleep(max(self.pace.reserve(task.target.host), task.ready_at - self.clock()))
             outcome = self.advance(task)
             if outcome is not None:
                 return outcome
@@ -284,12 +284,7 @@ class Client:
         return limits.get(reason)
 
     def _read_robots(self, url: str) -> bytes:
-        """Return a robots.txt, asked for once; its request takes no part in the pace."""
-        (found,) = self.look_up([Request(url, _ROBOTS, Kind.ROBOTS, max_age_s=FRESH_S)])
-        outcome = self.advance(found) if isinstance(found, Task) else found
-        while outcome is None:
-            outcome = self.advance(cast(Task, found))
-        return self.body(usable(outcome))
+        return self.body(self.get(url, source=_ROBOTS, kind=Kind.ROBOTS, max_age_s=FRESH_S))
 
 
 def process_client(config: HttpConfig, raw: Folder) -> Client:

@@ -219,16 +219,13 @@ def _first_open(endpoints: list[Endpoint], ends: float) -> socket.socket:
         left_s = ends - time.monotonic()
         if left_s <= 0:
             break
-        opened = _Socket(socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            opened.settimeout(min(left_s, max(_LEAST_CONNECT_S, left_s / left)))
-            opened.connect((endpoint.address, endpoint.port))
+            share_s = min(left_s, max(_LEAST_CONNECT_S, left_s / left))
+            opened = socket.create_connection((endpoint.address, endpoint.port), share_s)
         except OSError as error:
-            opened.close()
             problem = error
             continue
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return opened
+        return _Socket(fileno=opened.detach())
     raise problem
 
 

@@ -178,10 +178,10 @@ def test_a_later_address_is_tried_where_the_first_takes_no_connection(web, scrip
 
 
 def test_no_file_descriptors_left_is_about_the_machine(web, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(*_: object) -> None:
+    def none_left(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("pipelines.web.transport._Socket.connect", none_left)
+    monkeypatch.setattr("socket.create_connection", none_left)
     transport = Transport(HttpConfig(allow_hosts=(f"127.0.0.1:{web.port}",)))
     with pytest.raises(OSError, match="Too many open files"):
         transport.ask(parse_target(f"{web.url}/"), {}, budget_s=10.0)
