@@ -223,7 +223,7 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
         outcomes = (
             root | "candidates" >> beam.Create(candidates) | "images" >> ObtainImages(access, Progress(None), PROCESSES)
         )
-        _ = outcomes | "write" >> beam.Map(note, str(folder))
+        _ = outcomes.failures | "write" >> beam.Map(note, str(folder))
 
     begin = time.perf_counter()
     run_pipeline(assemble, runner=Runner.LOCAL, workers=PROCESSES)
@@ -231,11 +231,10 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     return Had(len(access.copies.index()), seconds)
 
 
-def note(outcome: tuple[str, object], folder: str) -> None:
+def note(failure: Failure, folder: str) -> None:
     """Write down what failed, so that the run can be looked at."""
-    if isinstance(outcome[1], Failure):
-        with Path(folder, "failures").open("a") as stream:
-            stream.write(f"{outcome[1].reason} {outcome[1].message}\n")
+    with Path(folder, "failures").open("a") as stream:
+        stream.write(f"{failure.reason} {failure.message}\n")
 
 
 PEER = """

@@ -39,6 +39,7 @@ from pipelines.raw.segments import recover
 from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifest import build_identity
+from pipelines.shards.writing import write_rows
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.diy.settings import DiySource, DumpOrApi, PageOrApi
 from pipelines.sources.inputs import find_inputs, named_inputs
@@ -56,6 +57,7 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, commit
+from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.
@@ -123,12 +125,14 @@ def build_dataset(
         if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
         shares = workers if runner in ON_THIS_MACHINE else CLUSTER_SHARES
-        plan = plan_build(config, features, lake=lake, credentials=credentials, captured=captured, workers=shares)
+        plan = plan_build(config, features, lake=lake, credentials=credentials, workers=shares)
         if runner in ON_THIS_MACHINE:
             (scratch / "progress").mkdir()
             plan = dataclasses.replace(plan, progress=Progress(str(scratch / "progress")))
         run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
-        return finish(config, run_plan(plan, run, say=say), lake, request)
+        summary = finish(config, run_plan(plan, run, say=say), lake, request)
+        note_inputs(lake, summary.manifest, captured)
+        return summary
 
 
 def finish(config: BuildConfig, manifest: Manifest, lake: Lake, request: str | None) -> BuildSummary:
@@ -149,6 +153,13 @@ def finish(config: BuildConfig, manifest: Manifest, lake: Lake, request: str | N
         remember(lake, request, manifest, retry_after_s=REMEMBERED_S[Reason.TIMED_OUT])
     why = "what was read is what the version that was there was made of" if was_there else ""
     return BuildSummary(manifest, folder.uri, was_there, why)
+
+
+def note_inputs(lake: Lake, manifest: Manifest, captured: Sequence[CapturedFile]) -> None:
+    """Write when the files of the source were fetched, beside the times of documents and images."""
+    rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
+    if rows:
+        write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
 
 
 @contextmanager
@@ -232,7 +243,6 @@ def plan_build(
     *,
     lake: Lake,
     credentials: Credentials,
-    captured: tuple[CapturedFile, ...] = (),
     workers: int = 1,
 ) -> BuildPlan:
     """Return everything that is decided before a pipeline starts."""
@@ -242,7 +252,6 @@ def plan_build(
         credentials=credentials,
         features=features,
         progress=Progress(None),
-        captured=captured,
         result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
         workers=workers,
         files=image_root(config.source),

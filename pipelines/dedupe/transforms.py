@@ -39,8 +39,10 @@ from pipelines.dedupe.neighbours import (
 )
 from pipelines.dedupe.policies import Duplicates, duplicate_rows, find_duplicates, mark_dropped
 from pipelines.documents.settle import SettledDocument
+from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import Policy
 from schemas.duplicates import Duplicate
+from schemas.failures import Failure, Reason, Stage
 
 ELEMENTS_AT_ONCE = 2048  # packed together
 ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 256
@@ -57,6 +59,32 @@ class Deduped(NamedTuple):
 
     duplicates: beam.PCollection[Duplicate]
     dropped: beam.PCollection[str]
+
+
+class Unique(NamedTuple):
+    """Documents that stay, every duplicate occurrence, and the failures of the documents that go."""
+
+    documents: beam.PCollection[SettledDocument]
+    duplicates: beam.PCollection[Duplicate]
+    failures: beam.PCollection[Failure]
+
+
+@dataclass(eq=False)
+class DropDuplicates(beam.PTransform):
+    """Finds near-duplicates among settled documents and does what the policy says: gives `Unique`."""
+
+    radius: int
+    policy: Policy
+
+    def expand(self, documents: beam.PCollection[SettledDocument]) -> Unique:
+        found = documents | "find" >> FindDuplicates(self.radius, self.policy)
+        kept = (documents, found.dropped) | "keep" >> LeaveOut()
+        return Unique(kept, found.duplicates, found.dropped | "failures" >> beam.Map(_duplicate_failure))
+
+
+def _duplicate_failure(document_id: str) -> Failure:
+    message = "an image of it has a near-duplicate in the data set; see the duplicates table"
+    return Failure(Stage.DEDUPE, document_id, Reason.DUPLICATE_IMAGE, message)
 
 
 @dataclass(eq=False)

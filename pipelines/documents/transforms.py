@@ -123,6 +123,15 @@ def _staying(group: tuple[str, tuple[Iterable[SettledDocument], Iterable[None]]]
         yield from documents
 
 
+def id_of(settled: SettledDocument) -> str:
+    return settled.document.id
+
+
+def hashes_of(settled: SettledDocument) -> list[str]:
+    """Return the content hash of each image of a document, once."""
+    return sorted({image.hash for image in settled.document.images})
+
+
 def _candidate_id(candidate: CandidateDocument) -> str:
     return candidate.id
 

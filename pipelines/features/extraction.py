@@ -7,42 +7,22 @@ value cannot be stored, is reported with its reason; the others of its batch hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from pipelines.documents.settle import SettledDocument
 from pipelines.features.catalogue import Extractor
 from pipelines.features.columns import checked, feature_packs, value_rows
+from pipelines.features.featured import FeatureRefs
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.values import Rejected, Row, Value
-from pipelines.images.packed import PackedImage
 from pipelines.packs import PackRef
 from schemas.errors import MultilinkError
 from schemas.failures import is_about_machine
 from schemas.features import FeatureColumn
 from schemas.lake import Lake
-from schemas.records import travels
 
 PASSES_AT_ONCE = 4  # forward passes of one batch: decoding runs ahead within a batch
-FeatureRefs = tuple[PackRef, ...]  # of one image or document, in the order of the plan's columns
 Refs = list[PackRef | None]
 Problems = dict[int, Rejected]  # by the number of an item
-
-
-@travels
-@dataclass(frozen=True, slots=True)
-class FeaturedImage(PackedImage):
-    """An image with the references of its computed columns."""
-
-    features: FeatureRefs = ()
-
-
-@travels
-@dataclass(frozen=True, slots=True)
-class FeaturedDocument(SettledDocument):
-    """A document of featured images, with the references of its sentences' columns."""
-
-    features: FeatureRefs = ()
 
 
 class Unexpected(Rejected):

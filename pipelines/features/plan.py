@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array
-from pipelines.features.given import given_array
 from pipelines.images.copies import METHOD
+from pipelines.images.given import given_array
 from pipelines.packs import PackRef
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.configs import require

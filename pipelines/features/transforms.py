@@ -1,127 +1,166 @@
-"""The features stage in Beam: it fills packs, and passes on where values are.
+"""The features stage in Beam: it fills packs, and gives documents that know where their values are.
 
-    images, once each --> blocks of one pack of copies --> their features, in packs
-    documents, in batches -----------------------------> their sentences' features, in packs
+    documents --> images, once each --> blocks of one pack of copies --> what packs lack is computed
+        `------------------------------- meet ----------------------------> documents, sentences computed
 
-Values do not depend on what shares a batch. They never travel between workers: the shards' writer reads them by their
-references. Packs are closed when a bundle ends.
+Vectors never travel between workers: the shards' writer reads them from the packs. Values do not depend on what shares
+a batch, so blocks may form as elements arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument
+from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
 from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
-from pipelines.features.extraction import FeaturedDocument, FeaturedImage, Features
+from pipelines.features.extraction import Features
+from pipelines.features.featured import FeaturedDocument, FeaturedImage, add_features
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.values import Rejected
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder
 from pipelines.progress import Progress
-from pipelines.transforms import Outcome, Separate
+from pipelines.settings import DocumentsConfig
+from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Reason, Stage
 
-BLOCK = 512  # rows of a pack of copies that one worker reads in order
-DOCUMENTS_AT_ONCE = 64
+BLOCK = 512  # images of one pack that a worker takes at once
+DOCUMENTS_AT_ONCE = 32
+
+
+class Featured(NamedTuple):
+    """Documents with features, the failures of documents and their images, and of each image once what became of it."""
+
+    documents: beam.PCollection
+    failures: beam.PCollection
+    images: beam.PCollection
+    rejected: beam.PCollection
 
 
 @dataclass(eq=False)
-class ExtractImages(beam.PTransform):
-    """Computes images' missing features: (hash, PackedImage), once each, to (hash, FeaturedImage | Failure)."""
+class ExtractFeatures(beam.PTransform):
+    """Settled documents to documents with features: gives `Featured`.
+
+    Attributes:
+        copies: packs of the pictures that extractors read.
+        config: what a document that loses images must still satisfy.
+    """
 
     plan: FeaturePlan
     copies: PackFolder
+    config: DocumentsConfig
     progress: Progress
 
-    def expand(self, images: beam.PCollection) -> beam.PCollection:
-        if not self.plan.extracted(IMAGES):
-            return images | "nothing to extract" >> beam.MapTuple(_without_features)
-        return (
-            images
-            | "choose block" >> beam.MapTuple(_by_block)
-            | "gather blocks" >> beam.GroupByKey()
-            | "extract" >> beam.ParDo(_ExtractImages(self.plan, self.progress, self.copies))
+    def expand(self, documents: beam.PCollection) -> Featured:
+        images = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
+        if self.plan.extracted(IMAGES):
+            extract = beam.ParDo(_ExtractImages(self.plan, self.progress, self.copies))
+            blocks = images | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
+            images = blocks | "extract images" >> extract
+        else:
+            images = images | "without features" >> beam.MapTuple(_without_features)
+        met = documents | "meet images" >> MeetParts(id_of, hashes_of, images)
+        featured = met | "add images" >> Fallible(Stage.FEATURES, partial(_add_images, config=self.config), _met_id)
+        once = images | "outcomes only" >> beam.Values() | "of images" >> Separate()
+        if not self.plan.extracted(DOCUMENTS):
+            return Featured(featured.results, featured.failures, *once)
+        complete: Outcome = (
+            featured.results
+            | "batch" >> beam.BatchElements(min_batch_size=DOCUMENTS_AT_ONCE, max_batch_size=DOCUMENTS_AT_ONCE)
+            | "extract sentences" >> beam.ParDo(_ExtractSentences(self.plan, self.progress, DOCUMENTS))
+            | Separate()
         )
-
-
-@dataclass(eq=False)
-class ExtractSentences(beam.PTransform):
-    """Computes the missing vectors of documents' sentences: SettledDocuments to an `Outcome` of FeaturedDocuments."""
-
-    plan: FeaturePlan
-    progress: Progress
-
-    def expand(self, documents: beam.PCollection) -> Outcome:
-        batches = documents | "batch" >> beam.BatchElements(DOCUMENTS_AT_ONCE, DOCUMENTS_AT_ONCE)
-        extracted: Outcome = batches | "extract" >> beam.ParDo(_ExtractSentences(self.plan, self.progress)) | Separate()
-        return extracted
+        failures = (featured.failures, complete.failures) | "failures" >> beam.Flatten()
+        return Featured(complete.results, failures, *once)
 
 
 class _Extract(beam.DoFn):
-    table = DOCUMENTS
-
-    def __init__(self, plan: FeaturePlan, progress: Progress, copies: PackFolder | None = None) -> None:
-        self._plan, self._progress, self._copies = plan, progress, copies
+    def __init__(self, plan: FeaturePlan, progress: Progress, table: str) -> None:
+        self._plan, self._progress, self._table = plan, progress, table
 
     def setup(self) -> None:
-        self._features = Features(self._plan, self.table)
+        self._features = Features(self._plan, self._table)
 
     def finish_bundle(self) -> None:
         self._features.close()
 
 
 class _ExtractImages(_Extract):
-    table = IMAGES
+    def __init__(self, plan: FeaturePlan, progress: Progress, copies: PackFolder) -> None:
+        super().__init__(plan, progress, IMAGES)
+        self._copies = copies
 
-    def process(self, block: tuple[str, Iterable[PackedImage]]) -> Iterator[tuple[str, FeaturedImage | Failure]]:
-        packed = sorted(block[1], key=_row)
-
-        def read(numbers: Sequence[int]) -> Iterator[bytes]:
-            assert self._copies is not None
-            refs = [copy for number in numbers if (copy := packed[number].copy)]
-            yield from self._copies.read(refs, ["jpeg"])["jpeg"].to_pylist()
-
-        for each, found in zip(packed, self._features.fill([each.image.hash for each in packed], read), strict=True):
-            image = each.image
+    def process(
+        self, block: tuple[Any, Iterable[tuple[str, PackedImage]]]
+    ) -> Iterator[tuple[str, FeaturedImage | Failure]]:
+        _, keyed = block
+        images = [packed for _, packed in keyed]
+        keys = [packed.image.hash for packed in images]
+        read = partial(_read_jpegs, self._copies, images)
+        for packed, found in zip(images, self._features.fill(keys, read), strict=True):
+            image = packed.image
             if isinstance(found, Rejected):
                 yield image.hash, _failure(image.source or image.hash, found)
             else:
-                yield image.hash, FeaturedImage(image, each.copy, each.retrieved, found)
+                yield image.hash, FeaturedImage(packed, found)
             self._progress.advance("features")
 
 
 class _ExtractSentences(_Extract):
-    def process(self, documents: Sequence[SettledDocument]) -> Iterator[FeaturedDocument | Failure]:
-        texts = [[sentence.text for sentence in settled.document.sentences] for settled in documents]
+    def process(self, documents: Sequence[FeaturedDocument]) -> Iterator[FeaturedDocument | Failure]:
+        texts = [[sentence.text for sentence in featured.document.sentences] for featured in documents]
 
-        def read(numbers: Sequence[int]) -> Iterator[list[str]]:
-            return (texts[number] for number in numbers)
+        def read(numbers: Sequence[int]) -> list[list[str]]:
+            return [texts[number] for number in numbers]
 
-        for settled, found in zip(documents, self._features.fill([*map(texts_key, texts)], read), strict=True):
-            if isinstance(found, Rejected):
-                yield _failure(settled.document.id, found)
-            else:
-                yield FeaturedDocument(settled.document, settled.images, found)
-            self._progress.advance("sentences", len(settled.document.sentences))
-
-
-def _by_block(content_hash: str, packed: PackedImage) -> tuple[str, PackedImage]:
-    if packed.copy is None:
-        return content_hash[:2], packed
-    return f"{packed.copy.pack}/{packed.copy.row // BLOCK}", packed
-
-
-def _row(packed: PackedImage) -> int:
-    return packed.copy.row if packed.copy else 0
-
-
-def _without_features(content_hash: str, packed: PackedImage) -> tuple[str, FeaturedImage]:
-    return content_hash, FeaturedImage(packed.image, packed.copy, packed.retrieved)
+        for featured, found in zip(documents, self._features.fill([*map(texts_key, texts)], read), strict=True):
+            document = featured.document
+            yield _failure(document.id, found) if isinstance(found, Rejected) else replace(featured, sentences=found)
+            self._progress.advance("sentences", len(document.sentences))
 
 
 def _failure(record_id: str, problem: Rejected) -> Failure:
     return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
+
+
+def _read_jpegs(copies: PackFolder, images: Sequence[PackedImage], numbers: Sequence[int]) -> list[bytes]:
+    refs = [ref for number in numbers if (ref := images[number].copy) is not None]
+    return copies.read(refs, ["jpeg"])["jpeg"].to_pylist()  # type: ignore[no-any-return]
+
+
+def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
+    for packed, ref in zip(settled.images, settled.document.images, strict=True):
+        yield packed.image.hash, replace(packed, image=replace(packed.image, licence=ref.licence))
+
+
+def _first(images: Iterable[PackedImage]) -> PackedImage:
+    """Return one record of images with equal bytes: of the smallest address, under a licence that any states."""
+    shown = list(images)
+    licence = min((each.image.licence for each in shown if each.image.licence), default=None)
+    first = min(shown, key=lambda each: (each.image.source or "", repr(each.copy), each.retrieved or ""))
+    return replace(first, image=replace(first.image, licence=licence))
+
+
+def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:
+    copy = keyed[1].copy
+    return ("", 0) if copy is None else (copy.pack, copy.row // BLOCK), keyed
+
+
+def _without_features(content_hash: str, packed: PackedImage) -> tuple[str, FeaturedImage]:
+    return content_hash, FeaturedImage(packed)
+
+
+def _met_id(met: Met[SettledDocument]) -> str:
+    return met[0]
+
+
+def _add_images(met: Met[SettledDocument], config: DocumentsConfig) -> Iterator[FeaturedDocument | Failure]:
+    _, documents, outcomes = met
+    for settled in documents:
+        yield from add_features(settled, outcomes, config)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pipelines.features.given import ROW, given_vector
 from pipelines.files import FileRejected, read_named
+from pipelines.images.given import ROW, given_vector
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder

@@ -12,19 +12,29 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import apache_beam as beam
 
 from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, host_of, read_at_hand
 from pipelines.progress import Progress
 from pipelines.sources.candidate import CandidateDocument
+from pipelines.transforms import Separate
 
 _DONE, _TO_FETCH = "done", "to-fetch"
 
 
+class Images(NamedTuple):
+    """(address, PackedImage | Failure) of every address; and the images and the failures on their own."""
+
+    outcomes: beam.PCollection
+    found: beam.PCollection
+    failures: beam.PCollection
+
+
 @dataclass(eq=False)
 class ObtainImages(beam.PTransform):
-    """Turns the addresses in candidates into images: gives PCollection[(address, PackedImage | Failure)].
+    """Turns the addresses in candidates into images: gives `Images`.
 
     Attributes:
         shares: parts that hosts are divided into: a worker fetches one at a time.
@@ -34,7 +44,7 @@ class ObtainImages(beam.PTransform):
     progress: Progress
     shares: int = 1
 
-    def expand(self, candidates: beam.PCollection) -> beam.PCollection:
+    def expand(self, candidates: beam.PCollection) -> Images:
         addresses = candidates | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
         at_hand = addresses | "read what is at hand" >> beam.ParDo(_AtHand(self.access, self.progress)).with_outputs(
             _TO_FETCH, main=_DONE
@@ -45,7 +55,9 @@ class ObtainImages(beam.PTransform):
             | "group by worker" >> beam.GroupByKey()
             | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
         )
-        return (at_hand[_DONE], fetched) | "outcomes" >> beam.Flatten()
+        outcomes = (at_hand[_DONE], fetched) | "outcomes" >> beam.Flatten()
+        found = outcomes | "outcomes only" >> beam.Values() | Separate()
+        return Images(outcomes, found.results, found.failures)
 
 
 class _Obtaining(beam.DoFn):

@@ -1,4 +1,4 @@
-"""The shards stage in Beam: every document to its shard, every shard to its pair of Parquet parts; and the tables.
+"""The shards stage in Beam: every document to its shard, every shard to its parts; and the tables.
 
 The number of shards follows from the number of documents, their names and content from hashes: neither the number of
 workers nor the order in which elements arrive shows in the result.
@@ -15,21 +15,21 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from pipelines.features.extraction import FeaturedDocument
-from pipelines.features.plan import FeaturePlan
-from pipelines.packs import PackFolder
+from pipelines.documents.settle import SettledDocument
+from pipelines.features.featured import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
+from pipelines.shards.manifest import add_digests, content_digest
 from pipelines.shards.reasons import Message, commonest, kind_of, merge_messages
-from pipelines.shards.writing import part_name, shown_images, write_rows, write_shard
+from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
-from schemas.documents import Split
-from schemas.lake import Folder, Lake
+from schemas.documents import Document, Split
+from schemas.lake import Folder
 from schemas.manifest import FileEntry
+from schemas.tables import row_of
 
 ShardKey = tuple[str, int]
 ROWS_PER_PART = 100_000
-_HASH_BYTES = 16  # of a content hash: two that share them do not occur
 
 
 class Shards(NamedTuple):
@@ -41,19 +41,15 @@ class Shards(NamedTuple):
 
 @dataclass(eq=False)
 class WriteShards(beam.PTransform):
-    """Writes every shard of a version: gives `Shards`.
+    """Writes every shard of a version, from documents that know where everything of theirs is: gives `Shards`.
 
     Attributes:
-        copies: packs of the images' copies.
-        features: whose values are in packs.
+        writer: what is written, and where.
         version: PCollection of the one version name.
     """
 
     config: ShardsConfig
-    lake: Lake
-    dataset: str
-    copies: PackFolder
-    features: FeaturePlan
+    writer: ShardWriter
     progress: Progress
     version: beam.PCollection
 
@@ -62,33 +58,32 @@ class WriteShards(beam.PTransform):
         counts = beam.pvalue.AsDict(totals | "count shards" >> beam.MapTuple(self._shards_of))
         keyed = documents | "choose shard" >> beam.Map(_shard_key, counts=counts)
         every = documents.pipeline | beam.Create([None]) | "every shard" >> beam.FlatMap(_every_shard, counts=counts)
-        gathered = (keyed, every) | "gather shards" >> beam.CoGroupByKey()
-        summaries = gathered | "write" >> beam.Map(
-            self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version)
+        written = (
+            (keyed, every)
+            | "gather shards" >> beam.CoGroupByKey()
+            | "write" >> beam.Map(self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version))
         )
         unique = (
-            gathered
-            | "hashes" >> beam.FlatMap(_packed_hashes)
+            written
+            | "hashes" >> beam.FlatMap(_by_first_digit)
             | "gather hashes" >> beam.GroupByKey()
             | "unique" >> beam.Map(_count_hashes)
         )
-        return Shards(summaries, unique)
+        return Shards(written | "summaries" >> beam.Keys(), unique)
 
     def _shards_of(self, split: str, documents: int) -> tuple[str, int]:
         return split, shard_count(documents, self.config)
 
-    def _write(self, group: tuple[ShardKey, Any], counts: Mapping[str, int], version: str) -> Any:
+    def _write(
+        self,
+        group: tuple[ShardKey, tuple[Iterable[FeaturedDocument], Any]],
+        counts: Mapping[str, int],
+        version: str,
+    ) -> tuple[ShardSummary, bytes]:
         (split, index), (documents, _) = group
-        summary = write_shard(
-            self.lake.dataset(self.dataset, version),
-            documents,
-            split=Split(split),
-            name=part_name(index, counts[split]),
-            features=self.features,
-            copies=self.copies,
-        )
+        written = self.writer.write(version, documents, split=Split(split), name=part_name(index, counts[split]))
         self.progress.advance("shards")
-        return summary
+        return written
 
 
 def _split_of(featured: FeaturedDocument) -> str:
@@ -106,20 +101,19 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
-def _packed_hashes(group: tuple[ShardKey, Any]) -> Iterator[tuple[tuple[str, str], bytes]]:
-    """Yield the hashes of a shard's images as one string of bytes for each first digit, so that none is large."""
-    (split, _), (documents, _) = group
-    packed: dict[str, bytearray] = {}
-    for shown in shown_images(documents):
-        content_hash = shown.image.hash
-        packed.setdefault(content_hash[0], bytearray()).extend(bytes.fromhex(content_hash[: 2 * _HASH_BYTES]))
-    for digit, octets in packed.items():
-        yield (split, digit), bytes(octets)
+def _by_first_digit(written: tuple[ShardSummary, bytes]) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Yield the hashes of a shard's images as a string of bytes for each first digit, so that none is large."""
+    summary, octets = written
+    hashes = np.frombuffer(octets, np.uint8).reshape(-1, HASH_BYTES)
+    for digit in range(16):
+        some = hashes[hashes[:, 0] >> 4 == digit]
+        if len(some):
+            yield (str(summary.split), digit), some.tobytes()
 
 
-def _count_hashes(group: tuple[tuple[str, str], Iterable[bytes]]) -> tuple[str, int]:
+def _count_hashes(group: tuple[tuple[str, int], Iterable[bytes]]) -> tuple[str, int]:
     (split, _), packed = group
-    return split, len(np.unique(np.frombuffer(b"".join(packed), f"S{_HASH_BYTES}")))
+    return split, len(np.unique(np.frombuffer(b"".join(packed), f"S{HASH_BYTES}")))
 
 
 @dataclass(eq=False)
@@ -130,14 +124,12 @@ class WriteTable(beam.PTransform):
         folder: gives the folder of a version.
         path: of the table's parts in it; empty: the folder itself.
         schema: of the table.
-        to_row: the row of an element.
         version: PCollection of the one version name.
     """
 
     folder: Callable[[str], Folder]
     path: str
     schema: pa.Schema
-    to_row: Callable[[Any], dict[str, Any]]
     version: beam.PCollection
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
@@ -149,7 +141,7 @@ class WriteTable(beam.PTransform):
 
     def _sortable(self, element: Any) -> tuple[str, dict[str, Any]]:
         """Return a row behind a text that orders rows by their columns, the first of them first."""
-        row = self.to_row(element)
+        row = row_of(element)
         return json.dumps([*row.values()], default=str, ensure_ascii=False), row
 
     def _write(self, group: tuple[int, Iterable[tuple[str, dict[str, Any]]]], parts: int, version: str) -> FileEntry:
@@ -181,3 +173,21 @@ class ExplainFailures(beam.PTransform):
 
 def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
     return kind[0], message
+
+
+class DigestInputs(beam.PTransform):
+    """(settled documents, failures of reading) to the digest of all of them: whatever the order, the same number."""
+
+    def expand(self, read: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        settled, failures = read
+        documents = settled | "documents" >> beam.Map(_document)
+        return (
+            (documents, failures)
+            | "all that was read" >> beam.Flatten()
+            | "digests" >> beam.Map(content_digest)
+            | "add" >> beam.CombineGlobally(add_digests)
+        )
+
+
+def _document(settled: SettledDocument) -> Document:
+    return settled.document

@@ -10,26 +10,29 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.features.columns import DOCUMENTS, IMAGES
-from pipelines.features.extraction import FeaturedDocument, FeaturedImage
-from pipelines.features.given import given_vector
+from pipelines.features.featured import FeaturedDocument, FeaturedImage
 from pipelines.features.plan import FeaturePlan
+from pipelines.images.given import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of
 from schemas.documents import Split, document_schema, to_row
 from schemas.feature_arrays import vectors_to_column
+from schemas.features import FeatureColumn
 from schemas.images import image_schema
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
+from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.tables import to_table
 
 ROWS_PER_GROUP = 256
+HASH_BYTES = 16  # of a content hash: two that share them do not occur
 T = TypeVar("T")
 
 
@@ -88,52 +91,86 @@ def write_rows(folder: Folder, path: str, rows: Sequence[Mapping[str, Any]], sch
     return write_part(folder, path, (to_table(group, schema) for group in _groups(rows, 64 * ROWS_PER_GROUP)), schema)
 
 
-def write_shard(
-    folder: Folder,
-    documents: Iterable[FeaturedDocument],
-    *,
-    split: Split,
-    name: str,
-    features: FeaturePlan,
-    copies: PackFolder,
-) -> ShardSummary:
-    """Write the pair of same-numbered parts of a shard: its documents, and each image they refer to, once."""
-    featured = sorted(documents, key=lambda each: each.document.id)
-    images = shown_images(featured)
-    document_groups = (documents_table(group, features) for group in _groups(featured))
-    image_groups = (images_table(group, features, copies) for group in _groups(images))
-    entries = (
-        write_part(folder, f"documents/{split}/{name}", document_groups, document_schema(features.sentences)),
-        write_part(folder, f"images/{split}/{name}", image_groups, image_schema(features.images)),
-    )
-    return ShardSummary(split, entries, Counter(size_of(each.document) for each in featured))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardWriter:
+    """What the shards of a build are written with.
+
+    Attributes:
+        copies: packs of pictures.
+        features: the columns, and where their values are.
+    """
+
+    lake: Lake
+    dataset: str
+    copies: PackFolder
+    features: FeaturePlan
+
+    def write(
+        self, version: str, documents: Iterable[FeaturedDocument], *, split: Split, name: str
+    ) -> tuple[ShardSummary, bytes]:
+        """Write a shard: its documents, each image they refer to once, and when what was fetched was.
+
+        Returns:
+            its summary, and the first HASH_BYTES of each image's hash.
+        """
+        documents = sorted(documents, key=lambda featured: featured.document.id)
+        shown = {each.packed.image.hash: each for featured in documents for each in featured.images}
+        images = [shown[content_hash] for content_hash in sorted(shown)]
+        folder = self.lake.dataset(self.dataset, version)
+        entries = (
+            write_part(
+                folder,
+                f"documents/{split}/{name}",
+                (self._documents(group) for group in _groups(documents)),
+                document_schema(self.features.sentences),
+            ),
+            write_part(
+                folder,
+                f"images/{split}/{name}",
+                (self._images(group) for group in _groups(images)),
+                image_schema(self.features.images),
+            ),
+        )
+        times = sorted({row for featured in documents for row in retrievals(featured)})
+        if times:
+            rows = [retrieval_row(each) for each in times]
+            write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
+        hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
+        sizes = Counter(size_of(featured.document) for featured in documents)
+        return ShardSummary(split, entries, sizes), hashes
+
+    def _documents(self, documents: Sequence[FeaturedDocument]) -> pa.Table:
+        table = to_table((to_row(featured.document) for featured in documents), document_schema())
+        columns = self.features.arrays(DOCUMENTS, [featured.sentences for featured in documents])
+        return _with_columns(table, columns, document_schema(self.features.sentences))
+
+    def _images(self, images: Sequence[FeaturedImage]) -> pa.Table:
+        copies = [each.packed.copy for each in images]
+        jpegs = iter(self.copies.read([copy for copy in copies if copy is not None], ["jpeg"])["jpeg"].to_pylist())
+        rows = [
+            asdict(each.packed.image) | {"jpeg": None if each.packed.copy is None else next(jpegs)} for each in images
+        ]
+        columns = self.features.arrays(IMAGES, [each.features for each in images])
+        for column in self.features.images:
+            if column.column not in columns:
+                columns[column.column] = self._given(column, images)
+        return _with_columns(to_table(rows, image_schema()), columns, image_schema(self.features.images))
+
+    def _given(self, column: FeatureColumn, images: Sequence[FeaturedImage]) -> pa.Array:
+        """Return the rows of the feature array that the source brings."""
+        path = self.features.given.path if self.features.given else ""
+        rows = [given_vector(str(each.packed.image.source), path) for each in images]
+        return vectors_to_column(np.array(rows).reshape(-1, column.dimensions), column.storage)
 
 
-def shown_images(documents: Iterable[FeaturedDocument]) -> list[FeaturedImage]:
-    """Return the images of documents, once each, in the order of their hashes."""
-    by_hash = {each.image.hash: each for document in documents for each in document.images}
-    return [cast(FeaturedImage, by_hash[content_hash]) for content_hash in sorted(by_hash)]
-
-
-def documents_table(documents: Sequence[FeaturedDocument], features: FeaturePlan) -> pa.Table:
-    """Return documents as a table of `document_schema(features.sentences)`."""
-    table = to_table((to_row(each.document) for each in documents), document_schema())
-    columns = features.arrays(DOCUMENTS, [each.features for each in documents])
-    return _with_columns(table, columns, document_schema(features.sentences))
-
-
-def images_table(images: Sequence[FeaturedImage], features: FeaturePlan, copies: PackFolder) -> pa.Table:
-    """Return images with their 256-px JPEGs as a table of `image_schema(features.images)`."""
-    jpegs = iter(copies.read([each.copy for each in images if each.copy], ["jpeg"])["jpeg"].to_pylist())
-    rows = (asdict(each.image) | {"jpeg": next(jpegs) if each.copy else None} for each in images)
-    table = to_table(rows, image_schema())
-    columns = features.arrays(IMAGES, [each.features for each in images])
-    for column in features.images:
-        if features.given is not None and column.name == features.given.name:
-            vectors = [given_vector(str(each.image.source), features.given.path) for each in images]
-            matrix = np.array(vectors).reshape(-1, column.dimensions)
-            columns[column.column] = vectors_to_column(matrix, column.storage)
-    return _with_columns(table, columns, image_schema(features.images))
+def retrievals(featured: FeaturedDocument) -> Iterator[Retrieval]:
+    """Yield when the page of a document, and its images, were fetched, as far as they were."""
+    document = featured.document
+    if document.provenance.retrieved is not None:
+        yield Retrieval(Retrieved.DOCUMENT, document.id, document.provenance.url, document.provenance.retrieved)
+    for each in featured.images:
+        if each.packed.retrieved is not None:
+            yield Retrieval(Retrieved.IMAGE, each.packed.image.hash, each.packed.image.source, each.packed.retrieved)
 
 
 def _groups(rows: Sequence[T], size: int = ROWS_PER_GROUP) -> Iterator[Sequence[T]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -22,9 +22,10 @@ from apache_beam.pvalue import AsSingleton
 from pipelines.dedupe.columns import Bytes, Columns, Numbers, from_hex, starts_of_runs
 from pipelines.dedupe.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.documents.settle import SettledDocument
-from pipelines.settings import SplitsConfig
+from pipelines.documents.transforms import LeaveOut
+from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
-from pipelines.splits.leaks import LeakCount
+from pipelines.splits.leaks import LeakCount, is_heeded, is_weaker_end
 from pipelines.splits.shared_images import (
     ClusterOfImage,
     ShownImages,
@@ -35,6 +36,7 @@ from pipelines.splits.shared_images import (
 )
 from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items, pack_texts
 from schemas.duplicates import Duplicate
+from schemas.failures import Failure, Reason, Stage
 from schemas.leaks import Leak
 
 _ENDS = tuple(product(KINDS, SPLITS, SPLITS))  # of leaks: their kind, split and other split
@@ -57,6 +59,48 @@ class AssignSplits(beam.PTransform):
         document = settled.document
         split = final_split(document.id, document.split, self.config, survey.moves(self.config))
         return replace(settled, document=replace(document, split=split))
+
+
+class Split(NamedTuple):
+    """Documents that stay, every leak, those that are heeded, and the failures of the documents that go."""
+
+    documents: beam.PCollection[SettledDocument]
+    leaks: beam.PCollection[Leak]
+    heeded: beam.PCollection[Leak]
+    failures: beam.PCollection[Failure]
+
+
+@dataclass(eq=False)
+class DropLeaks(beam.PTransform):
+    """Finds what splits share; where `on_leak` is `drop`, the weaker document of each heeded leak goes: gives `Split`.
+
+    Attributes:
+        radius: of the dedupe stage.
+        duplicates: PCollection[Duplicate] of the dedupe stage.
+    """
+
+    config: SplitsConfig
+    radius: int
+    duplicates: beam.PCollection[Duplicate]
+
+    def expand(self, documents: beam.PCollection[SettledDocument]) -> Split:
+        leaks = documents | "find leaks" >> FindLeaks(self.radius, self.duplicates)
+        heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
+        if self.config.on_leak is not OnLeak.DROP:
+            return Split(documents, leaks, heeded, documents.pipeline | "none dropped" >> beam.Create([]))
+        weaker = heeded | "weaker ends" >> beam.FlatMap(_weaker_end) | "once" >> beam.Distinct()
+        stays = (documents, weaker) | "keep" >> LeaveOut()
+        return Split(stays, leaks, heeded, weaker | "failures" >> beam.Map(_leak_failure))
+
+
+def _weaker_end(leak: Leak) -> Iterator[str]:
+    if is_weaker_end(leak):
+        yield leak.document
+
+
+def _leak_failure(document_id: str) -> Failure:
+    message = "shares an image or a text with a document of another split; see the leaks table"
+    return Failure(Stage.SHARDS, document_id, Reason.LEAKED, message)
 
 
 @dataclass(eq=False)

@@ -19,7 +19,6 @@ from PIL import Image as Pixels
 from pipelines.images import obtain
 from pipelines.images.obtain import Found, ImageAccess, obtain_images
 from pipelines.images.packed import PackedImage, copy_packs
-from pipelines.images.store import ImageStore
 from pipelines.images.transforms import ObtainImages
 from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
@@ -103,7 +102,9 @@ def test_a_picture_has_a_copy_and_is_inspected_once(
         assert (found.retrieved is not None) == uri.startswith("http")
     again = dict(obtain_images(uris, access()))
     assert again == first and len(inspected) == 1 and Quiet.asked == ["/a.png"]
-    copy = ImageStore(access().copies).read(digest)
+    (ref,) = access().copies.index().find([digest])
+    assert ref is not None
+    copy = access().copies.read([ref], ["jpeg"])["jpeg"][0].as_py()
     with Pixels.open(io.BytesIO(copy)) as picture:
         assert picture.size == (384, 256)
 
@@ -163,8 +164,8 @@ def test_the_stage_gives_what_the_plain_path_gives(
     ]
 
     def assemble(root: beam.Pipeline) -> None:
-        found = root | beam.Create(drafts) | "images" >> stage | beam.MapTuple(lambda uri, each: (uri, seen(each)))
-        assert_that(found, equal_to(expected))
+        images = root | beam.Create(drafts) | "images" >> stage
+        assert_that(images.outcomes | beam.MapTuple(lambda uri, each: (uri, seen(each))), equal_to(expected))
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
     assert len(Quiet.asked) == 26

@@ -24,7 +24,6 @@ from PIL import Image as Pixels
 import pipelines
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import PackedImage, copy_packs
-from pipelines.images.store import ImageStore
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
@@ -286,8 +285,9 @@ def test_a_turned_picture_is_upright_in_size_fingerprint_and_copy(web, reply, ob
     assert isinstance(first, Image) and isinstance(second, Image)
     assert (first.width, first.height) == (second.width, second.height) == (60, 120)
     assert first.fingerprint == second.fingerprint
-    copies = ImageStore(copies_of(tmp_path))
-    with Pixels.open(io.BytesIO(copies.read(first.hash))) as copy:
+    copies = copies_of(tmp_path)
+    jpeg = copies.read(copies.index().find([first.hash]), ["jpeg"])["jpeg"][0].as_py()
+    with Pixels.open(io.BytesIO(jpeg)) as copy:
         assert copy.size == (256, 512)
         assert copy.getpixel((128, 100))[0] > 240 and copy.getpixel((128, 400))[2] > 240  # type: ignore[index]
 
