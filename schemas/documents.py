@@ -17,7 +17,6 @@ from schemas.features import FeatureColumn, sentence_fields
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-DOCUMENT_VERSION = 1
 UNDETERMINED = "und"
 
 
@@ -139,7 +138,7 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("links", pa.list_(_LINK), "ground truth; null: unknown; empty: known, none", nullable=True),
         column("provenance", _PROVENANCE, "where it came from"),
     ]
-    return table_schema("documents", DOCUMENT_VERSION, [*columns, *sentence_fields(features)])
+    return table_schema("documents", 1, [*columns, *sentence_fields(features)])
 
 
 def to_row(document: Document) -> dict[str, Any]:

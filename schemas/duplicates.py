@@ -9,8 +9,6 @@ import pyarrow as pa
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-DUPLICATE_VERSION = 1
-
 
 @travels
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,7 +36,7 @@ class Duplicate:
 
 DUPLICATE_SCHEMA = table_schema(
     "duplicates",
-    DUPLICATE_VERSION,
+    1,
     [
         column("cluster", pa.string(), "connected component of near-duplicates: its smallest image hash"),
         column("document", pa.string(), "document the image occurs in"),

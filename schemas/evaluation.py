@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from schemas.tables import column, table_schema
 
-EVALUATION_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRow:
@@ -57,7 +55,7 @@ class EvaluationRow:
 
 EVALUATION_SCHEMA = table_schema(
     "evaluation",
-    EVALUATION_VERSION,
+    1,
     [
         column("model", pa.string(), "registered name, or the address it was loaded from"),
         column("model_version", pa.string(), "registered version, where there is one", nullable=True),

@@ -16,7 +16,6 @@ import pyarrow as pa
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-FAILURE_VERSION = 1
 _OF_MACHINE = frozenset(
     {
         errno.ENOSPC,
@@ -137,7 +136,7 @@ class Failure:
 
 FAILURE_SCHEMA = table_schema(
     "failures",
-    FAILURE_VERSION,
+    1,
     [
         column("stage", pa.string(), "stage that rejected it"),
         column("record_id", pa.string(), "record, document or image"),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import IntegrityError
-from schemas.features import FeatureColumn, FeatureKind, Storage, region_type, stored_vector_type
+from schemas.features import Storage, stored_vector_type
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -119,20 +119,8 @@ def quantise(matrix: npt.NDArray[np.floating]) -> tuple[Float32, npt.NDArray[np.
     return scales, np.clip(np.rint(steps), -STEPS, STEPS).astype(np.int8)
 
 
-def regions_to_column(regions: RegionArrays, dimensions: int) -> pa.Array:
-    """Return regions as a column of lists of `region_type(dimensions)`, one list an image."""
-    kind = region_type(dimensions)
-    fields = [kind.field(position) for position in range(kind.num_fields)]
-    boxes = pa.FixedSizeListArray.from_arrays(pa.array(_flat(regions.boxes, np.float32)), type=fields[0].type)
-    labels = pa.array(regions.labels, pa.string())
-    scores = pa.array(_flat(regions.scores, np.float32))
-    vectors = vectors_to_column(regions.vectors.reshape(-1, dimensions), Storage.FLOAT16)
-    rows = pa.StructArray.from_arrays([boxes, labels, scores, vectors], fields=fields)
-    return pa.ListArray.from_arrays(pa.array(regions.offsets, pa.int32()), rows)
-
-
 def column_to_regions(column: pa.Array | pa.ChunkedArray) -> RegionArrays:
-    """Return the regions of a column (see `regions_to_column`); equal labels are one string.
+    """Return the regions of a column of lists of `region_type`; equal labels are one string.
 
     Raises:
         IntegrityError: a list, a field or a value is null.
@@ -148,17 +136,8 @@ def column_to_regions(column: pa.Array | pa.ChunkedArray) -> RegionArrays:
     )
 
 
-def classes_to_column(classes: ClassArrays) -> pa.Array:
-    """Return classes as a column of lists of labels with probabilities, one list an image."""
-    kind = FeatureColumn(name="", kind=FeatureKind.CLASSES, dimensions=0).type.value_type
-    fields = [kind.field(position) for position in range(kind.num_fields)]
-    labels, shares = pa.array(classes.labels, pa.string()), pa.array(_flat(classes.probabilities, np.float32))
-    rows = pa.StructArray.from_arrays([labels, shares], fields=fields)
-    return pa.ListArray.from_arrays(pa.array(classes.offsets, pa.int32()), rows)
-
-
 def column_to_classes(column: pa.Array | pa.ChunkedArray) -> ClassArrays:
-    """Return the classes of a column (see `classes_to_column`); equal labels are one string.
+    """Return the classes of a column of lists of labels with probabilities; equal labels are one string.
 
     Raises:
         IntegrityError: a list, a field or a value is null.
@@ -196,10 +175,6 @@ def _whole(array: pa.Array) -> pa.Array:
     if array.null_count:
         raise IntegrityError(f"expected no nulls, found {array.null_count} nulls of {len(array)} values")
     return array
-
-
-def _flat(matrix: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(matrix, dtype=kind).reshape(-1)
 
 
 def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:

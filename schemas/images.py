@@ -15,7 +15,6 @@ from schemas.features import FeatureColumn, image_fields
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-IMAGE_VERSION = 1
 SHORTER_SIDE_PX = 256
 
 
@@ -54,7 +53,7 @@ def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
     ]
-    return table_schema("images", IMAGE_VERSION, [*columns, *image_fields(features)])
+    return table_schema("images", 1, [*columns, *image_fields(features)])
 
 
 KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat")  # by the bytes alone

@@ -16,8 +16,6 @@ from schemas.documents import Split
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-LEAK_VERSION = 1
-
 
 class LeakKind(StrEnum):
     """What two documents share."""
@@ -59,7 +57,7 @@ class Leak:
 
 LEAK_SCHEMA = table_schema(
     "leaks",
-    LEAK_VERSION,
+    1,
     [
         column("kind", pa.string(), "exact-image, near-image, sentence or document-text"),
         column("split", pa.string(), "split of document"),

@@ -21,8 +21,6 @@ from schemas.configs import restore_json
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
 
-LINK_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
 class PredictedLink:
@@ -93,7 +91,7 @@ class LinksManifest:
 
 LINK_SCHEMA = table_schema(
     "links",
-    LINK_VERSION,
+    1,
     [
         column("document", pa.string(), "id of the document"),
         column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),

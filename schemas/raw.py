@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from schemas.tables import column, table_schema
 
-RAW_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawEntry:
@@ -41,7 +39,7 @@ class RawEntry:
 
 RAW_SCHEMA = table_schema(
     "raw",
-    RAW_VERSION,
+    1,
     [
         column("key", pa.string(), "SHA-256 of kind and URL"),
         column("kind", pa.string(), "what the request was for: page, image, api, robots"),

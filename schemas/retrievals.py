@@ -18,8 +18,6 @@ import pyarrow as pa
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
-RETRIEVAL_VERSION = 1
-
 
 class Retrieved(StrEnum):
     """What was fetched."""
@@ -48,7 +46,7 @@ class Retrieval:
 
 RETRIEVAL_SCHEMA = table_schema(
     "retrievals",
-    RETRIEVAL_VERSION,
+    1,
     [
         column("kind", pa.string(), "input, document or image"),
         column("key", pa.string(), "id of the document, content hash of the image, URL of the input"),

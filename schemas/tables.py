@@ -31,6 +31,11 @@ def table_schema(name: str, version: int, columns: Sequence[pa.Field]) -> pa.Sch
     return pa.schema(columns, metadata={TABLE: name.encode(), VERSION: str(version).encode()})
 
 
+def schema_version(schema: pa.Schema) -> int:
+    """Return the version that a table's schema states."""
+    return int(schema.metadata[VERSION])
+
+
 def row_of(record: Any) -> dict[str, Any]:
     """Return a dataclass of plain values and enumerations as a row of its table."""
     found = {field.name: getattr(record, field.name) for field in fields(record)}

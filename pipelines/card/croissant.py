@@ -9,6 +9,7 @@ Specification: https://docs.mlcommons.org/croissant/docs/croissant-spec-1.0.html
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,12 @@ PARQUET = "application/x-parquet"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 LICENCE = "Texts and images belong to those who made them; rows carry source and licence where known."
 Node = dict[str, Any]
+_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_binary, "sc:ImageObject"),
+    (pa.types.is_boolean, "sc:Boolean"),
+    (pa.types.is_integer, "sc:Integer"),
+    (pa.types.is_floating, "sc:Float"),
+)
 
 # The context that the specification gives (appendix 1).
 CONTEXT: Node = {
@@ -117,7 +124,7 @@ def _file_set(table: str) -> Node:
 
 
 def _record_set(table: str, schema: pa.Schema) -> Node:
-    fields = [_field(table, field) for field in schema]
+    fields = [_field(f"{table}/{field.name}", field, _source(table, {"column": field.name})) for field in schema]
     if "split" not in schema.names:
         fields.append(_split_of_path(table))
     node: Node = {"@type": "cr:RecordSet", "@id": table, "name": table}
@@ -126,39 +133,25 @@ def _record_set(table: str, schema: pa.Schema) -> Node:
     return node | {"field": fields}
 
 
-def _field(table: str, field: pa.Field) -> Node:
+def _field(path: str, field: pa.Field, source: Node) -> Node:
     """Return the field of a column; the fields of a struct, or of a list of structs, become its subfields.
 
     A list inside a list of structs has no place in Croissant 1.0: `relations` of a link, and the box and vector of a
     region, are left out.
     """
-    name = f"{table}/{field.name}"
-    node: Node = {"@type": "cr:Field", "@id": name, "name": name, "description": field.metadata[MEANING].decode()}
-    kind = field.type
-    if _is_list(kind):
-        node["repeated"] = True
-        kind = kind.value_type
-    if pa.types.is_struct(kind):
-        inner = [kind.field(position) for position in range(kind.num_fields)]
-        is_repeated = "repeated" in node
-        fitting = [child for child in inner if not (is_repeated and _is_list(child.type))]
-        subfields = [_subfield(table, field.name, child) for child in fitting]
-        return node | {"subField": subfields}
-    return node | {"dataType": _data_type(field), "source": _source(table, {"column": field.name})}
-
-
-def _subfield(table: str, column: str, child: pa.Field) -> Node:
-    name = f"{table}/{column}/{child.name}"
-    source = _source(table, {"column": column}) | {"transform": {"jsonPath": child.name}}
-    repeated = {"repeated": True} if _is_list(child.type) else {}
-    return repeated | {
-        "@type": "cr:Field",
-        "@id": name,
-        "name": name,
-        "description": child.metadata[MEANING].decode(),
-        "dataType": _data_type(child),
-        "source": source,
-    }
+    described = {"description": field.metadata[MEANING].decode()}
+    node: Node = {"@type": "cr:Field", "@id": path, "name": path, **described}
+    is_repeated, kind = _is_list(field.type), field.type
+    if is_repeated:
+        node["repeated"], kind = True, kind.value_type
+    if not pa.types.is_struct(kind):
+        return node | {"dataType": _data_type(field), "source": source}
+    node["subField"] = [
+        _field(f"{path}/{child.name}", child, source | {"transform": {"jsonPath": child.name}})
+        for child in kind
+        if not (is_repeated and _is_list(child.type))
+    ]
+    return node
 
 
 def _split_of_path(table: str) -> Node:
@@ -189,10 +182,4 @@ def _data_type(field: pa.Field) -> str | list[str]:
         kind = kind.value_type
     if field.name == "split":
         return ["sc:Text", "cr:Split"]
-    if pa.types.is_binary(kind):
-        return "sc:ImageObject"
-    if pa.types.is_boolean(kind):
-        return "sc:Boolean"
-    if pa.types.is_integer(kind):
-        return "sc:Integer"
-    return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
+    return next((name for fits, name in _TYPES if fits(kind)), "sc:Text")

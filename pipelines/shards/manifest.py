@@ -16,21 +16,16 @@ from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.splits.leaks import LeakCount
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
-from schemas.documents import DOCUMENT_VERSION, Document, Split
-from schemas.duplicates import DUPLICATE_VERSION
-from schemas.failures import FAILURE_VERSION, Failure
-from schemas.images import IMAGE_VERSION
-from schemas.leaks import LEAK_VERSION
+from schemas.documents import Document, Split, document_schema
+from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.failures import FAILURE_SCHEMA, Failure
+from schemas.images import image_schema
+from schemas.leaks import LEAK_SCHEMA
 from schemas.manifest import Manifest, version_name
+from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, code_digest, code_version, content
 
-SCHEMA_VERSIONS = {
-    "documents": DOCUMENT_VERSION,
-    "images": IMAGE_VERSION,
-    "failures": FAILURE_VERSION,
-    "duplicates": DUPLICATE_VERSION,
-    "leaks": LEAK_VERSION,
-}
+_SCHEMAS = (document_schema(), image_schema(), FAILURE_SCHEMA, DUPLICATE_SCHEMA, LEAK_SCHEMA)
 _DIGESTS = 1 << 256
 
 
@@ -46,7 +41,11 @@ def build_identity(config: Mapping[str, Json], extractors: Iterable[tuple[str, s
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
     libraries = {"pyarrow": pyarrow, **picture_libraries()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
-    return {"config": config, "inputs": inputs, "schema_versions": SCHEMA_VERSIONS}
+    return {
+        "config": config,
+        "inputs": inputs,
+        "schema_versions": {schema.metadata[TABLE].decode(): schema_version(schema) for schema in _SCHEMAS},
+    }
 
 
 def version_of_build(identity: Mapping[str, Any], digest: int) -> str:

@@ -18,14 +18,10 @@ from schemas.configs import restore
 from schemas.documents import document_schema
 from schemas.errors import IntegrityError
 from schemas.feature_arrays import (
-    ClassArrays,
-    RegionArrays,
-    classes_to_column,
     column_to_classes,
     column_to_regions,
     column_to_vectors,
     quantise,
-    regions_to_column,
     storable,
     vectors_to_column,
 )
@@ -152,72 +148,50 @@ def test_vectors_are_not_copied_and_may_lack_no_value() -> None:
         column_to_vectors(pa.array([[1.0, None]], type=pa.list_(pa.float16(), 2)))
 
 
-def regions() -> RegionArrays:
-    return RegionArrays(
-        offsets=np.array([0, 2, 2, 3]),
-        boxes=np.arange(12, dtype=np.float32).reshape(3, 4) / 12,
-        labels=["dog", "traffic light", "dog"],
-        scores=np.array([0.9, 0.5, 0.7], np.float32),
-        vectors=np.arange(6, dtype=np.float16).reshape(3, 2),
-    )
+REGIONS = FeatureColumn(name="x", kind=FeatureKind.REGIONS, dimensions=2)
+CLASSES = FeatureColumn(name="x", kind=FeatureKind.CLASSES, dimensions=0)
+
+
+def region(label: str, score: float, corner: float, vector: tuple[int, int]) -> dict[str, object]:
+    return {"box": [corner, 0, 1, 1], "label": label, "score": score, "vector": np.array(vector, np.float16)}
 
 
 def test_regions_read_back() -> None:
-    expected = regions()
-    column = regions_to_column(expected, 2)
-    assert column.type == FeatureColumn(name="x", kind=FeatureKind.REGIONS, dimensions=2).type
+    rows = [
+        [region("dog", 0.5, 0, (0, 1)), region("traffic light", 0.25, 0.5, (2, 3))],
+        [],
+        [region("dog", 1, 0.75, (4, 5))],
+    ]
+    column = pa.array(rows, REGIONS.type)
     found = column_to_regions(through_parquet(column))
     assert found.offsets.tolist() == [0, 2, 2, 3]
-    assert found.labels == expected.labels
+    assert found.labels == ["dog", "traffic light", "dog"]
     assert found.labels[0] is found.labels[2]
-    for name in ("boxes", "scores", "vectors"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-        assert getattr(found, name).dtype == getattr(expected, name).dtype
+    assert found.boxes.tolist() == [[0, 0, 1, 1], [0.5, 0, 1, 1], [0.75, 0, 1, 1]]
+    assert (found.scores.tolist(), found.vectors.tolist()) == ([0.5, 0.25, 1], [[0, 1], [2, 3], [4, 5]])
+    assert (found.boxes.dtype, found.scores.dtype, found.vectors.dtype) == (np.float32, np.float32, np.float16)
     last = column_to_regions(column.slice(2))
     assert (last.offsets.tolist(), last.labels, last.vectors.tolist()) == ([0, 1], ["dog"], [[4, 5]])
-    (row,) = column.slice(2).to_pylist()
-    assert row == [
-        {
-            "box": pytest.approx([8 / 12, 9 / 12, 10 / 12, 11 / 12]),
-            "label": "dog",
-            "score": pytest.approx(0.7),
-            "vector": [4, 5],
-        }
-    ]
 
 
-def test_no_regions_at_all_read_back() -> None:
-    nothing = np.zeros((0, 7), np.float16)
-    for offsets in ([0], [0, 0]):
-        column = regions_to_column(
-            RegionArrays(
-                offsets=np.array(offsets), boxes=np.zeros((0, 4)), labels=[], scores=np.zeros(0), vectors=nothing
-            ),
-            7,
-        )
-        found = column_to_regions(column)
-        assert (found.offsets.tolist(), found.vectors.shape, found.boxes.shape) == (offsets, (0, 7), (0, 4))
+@pytest.mark.parametrize("images", [0, 1])
+def test_no_regions_at_all_read_back(images: int) -> None:
+    found = column_to_regions(pa.array([[]] * images, REGIONS.type))
+    assert (found.offsets.tolist(), found.vectors.shape, found.boxes.shape) == ([0] * (images + 1), (0, 2), (0, 4))
 
 
 def test_classes_read_back() -> None:
-    classes = ClassArrays(
-        offsets=np.array([0, 2, 3]),
-        labels=["tabby", "lynx", "tabby"],
-        probabilities=np.array([0.6, 0.1, 1], np.float32),
-    )
-    column = classes_to_column(classes)
-    assert column.to_pylist()[1] == [{"label": "tabby", "probability": 1.0}]
-    found = column_to_classes(through_parquet(column))
-    assert (found.offsets.tolist(), found.labels) == ([0, 2, 3], classes.labels)
-    np.testing.assert_array_equal(found.probabilities, classes.probabilities)
+    tabby, lynx = {"label": "tabby", "probability": 0.5}, {"label": "lynx", "probability": 0.25}
+    found = column_to_classes(through_parquet(pa.array([[tabby, lynx], [tabby]], CLASSES.type)))
+    assert (found.offsets.tolist(), found.labels) == ([0, 2, 3], ["tabby", "lynx", "tabby"])
+    assert found.probabilities.tolist() == [0.5, 0.25, 0.5]
 
 
 def test_null_lists_and_rows_are_refused() -> None:
-    column = regions_to_column(regions(), 2)
     with pytest.raises(IntegrityError, match="nulls"):
-        column_to_regions(pa.array([None], column.type))
+        column_to_regions(pa.array([None], REGIONS.type))
     with pytest.raises(IntegrityError, match="nulls"):
-        column_to_classes(pa.array([[None]], FeatureColumn(name="", kind=FeatureKind.CLASSES, dimensions=0).type))
+        column_to_classes(pa.array([[None]], CLASSES.type))
 
 
 COLUMNS = (

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_VERSION, LinkCounts, LinksManifest
+from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
 from schemas.manifest import Manifest, read_manifest
+from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.reading import split_parts
 from training.evaluation.evaluate import read_for_model
@@ -79,7 +80,7 @@ def prepare_linking(
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         "calibration": None if calibration is None else calibration.to_json(),
         "precision": precision,
-        "schema": LINK_VERSION,
+        "schema": schema_version(LINK_SCHEMA),
     }
     return Linking(
         manifest=manifest,
