@@ -78,35 +78,6 @@ def _tagged(element: Any) -> Iterator[Any]:
 
 
 @dataclass(eq=False)
-class KeepFirst(beam.PTransform, Generic[T]):
-    """Keeps the first record of each id by `rank`: gives an `Outcome`; the others are DUPLICATE_RECORD."""
-
-    stage: Stage
-    rank: Callable[[T], Any]
-
-    def expand(self, records: beam.PCollection) -> Outcome:
-        outcome: Outcome = (
-            records
-            | "key by id" >> beam.Map(_key_by_id)
-            | "group by id" >> beam.GroupByKey()
-            | "first of each" >> Fallible(self.stage, self._first)
-        )
-        return outcome
-
-    def _first(self, group: tuple[str, Iterable[T]]) -> Iterator[T | Failure]:
-        record_id, records = group
-        first, *others = sorted(records, key=self.rank)
-        yield first
-        for _ in others:
-            message = "expected one record of this id, found another"
-            yield Failure(self.stage, record_id, Reason.DUPLICATE_RECORD, message)
-
-
-def _key_by_id(record: Any) -> tuple[str, Any]:
-    return record.id, record
-
-
-@dataclass(eq=False)
 class OnOneWorker(beam.PTransform, Generic[T]):
     """Applies a function to batches of elements, all on one worker, none of which holds more than a batch of them.
 
@@ -117,7 +88,8 @@ class OnOneWorker(beam.PTransform, Generic[T]):
     batch_size: int = 1024
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        return elements | "one key" >> beam.Map(_key_by_nothing) | "batches" >> beam.ParDo(_Batches(self))
+        keyed = elements | "one key" >> beam.Map(_key_by_nothing).with_output_types(tuple[str, Any])
+        return keyed | "batches" >> beam.ParDo(_Batches(self))
 
 
 def _key_by_nothing(element: Any) -> tuple[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -16,9 +16,9 @@ from pipelines.sources.diy.listing import read_listing
 from pipelines.sources.diy.settings import DiySource, DumpOrApi
 from pipelines.sources.diy.submissions import Submission, rank, read_dump, reject_submission
 from pipelines.sources.takedowns import Takedowns
-from pipelines.transforms import Fallible, KeepFirst, OnOneWorker, Outcome, Separate
+from pipelines.transforms import Fallible, OnOneWorker, Outcome, Separate
 from pipelines.web.client import process_client
-from schemas.failures import Failure, Stage
+from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
 
 
@@ -37,10 +37,10 @@ class ReadDiy(beam.PTransform):
         is_dump = self.source.kind is DumpOrApi.DUMP
         inputs = root | "inputs" >> beam.Create(self.source.dump if is_dump else [""]) | beam.Reshuffle()
         read = inputs | "submissions" >> Fallible(Stage.SOURCES, self._read)
-        unique = read.results | "one of each id" >> KeepFirst(Stage.SOURCES, rank)
-        wanted = unique.results | "select" >> Fallible(Stage.SOURCES, self._select)
+        by_id = read.results | "by id" >> beam.Map(_by_id) | "group by id" >> beam.GroupByKey()
+        wanted = by_id | "select" >> Fallible(Stage.SOURCES, self._select)
         albums = wanted.results | "albums" >> OnOneWorker(self._fetch) | Separate()
-        failures = (read.failures, unique.failures, wanted.failures, albums.failures)
+        failures = (read.failures, wanted.failures, albums.failures)
         return Outcome(albums.results, failures | "failures" >> beam.Flatten())
 
     def _read(self, dump: str) -> Iterator[Submission | Failure]:
@@ -49,12 +49,20 @@ class ReadDiy(beam.PTransform):
         else:
             yield from read_listing(self.source, self.credentials, http=self.http, raw=self.raw)
 
-    def _select(self, submission: Submission) -> Iterator[Submission | Failure]:
-        min_score = self.source.min_score
-        yield reject_submission(submission, min_score=min_score, takedowns=self.takedowns) or submission
+    def _select(self, group: tuple[str, Iterable[Submission]]) -> Iterator[Submission | Failure]:
+        record_id, submissions = group
+        first, *others = sorted(submissions, key=rank)
+        yield reject_submission(first, min_score=self.source.min_score, takedowns=self.takedowns) or first
+        for _ in others:
+            message = "expected one record of this id, found another"
+            yield Failure(Stage.SOURCES, record_id, Reason.DUPLICATE_RECORD, message)
 
     def _fetch(self, submissions: Sequence[Submission]) -> Iterator[CandidateDocument | Failure]:
         client = process_client(self.http, self.raw)
         for outcome in fetch_albums(submissions, client=client, source=self.source, credentials=self.credentials):
             self.progress.advance("albums", isinstance(outcome, CandidateDocument))
             yield outcome
+
+
+def _by_id(submission: Submission) -> tuple[str, Submission]:
+    return submission.id, submission

@@ -13,12 +13,11 @@ and images are unknown. Pictures are of Commons, at a width that Wikimedia serve
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
@@ -82,11 +81,6 @@ class WikipediaSource:
         parts = urlsplit(self.base_url)
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
-
-
-class _Member(NamedTuple):
-    namespace: int
-    title: str
 
 
 def list_titles(source: WikipediaSource, client: Client, *, max_age_s: float | None = None) -> Iterator[str | Failure]:
@@ -205,36 +199,34 @@ def _title(line: bytes, _: str) -> Iterator[str]:
 def _category_titles(source: WikipediaSource, client: Client, max_age_s: float | None) -> Iterator[str | Failure]:
     """Yield the titles in a category, breadth first, at most `source.limit`; a subcategory is read once."""
     name = source.category.strip().replace("_", " ")
-    waiting = deque([(name if name.startswith(_CATEGORY) else _CATEGORY + name, 0)])
+    waiting = [(name if name.startswith(_CATEGORY) else _CATEGORY + name, 0)]
     known, titles = {waiting[0][0]}, set[str]()
-    while waiting:
-        category, depth = waiting.popleft()
-        for member in _members(source, client, category, max_age_s):
+    read = partial(_members, source=source, client=client, max_age_s=max_age_s)
+    for category, depth in waiting:  # it grows meanwhile
+        for member in outcomes_of([(category, category)], read):
             if isinstance(member, Failure):
                 yield member
-            elif member.namespace == _CATEGORIES and depth < source.category_depth and member.title not in known:
-                known.add(member.title)
-                waiting.append((member.title, depth + 1))
-            elif member.namespace == _ARTICLES and member.title not in titles:  # it may be in several subcategories
-                titles.add(member.title)
-                yield member.title
+                continue
+            namespace, title = member
+            if namespace == _CATEGORIES and depth < source.category_depth and title not in known:
+                known.add(title)
+                waiting.append((title, depth + 1))
+            elif namespace == _ARTICLES and title not in titles:  # it may be in several subcategories
+                titles.add(title)
+                yield title
                 if len(titles) == source.limit:
                     return
 
 
 def _members(
-    source: WikipediaSource, client: Client, category: str, max_age_s: float | None
-) -> Iterator[_Member | Failure]:
-    """Yield a category's members, or why they cannot be had, all of them."""
-
-    def read(category: str, _: str) -> Iterator[_Member]:
-        namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
-        query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
-        for answer in _ask(source, client, query, max_age_s=max_age_s):
-            for member in _objects(answer, "categorymembers"):
-                yield _Member(required(member, "ns", int), required(member, "title", str))
-
-    return outcomes_of([(category, category)], read)
+    category: str, _: str, *, source: WikipediaSource, client: Client, max_age_s: float | None
+) -> Iterator[tuple[int, str]]:
+    """Yield the name space and title of each member of a category."""
+    namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
+    query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
+    for answer in _ask(source, client, query, max_age_s=max_age_s):
+        for member in _objects(answer, "categorymembers"):
+            yield required(member, "ns", int), required(member, "title", str)
 
 
 def _ask(

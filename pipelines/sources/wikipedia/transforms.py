@@ -14,7 +14,7 @@ from pipelines.sources.inputs import with_web_images
 from pipelines.sources.records import WEB
 from pipelines.sources.wikipedia.imageclef import Article, ImageclefSource, read_articles, with_sentences
 from pipelines.sources.wikipedia.live import WikipediaSource, fetch_articles, list_titles
-from pipelines.transforms import Fallible, KeepFirst, OnOneWorker, Outcome, Separate
+from pipelines.transforms import Fallible, OnOneWorker, Outcome, Separate
 from pipelines.web.client import process_client
 from schemas.failures import Failure, Stage
 from schemas.lake import Folder
@@ -66,9 +66,7 @@ class ReadWikipedia(beam.PTransform):
     def expand(self, root: beam.Pipeline) -> Outcome:
         titles = root | "wiki" >> beam.Create([None]) | "titles" >> Fallible(Stage.SOURCES, self._titles)
         fetched = titles.results | "articles" >> OnOneWorker(self._fetch, batch_size=256) | Separate()
-        unique = fetched.results | "one of each id" >> KeepFirst(Stage.SOURCES, repr)
-        failures = (titles.failures, fetched.failures, unique.failures) | "failures" >> beam.Flatten()
-        return Outcome(unique.results, failures)
+        return Outcome(fetched.results, (titles.failures, fetched.failures) | "failures" >> beam.Flatten())
 
     def _titles(self, _: None) -> Iterator[str | Failure]:
         yield from list_titles(self.source, process_client(self.http, self.raw), max_age_s=self.http.listing_max_age_s)

@@ -348,13 +348,13 @@ def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
         WikipediaSource(**settings)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_no_page_stops_a_build(seed: int) -> None:
-    draw = random.Random(seed)
-    data = bytearray((FOLDER / "dodo.html").read_bytes())
-    for _ in range(draw.randrange(1, 8)):
-        start = draw.randrange(len(data))
-        piece = draw.choice([b"", b"<![x", b"</section>", b"<", b'"', b"<div>", b"//[x", b"\xff\x00", b"<!--"])
-        data[start : start + draw.randrange(30)] = piece * draw.randrange(1, 4)
-    (outcome,) = outcomes_of([("Dodo", bytes(data))], lambda page, _: [parse_article(page, base_url=BASE_URL)])
-    assert repr(outcome).encode()
+def test_no_page_stops_a_build() -> None:
+    for seed in range(200):
+        draw = random.Random(seed)
+        data = bytearray((FOLDER / "dodo.html").read_bytes())
+        for _ in range(draw.randrange(1, 8)):
+            start = draw.randrange(len(data))
+            piece = draw.choice([b"", b"<![x", b"</section>", b"<", b'"', b"<div>", b"//[x", b"\xff\x00", b"<!--"])
+            data[start : start + draw.randrange(30)] = piece * draw.randrange(1, 4)
+        (outcome,) = outcomes_of([("Dodo", bytes(data))], lambda page, _: [parse_article(page, base_url=BASE_URL)])
+        assert repr(outcome).encode()

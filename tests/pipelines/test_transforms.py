@@ -1,0 +1,36 @@
+"""Steps that every stage shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that
+
+from pipelines.runner.spilling import Limits, SpillingRunner
+from pipelines.transforms import OnOneWorker
+
+TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+
+
+def describe(batch: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    for number in batch:
+        yield number, len(batch), os.getpid()
+
+
+def check(described: list[tuple[int, int, int]]) -> None:
+    numbers, sizes, processes = zip(*described, strict=True)
+    assert sorted(numbers) == list(range(500))
+    assert 1 < max(sizes) <= 40
+    assert len(set(processes)) == 1
+
+
+@pytest.mark.parametrize("options", [[], TWO_PROCESSES], ids=["one", "two"])
+def test_all_of_a_hosts_requests_are_made_by_one_worker_in_batches(options: list[str]) -> None:
+    runner = SpillingRunner(limits=Limits(bundle=1000, held=50, run=500))
+    with beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
+        numbers = pipeline | beam.Create(range(500)) | beam.Reshuffle()
+        assert_that(numbers | OnOneWorker(describe, batch_size=40), check)
