@@ -44,7 +44,7 @@ def read_listing(
 
     Raises:
         UsageError: Reddit does not know the credentials, or there are none.
-        BuildError: the listing cannot be had.
+        BuildError: the listing cannot be fetched.
     """
     folder = raw.child("reddit", "listings")
     host = urlsplit(source.oauth_url).netloc.replace(":", "-")

@@ -40,8 +40,8 @@ class DiySource:
         albums: imgur's page, or its API (client id from the environment: IMGUR_CLIENT_ID).
         imgur_url: where album pages are.
         imgur_api_url: where imgur's API is.
-        reddit_url: where tokens are had.
-        oauth_url: where listings are had.
+        reddit_url: issues tokens.
+        oauth_url: serves listings.
     """
 
     kind: DumpOrApi = DumpOrApi.DUMP

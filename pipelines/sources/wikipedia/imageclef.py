@@ -48,7 +48,7 @@ class ImageclefSource:
         metadata: path of what holds the images' metadata, `metadata/<d>/<id>.xml`; empty: the same as `texts`.
         images: path of the folder or tar that image addresses (`images/<d>/<id>.jpg`) are relative to.
         language: of the articles that are kept.
-        max_sentences: the first so many are kept.
+        max_sentences: how many are kept, from the first.
         sentence_model: name or path of an installed spaCy pipeline that splits sentences; empty: spaCy's rules.
     """
 

@@ -56,7 +56,7 @@ class WikipediaSource:
         language: of articles whose page states none.
         licence: of the articles' text; images have their own.
         repositories: where on Wikimedia's image host a picture may lie (`/wikipedia/<repository>/`); empty: anywhere.
-        max_sentences: the first so many are kept.
+        max_sentences: how many are kept, from the first.
         sentence_model: as in `ImageclefSource`.
     """
 
@@ -191,7 +191,7 @@ def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _title(line: bytes, _: str) -> Iterator[str]:
     title = " ".join(line.decode("utf-8-sig", errors="replace").replace("_", " ").split())
-    if len(title.encode()) > _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title):
+    if not 0 < len(title.encode()) <= _MAX_TITLE_BYTES or not _NOT_IN_TITLES.isdisjoint(title):
         raise FieldError(Reason.BROKEN_RECORD, f"expected a title, found {title[:80]!r}")
     yield title
 
@@ -235,7 +235,7 @@ def _ask(
     """Yield the `query` object of each answer of the Action API, going on where one says how.
 
     Raises:
-        FetchFailed: an answer cannot be had.
+        FetchFailed: an answer cannot be fetched.
         FieldError: one says that there was an error, is not the published form, or leads in a circle.
         ValueError: it is no JSON.
     """

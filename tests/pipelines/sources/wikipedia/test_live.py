@@ -111,7 +111,7 @@ def titles(source: WikipediaSource, client: Client) -> list[str]:
     ]
 
 
-def test_titles_of_a_file(wiki: Wiki, client: Client) -> None:
+def test_titles_of_a_file(wiki: Wiki, client: Client, tmp_path: Path) -> None:
     source = WikipediaSource(base_url=wiki.url, titles=str(FOLDER / "titles.txt"))
     assert titles(source, client) == [
         "Dodo",
@@ -123,6 +123,8 @@ def test_titles_of_a_file(wiki: Wiki, client: Client) -> None:
         "Last line",
     ]
     assert wiki.asked == []
+    (tmp_path / "titles.txt").write_text("__\n")
+    assert titles(replace(source, titles=str(tmp_path / "titles.txt")), client) == ["titles.txt:1 broken-record"]
     with pytest.raises(NotFoundError):
         titles(WikipediaSource(titles=str(FOLDER / "none.txt")), client)
 
