@@ -19,6 +19,7 @@ SetOption = Annotated[
 ]
 
 features_app = typer.Typer(help="Choose an extractor of features.", no_args_is_help=True)
+lake_app = typer.Typer(help="Look after a lake.", no_args_is_help=True)
 datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_help=True)
 
 
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command(context_settings={"allow_extra_args": True})(build)
     app.add_typer(datasets_app, name="datasets")
     app.add_typer(features_app, name="features")
+    app.add_typer(lake_app, name="lake")
 
 
 def build(
@@ -215,19 +217,18 @@ def bench_features(
     console.summarise(measurements(rows), {row["name"]: row for row in rows})
 
 
-@features_app.command("sweep")
-def sweep_features(
+@lake_app.command("sweep")
+def sweep(
     lake: LakeOption,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, and say what would go.")] = False,
     is_json: JsonOption = False,
 ) -> None:
-    """Delete the kept features of extractors and settings that no version uses; no build may be under way."""
-    from pipelines.features.columns import unused_files
+    """Delete the copies, features and notes that no version of a lake needs, and what unfinished builds left."""
+    from pipelines.sweep import sweep_lake
 
-    count, size = 0, 0
-    for folder, name in list(unused_files(Lake.at(lake))):
-        count, size = count + 1, size + (folder.size(name) or 0)
-        if not is_dry_run:
-            folder.delete(name)
-    line = f"{'would delete' if is_dry_run else 'deleted'}: {count} files, {size / 1e6:.1f} MB"
-    Console(is_json=is_json).summarise([line], {"files": count, "bytes": size, "dry_run": is_dry_run})
+    at = Lake.at(lake)
+    at.check_exists()
+    swept = sweep_lake(at, dry_run=is_dry_run)
+    verb = "would delete" if is_dry_run else "deleted"
+    line = f"{verb}: {len(swept.paths)} files, {swept.bytes / 1e6:.1f} MB"
+    Console(is_json=is_json).summarise([*swept.paths, line], swept.to_json() | {"dry_run": is_dry_run})

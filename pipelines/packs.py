@@ -133,7 +133,7 @@ class PackIndex:
             return
         keys, numbers, rows = [self._keys], [self._pack_numbers], [self._rows]
         for pack in new:
-            found = _read_keys(self._folder, f"{pack}{SUFFIX}", self._key)
+            found = read_keys(self._folder, f"{pack}{SUFFIX}", self._key)
             keys.append(found)
             numbers.append(np.full(len(found), len(self._packs), np.uint32))
             rows.append(np.arange(len(found), dtype=np.uint32))
@@ -232,7 +232,8 @@ def parse_keys(keys: Sequence[str]) -> _Keys:
     return np.frombuffer(octets, f"S{_KEY_BYTES}")
 
 
-def _read_keys(folder: Folder, name: str, key: str) -> _Keys:
+def read_keys(folder: Folder, name: str, key: str) -> _Keys:
+    """Return the keys of a pack, in the order of its rows."""
     with folder.open(name) as stream:
         return parse_keys(pq.read_table(stream, columns=[key], use_threads=False)[key].to_pylist())
 

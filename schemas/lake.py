@@ -107,6 +107,12 @@ class Folder:
         for found in sorted(info.path for info in self._list(recursive=True) if info.type == pafs.FileType.File):
             yield found.removeprefix(path).lstrip("/")
 
+    def infos(self) -> list[FileInfo]:
+        """Return what is known of every file below this folder, in the order of their paths."""
+        _, path = self._open()
+        found = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
+        return sorted(FileInfo(i.path.removeprefix(path).lstrip("/"), i.size, i.mtime_ns / 1e9) for i in found)
+
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
         filesystem, path = self._open()
@@ -133,6 +139,15 @@ class Folder:
             filesystem, path = pafs.FileSystem.from_uri(self.uri)
             return filesystem, path.rstrip("/")
         return _local(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileInfo:
+    """A file: its path relative to the folder, its size, and when it was changed (seconds since 1970)."""
+
+    path: str
+    bytes: int
+    changed: float
 
 
 @dataclass(frozen=True, slots=True)

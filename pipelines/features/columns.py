@@ -11,7 +11,7 @@ float16 cannot hold is rejected in every storage.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from schemas.errors import IntegrityError
 from schemas.feature_arrays import storable, vectors_to_column
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
 from schemas.tables import column as field
 from schemas.tables import table_schema
 from schemas.versions import canonical_json
@@ -98,25 +97,6 @@ def feature_array(lake: Lake, column: FeatureColumn, table: str, refs: Sequence[
     """
     packs = feature_packs(lake, column, table)
     return _stored(packs.read(refs, ["value"])["value"].combine_chunks(), column)
-
-
-def used_folders(lake: Lake, manifest: Manifest) -> set[Folder]:
-    """Return the folders that a version's features are kept in."""
-    columns = (*manifest.columns(IMAGES), *manifest.columns(DOCUMENTS))
-    return {feature_folder(lake, column) for column in columns if column.fingerprint}
-
-
-def unused_files(lake: Lake) -> Iterator[tuple[Folder, str]]:
-    """Yield the folder and name of each file of features that no version of the lake needs.
-
-    A build that is under way may lose what it has computed, and then says so and stops.
-    """
-    versions = [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
-    used = {folder for version in versions for folder in used_folders(lake, read_manifest(lake, version)[0])}
-    for extractor in lake.features.names():
-        for digits in lake.features.child(extractor).names():
-            folder = lake.features.child(extractor, digits)
-            yield from ((folder, name) for name in folder.files() if folder not in used or name.endswith(_LEFT_OVER))
 
 
 def _kept_type(column: FeatureColumn, table: str) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pipelines import recipes
 from pipelines.card.show import describe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.credentials import Credentials
+from pipelines.sweep import sweep_lake
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.features import FeatureKind, Storage
@@ -135,21 +137,30 @@ def check_banks(found: DocumentSet, images: dict[str, dict[str, object]]) -> Non
 
 
 def check_sweep(lake: Lake, folder: Folder) -> None:
-    """Check that a sweep deletes what no version uses, and no more."""
-    before = list(lake.features.files())
+    """Check that a sweep deletes what no version uses, and no more, and nothing young."""
+    before = sorted(lake.root.files())
     lake.features.child("hues", "0" * 16).write("one.parquet", b"123")
+    lake.images.child("of-another-method").write("one.parquet", b"1")
+    lake.dataset("documents", "unfinished").write("documents/train/part.parquet", b"12345")
     (cells,) = lake.features.child("cells").names()
     lake.features.child("cells", cells).write(".one.parquet.0123.tmp", b"12")
-    assert sweep(lake, "--dry-run") == sweep(lake) == {"files": 2, "bytes": 5}
-    assert list(lake.features.files()) == before
-    assert sweep(lake) == {"files": 0, "bytes": 0}
+    later = time.time() + 2 * 86_400
+    assert sweep_lake(lake, dry_run=False).paths == ()
+    found = sweep_lake(lake, dry_run=True, now=later)
+    assert found == sweep_lake(lake, dry_run=False, now=later)
+    own = [path for path in found.paths if not path.startswith("builds/")]
+    assert own == [
+        "datasets/documents/unfinished/documents/train/part.parquet",
+        f"features/cells/{cells}/.one.parquet.0123.tmp",
+        f"features/hues/{'0' * 16}/one.parquet",
+        "images/of-another-method/one.parquet",
+    ]
+    assert [path for path in before if not path.startswith("builds/")] == [
+        path for path in sorted(lake.root.files()) if not path.startswith("builds/")
+    ]
 
     folder.delete("manifest.json")  # the other version was made of cells and lengths alone
-    assert sweep(lake)["files"] > 0
+    result = CliRunner().invoke(app, ["lake", "sweep", "--lake", lake.root.uri, "--json", "--dry-run"])
+    assert json.loads(result.stdout.splitlines()[-1]) == {"paths": [], "bytes": 0, "dry_run": True}
+    sweep_lake(lake, dry_run=False, now=later)
     assert {name.split("/")[0] for name in lake.features.files()} == {"cells", "lengths"}
-
-
-def sweep(lake: Lake, *options: str) -> dict[str, int]:
-    result = CliRunner().invoke(app, ["features", "sweep", "--lake", lake.root.uri, "--json", *options])
-    values = json.loads(result.stdout.splitlines()[-1])
-    return {name: values[name] for name in ("files", "bytes")}

@@ -16,10 +16,8 @@ from pipelines.features.columns import (
     IMAGES,
     checked,
     feature_array,
-    feature_folder,
     feature_packs,
     texts_key,
-    unused_files,
     value_array,
     value_rows,
 )
@@ -124,9 +122,3 @@ def test_a_value_of_another_shape_is_the_extractors_fault(value: Value) -> None:
 def test_the_key_of_texts_tells_their_borders() -> None:
     assert texts_key(["a", "b"]) == texts_key(iter(("a", "b")))
     assert len({texts_key(texts) for texts in (["a", "b"], ["ab"], ["b", "a"], ["a", "b", ""], [])}) == 5
-
-
-def test_without_a_version_no_file_is_needed(tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path))
-    [ref] = kept(lake, column(), IMAGES, [np.float32([1, 2, 3])])
-    assert list(unused_files(lake)) == [(feature_folder(lake, column()), f"{ref.pack}.parquet")]

@@ -1,0 +1,112 @@
+"""What no version of a lake needs: found, told, and deleted by `multilink lake sweep`.
+
+    images/<method>/          copies under settings that no version was built with
+    images/<method>/<pack>    in which no copy is of an image of any version
+    features/<extractor>/     features that no version has, and packs of which no key is an image of a version with them
+    datasets/<name>/          folders without a manifest: a build did not finish
+    retrievals/, links/       of versions that are gone
+    builds/                   notes of builds that lead to such versions, and drafts
+    anywhere                  temporary files that a killed process left
+
+All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again.
+What is younger than a day stays, too, since a build may be under way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipelines.features.columns import DOCUMENTS, IMAGES, feature_folder
+from pipelines.images.packed import copy_packs
+from pipelines.packs import SUFFIX, parse_keys, read_keys
+from pipelines.settings import FingerprintName, ImagesConfig
+from schemas.configs import restore
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+
+MIN_AGE_S = 86_400.0
+_TEMPORARY = ".tmp"
+_OF_VERSIONS = ("datasets", "retrievals", "links")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was deleted, or would be: paths relative to the lake, and their bytes."""
+
+    paths: tuple[str, ...]
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine-readable summary."""
+        return asdict(self)
+
+
+def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:
+    """Delete what no version of a lake needs, or only find it."""
+    before = (time.time() if now is None else now) - MIN_AGE_S
+    versions = [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
+    needs = _Needs(lake, [read_manifest(lake, version) for version in versions])
+    gone: list[str] = []
+    size = 0
+    for file in lake.root.infos():
+        if file.changed < before and needs.is_unneeded(file.path):
+            gone.append(file.path)
+            size += file.bytes
+            if not dry_run:
+                lake.root.delete(file.path)
+    return Swept(tuple(gone), size)
+
+
+class _Needs:
+    """What the versions of a lake need."""
+
+    def __init__(self, lake: Lake, versions: Sequence[tuple[Manifest, Folder]]) -> None:
+        self._lake = lake
+        self._versions = {f"{manifest.dataset}/{manifest.version}" for manifest, _ in versions}
+        shown = [parse_keys(hashes) for manifest, folder in versions for hashes in _shown(manifest, folder)]
+        self._shown = np.unique(np.concatenate([parse_keys([]), *shown]))
+        self._of_images, self._of_texts = set[str](), set[str]()
+        for manifest, _ in versions:
+            self._of_images.add(_copies(lake, manifest).uri)
+            self._of_images.update(feature_folder(lake, column).uri for column in manifest.columns(IMAGES))
+            self._of_texts.update(feature_folder(lake, column).uri for column in manifest.columns(DOCUMENTS))
+
+    def is_unneeded(self, path: str) -> bool:
+        """Whether no version needs a file; `path` is relative to the lake."""
+        top, *rest = path.split("/")
+        if path.endswith(_TEMPORARY):
+            return True
+        if top in _OF_VERSIONS:
+            return len(rest) > 2 and "/".join(rest[:2]) not in self._versions
+        if top == "builds":
+            return path.endswith(".json")
+        return top in ("images", "features") and self._is_unneeded_pack(path)
+
+    def _is_unneeded_pack(self, path: str) -> bool:
+        folder, _, name = f"{self._lake.root.uri}/{path}".rpartition("/")
+        if folder in self._of_texts:
+            return False
+        if folder not in self._of_images or not name.endswith(SUFFIX):
+            return True
+        key = "hash" if path.startswith("images/") else "key"
+        return not np.isin(read_keys(Folder(folder), name, key), self._shown).any()
+
+
+def _copies(lake: Lake, manifest: Manifest) -> Folder:
+    fingerprint = FingerprintName(manifest.config["dedupe"]["fingerprint"])
+    return copy_packs(lake, restore(ImagesConfig, manifest.config["images"]), fingerprint).folder
+
+
+def _shown(manifest: Manifest, folder: Folder) -> Iterator[list[str]]:
+    """Yield the hashes of the images of each part of a version, the dropped ones of its duplicates table included."""
+    for entry in manifest.files:
+        name = {"images": "hash", "duplicates": "image"}.get(entry.path.partition("/")[0])
+        if name is not None:
+            with folder.open(entry.path) as stream:
+                yield pq.read_table(stream, columns=[name])[name].to_pylist()
