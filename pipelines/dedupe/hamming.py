@@ -9,7 +9,7 @@ leaves out the buckets that are too small to hold both:
                                                 shift 3            from d on
 
 Two codes of different buckets that meet this way and are near are near all the same; what meets in several keys is
-found in each. Codes of several words are compared by their first words, and in full where these are near.
+found in each. Codes of several words are compared by their first words, and by the next where these are near.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.dedupe.bands import WORD_BITS, key_bits, keys_of
 from pipelines.dedupe.columns import Numbers, Words, starts_of_runs
 
 ROWS_AT_ONCE = 1 << 15  # compared in one go: what this takes stays in the cache
-PAIRS_AT_ONCE = 1 << 18  # compared in full in one go
+PAIRS_AT_ONCE = 1 << 18  # told in one go
 
 Pairs = Numbers  # 2 x P rows: the first and the second code of each pair
 
@@ -39,7 +39,7 @@ def near_pairs(codes: Words, radius: int) -> tuple[Pairs, Numbers]:
         found += [np.sort(pairs, axis=0) for pairs, _ in near_rows(codes, keys_of(codes, bits), radius)]
     first, second = np.concatenate(found, axis=1)
     pairs = np.stack(np.divmod(np.unique(first * len(codes) + second), max(1, len(codes))))
-    return pairs, distances_of(codes, pairs)
+    return pairs, np.bitwise_count(codes[pairs[0]] ^ codes[pairs[1]]).sum(axis=1, dtype=np.int64)
 
 
 def near_rows(codes: Words, keys: Numbers, radius: int) -> Iterator[tuple[Pairs, Numbers]]:
@@ -53,11 +53,8 @@ def near_rows(codes: Words, keys: Numbers, radius: int) -> Iterator[tuple[Pairs,
         radius: in bits.
     """
     order, sizes = rows_by_bucket(keys)
-    for places in _batched(_candidates(codes[order, 0], sizes, radius)):
-        rows = order[places]
-        distances = distances_of(codes, rows)
-        is_near = distances <= radius
-        yield rows[:, is_near], distances[is_near]
+    for first, second, distances in _batched(_near_slices(np.ascontiguousarray(codes[order].T), sizes, radius)):
+        yield order[np.stack([first, second])], distances
 
 
 def rows_by_bucket(keys: Numbers) -> tuple[Numbers, Numbers]:
@@ -74,33 +71,32 @@ def rows_by_bucket(keys: Numbers) -> tuple[Numbers, Numbers]:
     return order[by_size], sizes[by_size]
 
 
-def distances_of(codes: Words, pairs: Pairs) -> Numbers:
-    """Return the bits in which the codes of each pair differ."""
-    distances: Numbers = np.bitwise_count(codes[pairs[0]] ^ codes[pairs[1]]).sum(axis=1, dtype=np.int64)
-    return distances
-
-
-def _candidates(words: Words, sizes: Numbers, radius: int) -> Iterator[Pairs]:
-    """Yield pairs of rows whose words are near.
+def _near_slices(words: Words, sizes: Numbers, radius: int) -> Iterator[Numbers]:
+    """Yield 3 x P near pairs and their distances: of codes in the order of `rows_by_bucket`.
 
     Args:
-        words: N, one of each code, in the order of `rows_by_bucket`.
+        words: W x N, the words of each code.
         sizes: N, of their buckets.
         radius: in bits.
     """
     for shift in range(1, int(sizes.max(initial=1))):
-        first, end = int(np.searchsorted(sizes, shift, side="right")), len(words) - shift
+        first, end = int(np.searchsorted(sizes, shift, side="right")), len(sizes) - shift
         for start in range(first, end, ROWS_AT_ONCE):
             stop = min(end, start + ROWS_AT_ONCE)
-            bits = np.bitwise_count(words[start:stop] ^ words[start + shift : stop + shift])
+            bits = np.bitwise_count(words[0, start:stop] ^ words[0, start + shift : stop + shift])
             (near,) = (bits <= radius).nonzero()
-            if len(near):
-                yield near + np.array([[start], [start + shift]])
+            if not len(near):
+                continue
+            near, distances = near + start, bits[near].astype(np.int64)
+            for word in words[1:]:
+                distances += np.bitwise_count(word[near] ^ word[near + shift])
+                near, distances = near[distances <= radius], distances[distances <= radius]
+            yield np.stack([near, near + shift, distances])
 
 
-def _batched(parts: Iterable[Pairs]) -> Iterator[Pairs]:
-    """Yield the same pairs, many at once."""
-    batch: list[Pairs] = []
+def _batched(parts: Iterable[Numbers]) -> Iterator[Numbers]:
+    """Yield the same columns, many at once."""
+    batch: list[Numbers] = []
     held = 0
     for pairs in parts:
         batch.append(pairs)
