@@ -11,7 +11,7 @@ import io
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from http import HTTPStatus
+from http.client import responses
 from typing import BinaryIO
 
 from fastwarc import ArchiveIterator, WarcRecord, WarcRecordType
@@ -19,7 +19,6 @@ from fastwarc import ArchiveIterator, WarcRecord, WarcRecordType
 from schemas.raw import RawEntry
 
 _KEPT_HEADERS = ("cache-control", "content-language", "content-type", "etag", "last-modified")
-_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _REQUEST = "X-Request"  # an extension field: what the key of a request is made of
 _COMPRESSED = re.compile("text/|application/(json|xml|xhtml)")
 
@@ -28,7 +27,7 @@ def make_record(entry: RawEntry, headers: Mapping[str, str], body: bytes) -> byt
     """Return the record of an answer; `entry` says what is known of it."""
     lines = [f"{name.title()}: {' '.join(headers[name].split())}" for name in _KEPT_HEADERS if name in headers]
     status = entry.status or 0
-    head = "\r\n".join([f"HTTP/1.1 {status} {_PHRASES.get(status, '')}", *lines, f"Content-Length: {len(body)}"])
+    head = "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, f"Content-Length: {len(body)}"])
     fields = {
         "WARC-Type": "response",
         "WARC-Target-URI": entry.final_url or entry.url,

@@ -156,11 +156,6 @@ class Client:
         """Make what was stored visible to other processes."""
         self._store.close()
 
-    def close(self) -> None:
-        """Close every idle connection and open segment; the client stays usable."""
-        self.flush()
-        self._transport.close()
-
     def _exchange(self, task: Task) -> Response | None:
         request, target = task.request, task.target
         if request.kind is Kind.IMAGE and urlsplit(target.url).path.endswith(_REMOVED):

@@ -119,7 +119,6 @@ class _Crew:
         self._hosts: dict[str, _Host] = {}
         # By the moment a host may be asked, or a task goes back into its queue.
         self._turns: list[tuple[float, int, _Host, Task | None]] = []
-        self._put_off: deque[_Host] = deque()  # slow ones whose turn came when no thread was free for them
         self._numbers = itertools.count()
         self._spill: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         self._finished: queue.SimpleQueue[tuple[Task, Outcome] | BaseException] = queue.SimpleQueue()
@@ -184,8 +183,7 @@ class _Crew:
             if task is not None:
                 host.push(task)
             elif (host.is_slow or host.strikes) and not self._free_for_slow:
-                self._put_off.append(host)
-                continue
+                heapq.heappush(self._turns, (now + _SLOW_S, next(self._numbers), host, None))
             else:
                 host.is_listed = False
                 if host.given_up is not None or self._client.pace.next_start(host.name) <= now:
@@ -224,10 +222,6 @@ class _Crew:
                 self._judge(outcome)
                 self._finish(task, outcome)
             self._list(host)
-            if self._put_off and self._free_for_slow:
-                waiting = self._put_off.popleft()
-                waiting.is_listed = False
-                self._list(waiting)
             self._changed.notify()
 
     def _learn(self, host: _Host, problem: FetchFailed | None, seconds: float) -> None:

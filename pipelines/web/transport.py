@@ -125,7 +125,7 @@ class Transport:
         try:
             response = self._pools.connection_from_host(target.host, target.port, target.scheme).urlopen(
                 "GET",
-                target.path,
+                target.url[len(target.origin) :],
                 headers=headers,
                 redirect=False,
                 retries=False,
@@ -170,10 +170,6 @@ class Transport:
         session.mount("https://", adapter)
         return session
 
-    def close(self) -> None:
-        """Close every idle connection."""
-        self._pools.clear()
-
 
 class _Pools(PoolManager):
     transport: Transport
@@ -215,17 +211,14 @@ class _TlsSocket(ssl.SSLSocket):
 def _first_open(endpoints: list[Endpoint], ends: float) -> socket.socket:
     """Return a connection to the first endpoint that takes one; all of them share the time there is."""
     problem: OSError = TimeoutError()
-    for left, endpoint in zip(range(len(endpoints), 0, -1), endpoints, strict=True):
+    for number, endpoint in enumerate(endpoints):
         left_s = ends - time.monotonic()
-        if left_s <= 0:
-            break
+        share_s = min(left_s, max(_LEAST_CONNECT_S, left_s / (len(endpoints) - number)))
         try:
-            share_s = min(left_s, max(_LEAST_CONNECT_S, left_s / left))
-            opened = socket.create_connection((endpoint.address, endpoint.port), share_s)
+            opened = socket.create_connection((endpoint.address, endpoint.port), max(0.001, share_s))
+            return _Socket(fileno=opened.detach())
         except OSError as error:
             problem = error
-            continue
-        return _Socket(fileno=opened.detach())
     raise problem
 
 

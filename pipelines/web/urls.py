@@ -40,11 +40,6 @@ class Target:
     port: int
     origin: str
 
-    @property
-    def path(self) -> str:
-        """Return what the request line asks for: the path, and the query if there is one."""
-        return self.url[len(self.origin) :]
-
 
 @lru_cache(maxsize=256)  # one request asks several times
 def parse_target(url: str) -> Target:

@@ -121,4 +121,4 @@ def client_of(tmp_path: Path, web: Web) -> Iterator[Callable[..., Client]]:
 
     yield make
     for client in made:
-        client.close()
+        client.flush()

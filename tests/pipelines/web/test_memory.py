@@ -32,7 +32,7 @@ def visit(client_of: Callable[..., Client]) -> Iterator[Visit]:
             response = client.get(url, source="s", kind=kind, headers=headers, max_age_s=max_age_s)
             return Response(response.entry, "s", response.from_store, client.body(response))
         finally:
-            client.close()
+            client.flush()
 
     yield get
 

@@ -51,7 +51,7 @@ def ask(web) -> Iterator[Ask]:
         return transport.ask(parse_target(f"{web.url}{path}"), {}, budget_s=10.0).body
 
     yield get
-    transport.close()
+    transport._pools.clear()
 
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -101,7 +101,7 @@ def client(wiki: Wiki, tmp_path: Path) -> Iterator[Client]:
     )
     client = Client(config, Folder(str(tmp_path / "raw")))
     yield client
-    client.close()
+    client.flush()
 
 
 def titles(source: WikipediaSource, client: Client) -> list[str]:
