@@ -113,3 +113,17 @@ def test_threads_share_a_folder(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(value_of, values)) == values
+
+
+def test_threads_share_open_packs_and_the_index(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    writer = folder.writer()
+    refs = writer.add(rows(list(range(200))))
+    writer.close()
+
+    def read(value: int) -> object:
+        assert folder.index().find([key(value)]) == [refs[value]]
+        return folder.read([refs[value]], ["value"])["value"][0].as_py()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, range(200))) == list(range(200))
