@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ import typer
 from schemas.console import Console
 from schemas.errors import ConfigError, UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 from schemas.tables import row_of, to_table
 
 if TYPE_CHECKING:
@@ -151,9 +152,9 @@ def link_file(
     client = open_tracking(tracking)
     loaded = load(model, client)
     calibration = calibration_of(client, loaded, calibration_path)
-    extraction = _extraction(loaded.model.card, settings)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
+        extraction = _extraction(loaded.model.card, settings, Folder(scratch))
         failures: list[Failure] = []
         found = read_vectors(source, settings, Folder(scratch), extraction)
         summary = run_link(
@@ -172,22 +173,22 @@ def link_file(
     }
 
 
-def _extraction(card: ModelCard, settings: list[str]) -> Extraction:
-    """Return the extractors of the columns a model was trained on, with the weights and limits of the settings."""
+def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
+    """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`."""
     from pipelines.documents_for_linking import Extraction
-    from pipelines.features.catalogue import extractors
-    from pipelines.features.columns import DOCUMENTS, IMAGES
+    from pipelines.features.plan import plan_features
     from pipelines.recipes import recipe
     from schemas.configs import override
     from training.fitting import inputs_of
 
     data, config = card.data, override(recipe("documents"), settings)
-    names = [name for name in (data.image_features, data.region_features) if name]
-    texts = [data.sentence_features] if data.sentence_features else []
+    images = tuple(name for name in (data.image_features, data.region_features) if name)
+    texts = (data.sentence_features,) if data.sentence_features else ()
     try:
+        features = replace(config.features, images=images, sentences=texts)
+        plan = plan_features(features, config.images, config.http, given=None, lake=Lake(scratch), workers=1)
         return Extraction(
-            images=extractors(names, IMAGES, config.features, config.http),
-            sentences=extractors(texts, DOCUMENTS, config.features, config.http),
+            plan=plan,
             vectors=data.image_features,
             regions=data.region_features,
             pictures=inputs_of(card.config).jpegs,

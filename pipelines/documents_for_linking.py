@@ -5,10 +5,11 @@ The same plain functions as in the pipeline, so the same bytes give the same vec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,11 @@ import numpy.typing as npt
 from pipelines.config import BuildConfig
 from pipelines.documents.filters import check_candidate
 from pipelines.documents.settle import SettledDocument, settle, without_images
-from pipelines.features.catalogue import Extractor
-from pipelines.features.columns import DOCUMENTS, IMAGES, value_array
-from pipelines.features.extraction import checked_values
-from pipelines.features.values import Rejected, Value
+from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
+from pipelines.features.extraction import Features
+from pipelines.features.featured import FeatureRefs
+from pipelines.features.plan import FeaturePlan
+from pipelines.features.values import Rejected
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
@@ -41,15 +43,13 @@ class Extraction:
     """What a model reads.
 
     Attributes:
-        images: the extractors of its columns of images.
-        sentences: the extractor of its sentence vectors, if it reads any.
+        plan: the columns that are extracted.
         vectors: name of its column of image vectors, or None.
         regions: name of its column of regions, or None.
         pictures: whether it reads the pictures themselves.
     """
 
-    images: Sequence[Extractor] = ()
-    sentences: Sequence[Extractor] = ()
+    plan: FeaturePlan
     vectors: str | None = None
     regions: str | None = None
     pictures: bool = False
@@ -133,52 +133,57 @@ def _settled(
 def add_vectors(
     documents: Sequence[SettledDocument], config: DocumentsConfig, copies: PackFolder, extraction: Extraction
 ) -> Iterator[VectorDocument | Failure]:
-    """Yield documents with their features, as the shards would hold them (float16); each picture is looked at once.
+    """Yield documents with their features, as shards hold them; each picture is read once.
 
     A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
     """
     refs = {found.image.hash: found.copy for document in documents for found in document.images if found.copy}
     hashes = sorted(refs)
     jpegs = copies.read([refs[content_hash] for content_hash in hashes], ["jpeg"])["jpeg"].to_pylist()
-    pictures = dict(zip(hashes, jpegs, strict=True))
-    found = checked_values(extraction.images, jpegs)
-    values = {name: dict(zip(hashes, column, strict=True)) for name, column in found.items()}
-    rejected = {
-        content_hash: Failure(Stage.FEATURES, content_hash, Reason.FEATURE_MISSING, f"{name}: {value.message}")
-        for name, of_column in reversed(values.items())
-        for content_hash, value in of_column.items()
-        if isinstance(value, Rejected)
-    }
-    for document in documents:
+    found = _filled(extraction.plan, IMAGES, hashes, jpegs)
+    rejected = {key: _failure(key, value) for key, value in found.items() if isinstance(value, Rejected)}
+    texts = [[sentence.text for sentence in each.document.sentences] for each in documents]
+    keys = [texts_key(of_document) for of_document in texts]
+    read = _filled(extraction.plan, DOCUMENTS, keys, texts)
+    for document, key in zip(documents, keys, strict=True):
         for kept in without_images(document, rejected, config, stage=Stage.DOCUMENTS):
+            sentences = read[key]
             if isinstance(kept, Failure):
                 yield kept
-                continue
-            with_values = _with_features(kept.document, values, extraction)
-            shown = tuple(pictures[image.hash] for image in kept.document.images)
-            yield replace(with_values, jpegs=shown) if extraction.pictures else with_values
+            elif isinstance(sentences, Rejected):
+                yield _failure(kept.document.id, sentences)
+            else:
+                shown = [image.hash for image in kept.document.images]
+                images = [cast(FeatureRefs, found[content_hash]) for content_hash in shown]
+                with_values = _with_features(kept.document, images, sentences, extraction)
+                pictures = tuple(jpegs[hashes.index(content_hash)] for content_hash in shown)
+                yield replace(with_values, jpegs=pictures) if extraction.pictures else with_values
+
+
+def _filled(
+    plan: FeaturePlan, table: str, keys: Sequence[str], items: Sequence[Any]
+) -> dict[str, FeatureRefs | Rejected]:
+    """Return where the values of each item are."""
+    features = Features(plan, table)
+    found = dict(zip(keys, features.fill(keys, lambda numbers: [items[n] for n in numbers]), strict=True))
+    features.close()
+    return found
+
+
+def _failure(record_id: str, problem: Rejected) -> Failure:
+    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
 
 
 def _with_features(
-    document: Document, values: Mapping[str, Mapping[str, Value | Rejected]], extraction: Extraction
+    document: Document, images: Sequence[FeatureRefs], sentences: FeatureRefs, extraction: Extraction
 ) -> VectorDocument:
-    """Return a document with its values, made into columns and read from them as those of shards are."""
-    hashes = [image.hash for image in document.images]
-    columns = {
-        column.name: value_array([values[column.name][key] for key in hashes], column, IMAGES)
-        for extractor in extraction.images
-        for column in extractor.columns
-    }
-    read = None
-    for extractor in extraction.sentences:
-        found = checked_values([extractor], [[sentence.text for sentence in document.sentences]])
-        [column] = extractor.columns
-        read = column_to_vectors(value_array(found[column.name], column, DOCUMENTS).flatten()).astype(np.float16)
-    vectors = columns.get(extraction.vectors or "")
-    regions = columns.get(extraction.regions or "")
+    """Return a document with its values, read from columns as those of shards are."""
+    columns = extraction.plan.arrays(IMAGES, images)
+    (read,) = extraction.plan.arrays(DOCUMENTS, [sentences]).values() or (None,)
+    vectors, regions = columns.get(f"features.{extraction.vectors}"), columns.get(f"regions.{extraction.regions}")
     return VectorDocument(
         document,
-        read,
-        np.zeros((len(hashes), 0), np.float16) if vectors is None else column_to_vectors(vectors).astype(np.float16),
+        None if read is None else column_to_vectors(read.flatten()).astype(np.float16),
+        np.zeros((len(images), 0), np.float16) if vectors is None else column_to_vectors(vectors).astype(np.float16),
         None if regions is None else column_to_regions(regions),
     )

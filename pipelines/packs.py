@@ -12,7 +12,6 @@ A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per 
 from __future__ import annotations
 
 import threading
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,6 @@ SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 64
-_READING = threading.RLock()  # a worker may run several bundles at once, and neither open files nor indices bear that
 _Keys = npt.NDArray[np.bytes_]
 _LOCK = threading.RLock()  # neither an index nor an open Parquet file may be used by two threads at once
 
@@ -104,7 +102,6 @@ class PackFolder:
             ) from problem
         groups, positions = np.unique(rows // self.rows_per_group, return_inverse=True)
         with _LOCK:
-            with _READING:
             table = file.read_row_groups(groups.tolist(), columns=list(columns), use_threads=False)
         return table.take(pa.array(positions * self.rows_per_group + rows % self.rows_per_group))
 

@@ -11,9 +11,9 @@ import importlib.metadata
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import torch
@@ -46,7 +46,7 @@ class Architecture:
 
     Attributes:
         dimensions: d, channels of the last feature map.
-        build: returns the network with random weights.
+        factory: `module:callable` that returns the network with random weights; imported when one is built.
         cells: names of the parts that make the last feature map, one after the other; a ReLU follows.
         classifier: name of the part that makes logits of d values.
         library: distribution whose version the values depend on, beside torch.
@@ -56,11 +56,15 @@ class Architecture:
     name: str
     dimensions: int
     preprocessing: Preprocessing
-    build: Callable[[], nn.Module]
+    factory: str
     cells: tuple[str, ...]
     classifier: str
     library: str = "torchvision"
     packaged: Callable[[], Path] | None = None
+
+    def build(self) -> nn.Module:
+        """Return the network with random weights."""
+        return cast(nn.Module, resolve_name(self.factory)())
 
     def load(self, weights: Path) -> nn.Module:
         """Return the network for inference with the weights of a checkpoint.
@@ -103,7 +107,10 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
         found = found.get(inner, found) if isinstance(found, Mapping) else found
     if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise ConfigError(f"features.weights: {path}: expected tensors by name, found {type(found).__name__}")
-    return {_present_name(name): tensor for name, tensor in found.items()}
+    tensors = dict(found)
+    for old, new in (("^module[.]", ""), *_RENAMED):
+        tensors = {re.sub(old, new, name): tensor for name, tensor in tensors.items()}
+    return tensors
 
 
 def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: str, path: Path) -> None:
@@ -123,13 +130,6 @@ def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: st
     module.load_state_dict(tensors, strict=False)
 
 
-def _present_name(name: str) -> str:
-    name = name.removeprefix("module.")
-    for old, new in _RENAMED:
-        name = re.sub(old, new, name)
-    return name
-
-
 def fold_batch_norms(module: nn.Module) -> None:
     """Fold each batch normalisation into the convolution that a module has directly before it, or a sequence ends with.
 
@@ -147,19 +147,7 @@ def fold_batch_norms(module: nn.Module) -> None:
                 setattr(parent, second, nn.Identity())
 
 
-def _torchvision(name: str) -> nn.Module:
-    from torchvision import models
-
-    return cast(nn.Module, models.get_model(name, weights=None))
-
-
-def _build_nasnet() -> nn.Module:
-    from pipelines.features.nasnet_mobile import NasnetMobile
-
-    return NasnetMobile()
-
-
-def _build_lite0() -> nn.Module:
+def efficientnet_lite0() -> nn.Module:
     """Return the network with even padding inside its convolutions and activations in place: a third faster, equal."""
     from efficientnet_lite_pytorch import EfficientNet
 
@@ -189,7 +177,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="efficientnet-lite0",
             dimensions=1280,
             preprocessing=Preprocessing(mean=LITE_MEAN, deviation=LITE_DEVIATION),
-            build=_build_lite0,
+            factory="pipelines.features.architectures:efficientnet_lite0",
             cells=("extract_features",),
             classifier="_fc",
             library="efficientnet-lite-pytorch",
@@ -199,7 +187,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="densenet169",
             dimensions=1664,
             preprocessing=_CENTRE,
-            build=partial(_torchvision, "densenet169"),
+            factory="torchvision.models:densenet169",
             cells=("features",),
             classifier="classifier",
         ),
@@ -207,7 +195,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="nasnet-mobile",
             dimensions=1056,
             preprocessing=Preprocessing(mean=INCEPTION_MEAN, deviation=INCEPTION_DEVIATION),
-            build=_build_nasnet,
+            factory="pipelines.features.nasnet_mobile:NasnetMobile",
             cells=("features",),
             classifier="last_linear",
             library="torch",
@@ -216,7 +204,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="resnet152",
             dimensions=2048,
             preprocessing=_CENTRE,
-            build=partial(_torchvision, "resnet152"),
+            factory="torchvision.models:resnet152",
             cells=_RESNET_CELLS,
             classifier="fc",
         ),
@@ -224,7 +212,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="resnet50",
             dimensions=2048,
             preprocessing=Preprocessing(fit="squash", mean=IMAGENET_MEAN, deviation=IMAGENET_DEVIATION),
-            build=partial(_torchvision, "resnet50"),
+            factory="torchvision.models:resnet50",
             cells=_RESNET_CELLS,
             classifier="fc",
         ),

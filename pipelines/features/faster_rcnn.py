@@ -12,9 +12,7 @@ import importlib.metadata
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights, fasterrcnn_resnet50_fpn
@@ -22,7 +20,7 @@ from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
 from pipelines.features.architectures import fit_checkpoint, read_checkpoint
 from pipelines.features.networks import TorchExtractor
-from pipelines.features.pixels import decoded
+from pipelines.features.pixels import Pixels, Preprocessing, Square
 from pipelines.features.values import Regions, Rejected, Row, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, weight_of
 from pipelines.settings import FeaturesConfig
@@ -45,7 +43,8 @@ class FasterRcnn(TorchExtractor):
         self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
     ) -> None:
         what = "a checkpoint of torchvision's fasterrcnn_resnet50_fpn"
-        super().__init__(names, config, weight_of(network, weights, what=what))
+        whole = Preprocessing(fit="whole", mean=(0.0,) * 3, deviation=(255.0,) * 3)
+        super().__init__(names, config, weight_of(network, weights, what=what), whole)
         self._class_list = weights.get(CLASS_LIST)
 
     @cached_property
@@ -59,29 +58,20 @@ class FasterRcnn(TorchExtractor):
         }
         return (feature_column(self.names[0], self.config, WIDTH, depends_on, FeatureKind.REGIONS),)
 
-    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
-        """Return the regions of each stored picture, in order."""
-        _ = self._network  # loaded once, before threads ask for it
-        return list(self.pool.map(self._one, pictures))
-
-    def _one(self, picture: bytes) -> Row:
-        image = decoded(picture)
-        if isinstance(image, Rejected):
-            return (image,)
-        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-        return (self._regions(pixels.to(self.device).float().div_(255)),)
-
-    def _regions(self, values: Tensor) -> Regions:
+    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+        """Return the regions of one picture."""
+        values = torch.from_numpy(pixels[0]).permute(2, 0, 1).to(self.device)
         network, is_mixed = self._network, self.dtype is not torch.float32
         heads = network.roi_heads
         with torch.inference_mode(), torch.autocast(self.device.type, self.dtype, is_mixed):
-            images, _ = network.transform([values])
+            images, _ = network.transform([values.float().div_(255)])
             maps = OrderedDict(network.backbone(images.tensors))
             proposals, _ = network.rpn(images, maps)
             vectors = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
             logits, changes = heads.box_predictor(vectors)
             boxes = heads.box_coder.decode(changes.float(), proposals)
-            return self._kept(logits.float(), boxes, vectors.float(), images.image_sizes[0], heads.nms_thresh)
+            found = self._kept(logits.float(), boxes, vectors.float(), images.image_sizes[0], heads.nms_thresh)
+            return [(found,)]
 
     def _kept(
         self, logits: Tensor, boxes: Tensor, vectors: Tensor, size: tuple[int, int], max_overlap: float
@@ -130,7 +120,13 @@ class FasterRcnn(TorchExtractor):
         """The names of the classes, without the background."""
         count = int(self._network.roi_heads.box_predictor.cls_score.out_features) - 1
         if self._class_list is not None:
-            return _read_names(self._class_list.local().path, count)
+            path = self._class_list.local().path
+            # One a line, the first of several after commas; a line for the background may come first.
+            names = [line.partition(",")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+            names = names[1:] if names[:1] == [_BACKGROUND] else names
+            if len(names) != count or not all(names):
+                raise ConfigError(f"features.weights: {CLASS_LIST}: {path}: expected {count} names, found {len(names)}")
+            return tuple(names)
         coco: Sequence[str] = FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
         if count != len(coco) - 1:
             raise ConfigError(
@@ -138,12 +134,3 @@ class FasterRcnn(TorchExtractor):
                 f"one a line, with --set features.weights={CLASS_LIST}=FILE"
             )
         return tuple(coco[1:])
-
-
-def _read_names(path: Path, count: int) -> tuple[str, ...]:
-    """Return class names, one a line, the first of several after commas; a line for the background may come first."""
-    names = [line.partition(",")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    names = names[1:] if names[:1] == [_BACKGROUND] else names
-    if len(names) != count or not all(names):
-        raise ConfigError(f"features.weights: {CLASS_LIST}: {path}: expected {count} names, found {len(names)}")
-    return tuple(names)

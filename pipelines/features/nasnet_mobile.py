@@ -17,6 +17,7 @@ at the bottom right, and no maximum or average counts them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -90,30 +91,28 @@ class _Cell(nn.Module):
             self.add_module(f"comb_iter_{name}", _Separable(channels, filters, kernel=kernel, stride=stride))
 
     def forward(self, current: Tensor, previous: Tensor) -> Tensor:
-        h, p, run = self.run("conv_1x1", current), self.adapted(previous), self.run
+        part = self.get_submodule
+        h, p = part("conv_1x1")(current), self.adapted(previous)
         if self.reduces:
             height, width = h.shape[2:]  # windows of an even side begin at its first pixel and overhang its end
             padding = (height % 2, width % 2)
             largest = F.max_pool2d(h, 3, stride=2, padding=padding, ceil_mode=True)
             mean = F.avg_pool2d(h, 3, 2, padding, ceil_mode=True, count_include_pad=False)
-            zero = run("comb_iter_0_left", h) + run("comb_iter_0_right", p)
-            one, two = largest + run("comb_iter_1_right", p), mean + run("comb_iter_2_right", p)
-            return torch.cat([one, two, _mean(zero) + one, run("comb_iter_4_left", zero) + largest], 1)
-        zero = run("comb_iter_0_left", h) + run("comb_iter_0_right", p)
-        one = run("comb_iter_1_left", p) + run("comb_iter_1_right", p)
-        return torch.cat([p, zero, one, _mean(h) + p, 2 * _mean(p), run("comb_iter_4_left", h) + h], 1)
+            zero = part("comb_iter_0_left")(h) + part("comb_iter_0_right")(p)
+            one, two = largest + part("comb_iter_1_right")(p), mean + part("comb_iter_2_right")(p)
+            return torch.cat([one, two, _mean(zero) + one, part("comb_iter_4_left")(zero) + largest], 1)
+        zero = part("comb_iter_0_left")(h) + part("comb_iter_0_right")(p)
+        one = part("comb_iter_1_left")(p) + part("comb_iter_1_right")(p)
+        return torch.cat([p, zero, one, _mean(h) + p, 2 * _mean(p), part("comb_iter_4_left")(h) + h], 1)
 
-    def adapted(self, previous: Tensor) -> Tensor:
+    def adapted(self, previous: Tensor) -> Any:
+        part = self.get_submodule
         if self.adapter != "halving":
-            return self.run("conv_prev_1x1", previous) if self.adapter == "1x1" else previous
+            return part("conv_prev_1x1")(previous) if self.adapter == "1x1" else previous
         even = F.relu(previous)  # two convolutions of every second pixel, of the even and of the odd ones
         odd = F.pad(even, (0, 1, 0, 1))[:, :, 1:, 1:]
-        halves = [self.run("path_1", even[:, :, ::2, ::2]), self.run("path_2", odd[:, :, ::2, ::2])]
-        return self.run("final_path_bn", torch.cat(halves, 1))
-
-    def run(self, name: str, cells: Tensor) -> Tensor:
-        found: Tensor = self.get_submodule(name)(cells)
-        return found
+        halves = [part("path_1")(even[:, :, ::2, ::2]), part("path_2")(odd[:, :, ::2, ::2])]
+        return part("final_path_bn")(torch.cat(halves, 1))
 
 
 class _Separable(nn.Module):

@@ -7,15 +7,13 @@
 On a CPU one picture a forward pass, on one thread: its values are then the same to the last bit whatever else is being
 extracted, and a batch of one is as fast per picture as a batch of eight (`benchmarks/features.py`). Throughput comes
 from several pictures under way in several threads or processes. On a GPU pictures go through in batches of one fixed
-size, in half precision unless asked otherwise, and threads decode the next batch while one is under way.
+size, in half precision unless asked otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
-from itertools import chain, pairwise
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipelines.features.architectures import ARCHITECTURES
-from pipelines.features.pixels import Square
+from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
 from pipelines.features.values import Classes, Float32, Regions, Rejected, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import LocalFile, WeightFile, weight_of
 from pipelines.settings import Device, FeaturesConfig, Precision
@@ -33,32 +31,35 @@ from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind
 
 TOP = 20  # Hessel 2019, 3.3: K in 1..20
+_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 _SUFFIXES = {"-classes": FeatureKind.CLASSES, "grid": FeatureKind.REGIONS}
 
 
-class TorchExtractor:
-    """An extractor's names, settings and weights, the device it computes on and the threads that feed it.
+class TorchExtractor(PictureExtractor):
+    """An extractor's names, settings and weight file, and the device it computes on.
 
     A forward pass on a CPU takes one thread, so that its arithmetic does not depend on what else is under way. That is
     a setting of each thread of the pool: the caller's threads keep theirs.
     """
 
-    def __init__(self, names: Sequence[str], config: FeaturesConfig, weight: WeightFile) -> None:
+    def __init__(
+        self, names: Sequence[str], config: FeaturesConfig, weight: WeightFile, preprocessing: Preprocessing
+    ) -> None:
         """Decide what the settings mean on this machine.
 
         Raises:
             ConfigError: a GPU is asked for and there is none, or float16 on a CPU.
         """
-        self.is_gpu = config.device is not Device.CPU and torch.cuda.is_available()
-        if config.device is Device.CUDA and not self.is_gpu:
+        super().__init__(config, preprocessing, partial(torch.set_num_threads, 1))
+        self.names, self._weight = names, weight
+        is_gpu = config.device is not Device.CPU and torch.cuda.is_available()
+        if config.device is Device.CUDA and not is_gpu:
             raise ConfigError("features.device = cuda: PyTorch finds no GPU here; auto takes one where there is one")
-        if config.precision is Precision.FLOAT16 and not self.is_gpu:
+        if config.precision is Precision.FLOAT16 and not is_gpu:
             raise ConfigError("features.precision = float16: a CPU computes in float32 or bfloat16")
-        usual = Precision.FLOAT16 if self.is_gpu else Precision.FLOAT32
+        usual = Precision.FLOAT16 if is_gpu else Precision.FLOAT32
         self.precision = usual if config.precision is Precision.AUTO else config.precision
-        self.device, self.dtype = torch.device("cuda" if self.is_gpu else "cpu"), getattr(torch, self.precision)
-        self.names, self.config, self._weight = names, config, weight
-        self.pool = ThreadPoolExecutor(max(config.threads, 1), initializer=torch.set_num_threads, initargs=(1,))
+        self.device, self.dtype = torch.device("cuda" if is_gpu else "cpu"), getattr(torch, self.precision)
 
     @cached_property
     def file(self) -> LocalFile:
@@ -84,17 +85,14 @@ class Network(TorchExtractor):
         self.architecture = ARCHITECTURES[network]
         if network not in weights and self.architecture.packaged is not None:
             weights = {network: WeightFile(network, str(self.architecture.packaged()))}
-        super().__init__(names, config, weight_of(network, weights, what=f"a checkpoint of {network}"))
+        weight = weight_of(network, weights, what=f"a checkpoint of {network}")
+        super().__init__(names, config, weight, self.architecture.preprocessing)
+        self.takes_batches = self.device.type == "cuda"
         self.kinds = [_kind_of(name) for name in names]
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         return tuple(self._column(name, kind) for name, kind in zip(self.names, self.kinds, strict=True))
-
-    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
-        """Return the value of each column for each stored picture; one that cannot be read is rejected by all."""
-        _ = self.module  # loaded once, before threads ask for it
-        return list(self._in_batches(pictures) if self.is_gpu else self.pool.map(self._one, pictures))
 
     @cached_property
     def module(self) -> nn.Module:
@@ -105,36 +103,24 @@ class Network(TorchExtractor):
         depends_on = {
             "value": kind,
             "names": () if kind is FeatureKind.VECTOR else class_names(),
-            "preprocessing": resolve(self.architecture.preprocessing),
+            "preprocessing": resolve(self.preprocessing),
             **self.architecture.describe(),
             **self.describe(),
         }
         dimensions = 0 if kind is FeatureKind.CLASSES else self.architecture.dimensions
         return feature_column(name, self.config, dimensions, depends_on, kind)
 
-    def _one(self, picture: bytes) -> Row:
-        square = self.architecture.preprocessing.square(picture)
-        found = {} if isinstance(square, Rejected) else self.forward(torch.from_numpy(square.pixels)[None])
-        return next(self._rows([square], found))
+    def load(self) -> None:
+        _ = self.columns, self.module
 
-    def _in_batches(self, pictures: Sequence[bytes]) -> Iterator[Row]:
-        """Yield the values of pictures, one batch behind what is under way."""
-        for batch, _ in pairwise(chain(self._started(pictures), [None])):
-            assert batch is not None
-            squares, found, is_done = batch
-            is_done.synchronize()
-            yield from self._rows(squares, found)
-
-    def _started(
-        self, pictures: Sequence[bytes]
-    ) -> Iterator[tuple[list[Square | Rejected], dict[str, Tensor], torch.cuda.Event]]:
-        """Yield batches whose forward pass and copying back are under way, complete once the event has happened."""
-        for squares, pixels in self.architecture.preprocessing.batches(pictures, self.config.batch_images, self.pool):
-            found = self.forward(torch.from_numpy(pixels).pin_memory())
-            copies = {name: tensor.to("cpu", non_blocking=True) for name, tensor in found.items()}
-            is_done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            is_done.record()
-            yield squares, copies, is_done
+    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+        """Return the columns' values of N x H x W x 3 pixels."""
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self.forward(torch.from_numpy(pixels)).items()}
+        of_rows = [{name: array[row] for name, array in arrays.items()} for row in range(len(squares))]
+        return [
+            tuple(self._value(kind, found, square) for kind in self.kinds)
+            for found, square in zip(of_rows, squares, strict=True)
+        ]
 
     def forward(self, pixels: Tensor) -> dict[str, Tensor]:
         """Return what the columns are made of, for N x H x W x 3 bytes: tensors N x ... in float32, but for classes."""
@@ -155,29 +141,18 @@ class Network(TorchExtractor):
     def values(self, pixels: Tensor) -> Tensor:
         """Return N x H x W x 3 bytes as N x 3 x H x W values, channels last, on the network's device."""
         mean, deviation = self._scale
-        rows = pixels.to(self.device, non_blocking=True).flatten(2).float()
+        rows = pixels.to(self.device).flatten(2).float()
         values = rows.sub_(mean).div_(deviation).to(self.dtype)
         return values.view(pixels.shape).permute(0, 3, 1, 2)
 
     @cached_property
     def _scale(self) -> tuple[Tensor, Tensor]:
         """Mean and deviation of a whole row of pixels: a contiguous row is four times as fast as three channels."""
-        preprocessing = self.architecture.preprocessing
-        both = torch.tensor([preprocessing.mean, preprocessing.deviation], dtype=torch.float32)
-        mean, deviation = both.tile(preprocessing.size_px).to(self.device)
+        both = torch.tensor([self.preprocessing.mean, self.preprocessing.deviation], dtype=torch.float32)
+        mean, deviation = both.tile(self.preprocessing.size_px).to(self.device)
         return mean, deviation
 
-    def _rows(self, squares: Sequence[Square | Rejected], found: Mapping[str, Tensor]) -> Iterator[Row]:
-        """Yield the columns' values of the pictures of a batch."""
-        arrays = {name: tensor.numpy() for name, tensor in found.items()}
-        for number, square in enumerate(squares):
-            if isinstance(square, Rejected):
-                yield (square,) * len(self.kinds)
-                continue
-            of_row = {name: array[number] for name, array in arrays.items()}
-            yield tuple(self._value(kind, of_row, square) for kind in self.kinds)
-
-    def _value(self, kind: FeatureKind, arrays: Mapping[str, Float32], square: Square) -> Value:
+    def _value(self, kind: FeatureKind, arrays: Mapping[str, Float32], square: Square | Rejected) -> Value:
         if kind is FeatureKind.VECTOR:
             return arrays["vector"]
         if kind is FeatureKind.CLASSES:
@@ -188,7 +163,7 @@ class Network(TorchExtractor):
         scores, names = arrays["scores"].reshape(-1), class_names()
         kept = kept_regions(scores, self.config)
         return Regions(
-            boxes=cell_boxes(height, width, square.box)[kept],
+            boxes=cell_boxes(height, width, square.box if isinstance(square, Square) else _NOWHERE)[kept],
             labels=tuple(names[number] for number in arrays["classes"].reshape(-1)[kept]),
             scores=scores[kept],
             vectors=arrays["cells"].reshape(height * width, -1)[kept],

@@ -8,17 +8,16 @@ network's first axis is of any length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
 from pipelines.features.onnx_sidecars import DetectorSidecar, ImageSidecar, OnnxFiles, TextSidecar, VectorSidecar
-from pipelines.features.pixels import Pixels, Square
+from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.values import Float32, Matrix, Regions, Rejected, Row, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, digest_of
 from pipelines.settings import Device, FeaturesConfig
@@ -31,23 +30,22 @@ _FATAL_ONLY = 4
 _EXTERNAL_SUFFIX = ".data"  # beside a network too large for one file
 
 
-class OnnxExtractor:
+class OnnxNetwork:
     """A network in onnxruntime, opened at the first use; its inputs and outputs are checked by name."""
 
-    def __init__(self, files: OnnxFiles, sidecar: Any, config: FeaturesConfig) -> None:
+    def __init__(self, files: OnnxFiles, config: FeaturesConfig) -> None:
         """Name the network of a file.
 
         Raises:
             ConfigError: a GPU is asked for, and this onnxruntime has none.
         """
-        self.files, self.sidecar, self.config = files, sidecar, config
+        self._files, self._config = files, config
         self.path = files.network.path
         self.is_gpu = config.device is not Device.CPU and _GPU in onnxruntime.get_available_providers()
         if config.device is Device.CUDA and not self.is_gpu:
             raise ConfigError(
                 f"features.device = cuda: {files.name}: onnxruntime finds no GPU here; install onnxruntime-gpu"
             )
-        self.pool = ThreadPoolExecutor(max(config.threads, 1))
 
     def column(
         self, dimensions: int, extra: Mapping[str, object], kind: FeatureKind = FeatureKind.VECTOR
@@ -55,14 +53,14 @@ class OnnxExtractor:
         """Return the column; `extra` is what values depend on beside the network and its sidecar."""
         external = self.path.with_name(self.path.name + _EXTERNAL_SUFFIX)
         depends_on = {
-            "sidecar": resolve(self.sidecar),
-            "weights": self.files.network.sha256,
+            "sidecar": resolve(self._files.sidecar),
+            "weights": self._files.network.sha256,
             "external weights": digest_of(external) if external.is_file() else "",
             "device": "cuda" if self.is_gpu else "cpu",
             "onnxruntime": onnxruntime.__version__,
             **extra,
         }
-        return feature_column(self.files.name, self.config, dimensions, depends_on, kind)
+        return feature_column(self._files.name, self._config, dimensions, depends_on, kind)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]], outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
         """Return the named outputs; "" names the only one, of the inputs too.
@@ -99,112 +97,81 @@ class OnnxExtractor:
             raise ConfigError(f"{self.path}: no ONNX network: {str(error).partition(chr(10))[0]}") from error
 
 
-class _OnnxPictures(OnnxExtractor):
-    sidecar: ImageSidecar
-
-    def read(self, pixels: Pixels, outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
-        """Return the named outputs for N x H x W x 3 pixels."""
-        mean, deviation = np.array([self.sidecar.mean, self.sidecar.deviation], np.float32)
-        values = (pixels.astype(np.float32) - mean) / deviation
-        ordered = values if self.sidecar.channels == "rgb" else values[..., ::-1]
-        return self.run({self.sidecar.input: np.ascontiguousarray(ordered.transpose(0, 3, 1, 2))}, outputs)
-
-    def black(self) -> Pixels:
-        return np.zeros((1, self.sidecar.size_px, self.sidecar.size_px, 3), np.uint8)
-
-
-class OnnxVectors(_OnnxPictures):
+class OnnxVectors(PictureExtractor):
     """One vector a picture: the network's output, flattened."""
 
-    sidecar: VectorSidecar
+    def __init__(self, files: OnnxFiles, sidecar: VectorSidecar, config: FeaturesConfig) -> None:
+        super().__init__(config, sidecar)
+        self.network, self._sidecar = OnnxNetwork(files, config), sidecar
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         """The one column; the length of a vector is tried out on a black picture."""
-        return (self.column(self._vectors(self.black()).shape[1], {}),)
+        given = self.network.named(self._sidecar.input, self.network.session.get_inputs())
+        self.takes_batches = self.network.is_gpu and not isinstance(given.shape[0], int)
+        return (self.network.column(self._vectors(black(self._sidecar)).shape[1], {}),)
 
-    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
-        """Return one vector per stored picture, in order."""
-        shape = self.named(self.sidecar.input, self.session.get_inputs()).shape
-        if self.is_gpu and not isinstance(shape[0], int):
-            return list(self.in_batches(pictures))
-        return list(self.pool.map(self._one, pictures))
-
-    def in_batches(self, pictures: Sequence[bytes]) -> Iterator[Row]:
-        """Yield the vectors of pictures from runs of `features.batch_images`."""
-        for squares, pixels in self.sidecar.batches(pictures, self.config.batch_images, self.pool):
-            for square, vector in zip(squares, self._vectors(pixels), strict=False):
-                yield (square if isinstance(square, Rejected) else vector,)
-
-    def _one(self, picture: bytes) -> Row:
-        square = self.sidecar.square(picture)
-        return (square if isinstance(square, Rejected) else self._vectors(square.pixels[None])[0],)
+    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+        """Return the vectors of N x H x W x 3 pixels."""
+        return [(vector,) for vector in self._vectors(pixels)]
 
     def _vectors(self, pixels: Pixels) -> Matrix:
-        found = self.read(pixels, [self.sidecar.output])[0].astype(np.float32)
+        sidecar = self._sidecar
+        found = self.network.run({sidecar.input: values_of(pixels, sidecar)}, [sidecar.output])[0].astype(np.float32)
         if found.shape[0] != len(pixels) or found.ndim < 2 or found.size != len(pixels) * found.shape[1]:
             raise ConfigError(
-                f"{self.path}: output {self.sidecar.output}: expected {len(pixels)} x d values, found "
+                f"{self.network.path}: output {sidecar.output}: expected {len(pixels)} x d values, found "
                 f"{' x '.join(map(str, found.shape))}: name an output behind the pooling"
             )
         vectors = found.reshape(len(pixels), -1)
-        return unit_length(vectors) if self.sidecar.normalise else vectors
+        return unit_length(vectors) if sidecar.normalise else vectors
 
 
-class OnnxDetector(_OnnxPictures):
+class OnnxDetector(PictureExtractor):
     """The regions that a network finds in a picture."""
 
-    sidecar: DetectorSidecar
+    def __init__(self, files: OnnxFiles, sidecar: DetectorSidecar, config: FeaturesConfig) -> None:
+        super().__init__(config, sidecar)
+        self.network, self._sidecar = OnnxNetwork(files, config), sidecar
+        text = files.companion(sidecar.classes).read_text(encoding="utf-8")
+        self._classes = tuple(line.strip() for line in text.splitlines())
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         """The one column; the length of a vector is tried out on a black picture."""
-        size = self._found(self.black())[3].shape[1]
-        return (self.column(size, {"names": self._classes}, FeatureKind.REGIONS),)
+        size = self._found(black(self._sidecar))[3].shape[1]
+        return (self.network.column(size, {"names": self._classes}, FeatureKind.REGIONS),)
 
-    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
-        """Return the regions of each stored picture, in order."""
-        return list(self.pool.map(self._one, pictures))
-
-    def _one(self, picture: bytes) -> Row:
-        square = self.sidecar.square(picture)
-        return (square if isinstance(square, Rejected) else self._regions(square),)
-
-    def _regions(self, square: Square) -> Regions:
-        boxes, scores, labels, vectors = self._found(square.pixels[None])
+    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+        """Return the regions of one picture."""
+        boxes, scores, labels, vectors = self._found(pixels)
         kept = kept_regions(scores, self.config)
-        left, top, right, bottom = square.box
+        if not set(labels[:, 0].astype(int)) <= set(range(len(self._classes))):
+            names = f"{self._sidecar.classes} has {len(self._classes)} names"
+            raise ConfigError(f"{self.network.path}: labels {labels.min():.0f} to {labels.max():.0f}: {names}")
+        left, top, right, bottom = cast(Square, squares[0]).box
         origin, extent = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
-        unit = self.sidecar.size_px if self.sidecar.box_unit == "pixel" else 1
-        return Regions(
+        unit = self._sidecar.size_px if self._sidecar.box_unit == "pixel" else 1
+        regions = Regions(
             boxes=(origin + np.clip(boxes[kept] / unit, 0, 1) * extent).astype(np.float32),
-            labels=tuple(self._label(int(number)) for number in labels[kept, 0]),
+            labels=tuple(self._classes[int(number)] for number in labels[kept, 0]),
             scores=np.clip(scores[kept], 0, 1),
             vectors=vectors[kept],
         )
+        return [(regions,)]
 
     def _found(self, pixels: Pixels) -> tuple[Float32, Float32, Float32, Float32]:
         """Return boxes R x 4, scores R, labels R x 1 and vectors R x d."""
-        sidecar = self.sidecar
-        found = self.read(pixels, [sidecar.boxes, sidecar.scores, sidecar.labels, sidecar.vectors])
+        sidecar = self._sidecar
+        names = [sidecar.boxes, sidecar.scores, sidecar.labels, sidecar.vectors]
+        found = self.network.run({sidecar.input: values_of(pixels, sidecar)}, names)
         count, widths = found[1].size, (4, 1, 1, found[3].shape[-1])
         if found[3].ndim < 2 or any(each.size != count * width for each, width in zip(found, widths, strict=True)):
             shapes = ", ".join(str(each.shape) for each in found)
-            raise ConfigError(f"{self.path}: expected R x 4, R, R, R x d for R = {count}, found {shapes}")
+            raise ConfigError(f"{self.network.path}: expected R x 4, R, R, R x d for R = {count}, found {shapes}")
         pairs = zip(found, widths, strict=True)
         boxes, scores, labels, vectors = (each.reshape(count, width).astype(np.float32) for each, width in pairs)
         return boxes, scores[:, 0], labels, vectors
-
-    @cached_property
-    def _classes(self) -> tuple[str, ...]:
-        text = self.files.companion(self.sidecar.classes).read_text(encoding="utf-8")
-        return tuple(line.strip() for line in text.splitlines())
-
-    def _label(self, number: int) -> str:
-        if not 0 <= number < len(self._classes):
-            names = f"{self.sidecar.classes} has {len(self._classes)} names"
-            raise ConfigError(f"{self.path}: label {number}: {names}")
-        return self._classes[number]
 
 
 def image_extractor(
@@ -219,8 +186,22 @@ def image_extractor(
     if isinstance(files.sidecar, TextSidecar):
         told = "its sidecar describes a text tower; name it in features.sentences"
         raise ConfigError(f"features.images = {network!r}: {told}")
-    kind = OnnxVectors if isinstance(files.sidecar, VectorSidecar) else OnnxDetector
-    return kind(files, files.sidecar, config)
+    if isinstance(files.sidecar, VectorSidecar):
+        return OnnxVectors(files, files.sidecar, config)
+    return OnnxDetector(files, files.sidecar, config)
+
+
+def values_of(pixels: Pixels, sidecar: ImageSidecar) -> Float32:
+    """Return N x H x W x 3 pixels as the N x 3 x H x W values that a network reads."""
+    mean, deviation = np.array([sidecar.mean, sidecar.deviation], np.float32)
+    values = (pixels.astype(np.float32) - mean) / deviation
+    ordered = values if sidecar.channels == "rgb" else values[..., ::-1]
+    return np.ascontiguousarray(ordered.transpose(0, 3, 1, 2))
+
+
+def black(sidecar: ImageSidecar) -> Pixels:
+    """Return the pixels of one black picture."""
+    return np.zeros((1, sidecar.size_px, sidecar.size_px, 3), np.uint8)
 
 
 def unit_length(vectors: Float32) -> Float32:

@@ -38,7 +38,7 @@ class ImageSidecar(Preprocessing):
 
     def __post_init__(self) -> None:
         is_scale = len(self.deviation) == 3 and all(value > 0 for value in self.deviation)
-        is_cut = self.fit == "squash" or self.shorter_side_px >= self.size_px
+        is_cut = self.fit != "centre" or self.shorter_side_px >= self.size_px
         for name, holds, rule in (
             ("size_px", self.size_px >= 1, "at least 1"),
             ("mean", len(self.mean) == 3, "three values, of red, green and blue"),
@@ -83,7 +83,7 @@ class DetectorSidecar(ImageSidecar):
     classes: str = "classes.txt"
     box_unit: Literal["share", "pixel"] = "share"
     size_px: int = 640
-    fit: Literal["centre", "squash"] = "squash"
+    fit: Literal["centre", "squash", "whole"] = "squash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ One text a run, on one thread: a text's vector depends on that text alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
 import tokenizers
 
-from pipelines.features.onnx import OnnxExtractor, unit_length
+from pipelines.features.onnx import OnnxNetwork, unit_length
 from pipelines.features.onnx_sidecars import OnnxFiles, TextSidecar
 from pipelines.features.values import Float32, Matrix, Row, Vector
 from pipelines.features.weights import WeightFile, digest_of
@@ -20,10 +21,8 @@ from schemas.errors import ConfigError
 from schemas.features import FeatureColumn
 
 
-class OnnxText(OnnxExtractor):
+class OnnxText:
     """One vector a text."""
-
-    sidecar: TextSidecar
 
     def __init__(
         self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
@@ -36,14 +35,15 @@ class OnnxText(OnnxExtractor):
         files = OnnxFiles(network, weights)
         if not isinstance(files.sidecar, TextSidecar):
             raise ConfigError(f"features.sentences = {network!r}: its sidecar describes a network that reads pictures")
-        super().__init__(files, files.sidecar, config)
+        self.sidecar, self.network = files.sidecar, OnnxNetwork(files, config)
+        self._pool = ThreadPoolExecutor(max(config.threads, 1))
         self._tokenizer_path = files.companion(files.sidecar.tokenizer)
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         """The one column; the length of a vector is tried out on a word."""
         versions = {"tokenizer": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
-        return (self.column(len(self._vector("a")), versions),)
+        return (self.network.column(len(self._vector("a")), versions),)
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return one vector per text of each document, N x d in order; a text without a token has zeros."""
@@ -51,7 +51,7 @@ class OnnxText(OnnxExtractor):
 
     def _matrix(self, texts: Sequence[str]) -> Matrix:
         matrix = np.zeros((len(texts), self.columns[0].dimensions), np.float32)
-        for number, vector in enumerate(self.pool.map(self._vector, texts)):
+        for number, vector in enumerate(self._pool.map(self._vector, texts)):
             matrix[number] = vector
         return matrix
 
@@ -61,9 +61,9 @@ class OnnxText(OnnxExtractor):
             return np.zeros(1, np.float32)
         ids = np.array([encoding.ids, encoding.attention_mask, [0] * len(encoding.ids)])
         inputs = zip((self.sidecar.ids, self.sidecar.mask, self.sidecar.types), ids, strict=True)
-        short = {each.name for each in self.session.get_inputs() if each.type == "tensor(int32)"}
+        short = {each.name for each in self.network.session.get_inputs() if each.type == "tensor(int32)"}
         given = {name: row[None].astype(np.int32 if name in short else np.int64) for name, row in inputs if name}
-        found = self.run(given, [self.sidecar.output])[0][0].astype(np.float32)
+        found = self.network.run(given, [self.sidecar.output])[0][0].astype(np.float32)
         vector = self._pooled(found, ids[1] == 1)
         return unit_length(vector) if self.sidecar.normalise else vector
 
@@ -72,8 +72,8 @@ class OnnxText(OnnxExtractor):
         is_per_token = found.ndim == 2 and len(found) == len(is_token)
         if is_per_token == (pooling == "none") or found.ndim > 2:
             raise ConfigError(
-                f"{self.path}: output {self.sidecar.output!r} gives {' x '.join(map(str, found.shape))} values a "
-                f"text: not what pooling = {pooling} in its sidecar needs"
+                f"{self.network.path}: output {self.sidecar.output!r} gives {' x '.join(map(str, found.shape))} "
+                f"values a text: not what pooling = {pooling} in its sidecar needs"
             )
         if pooling == "none":
             return found

@@ -6,17 +6,19 @@ a quarter of what travels to a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipelines.features.values import Rejected
+from pipelines.features.values import Rejected, Row
+from pipelines.settings import FeaturesConfig
 from schemas.codecs import ImageRejected, decode_image
 
 Pixels = npt.NDArray[np.uint8]  # H x W x 3, RGB, or N of them
@@ -25,7 +27,7 @@ MAX_PIXELS = 50_000_000  # beyond any stored copy: only a file that is none has 
 
 
 class Square(NamedTuple):
-    """The pixels of a square, and where it lies in its picture: left, top, right, bottom as shares 0..1."""
+    """The pixels that a network reads, and where they lie in their picture: left, top, right, bottom as shares 0..1."""
 
     pixels: Pixels
     box: tuple[float, float, float, float]
@@ -37,21 +39,25 @@ class Preprocessing:
 
     Attributes:
         fit: how a picture of any form becomes a square. `centre`: its shorter side resized to `shorter_side_px`, then
-            the middle `size_px` square. `squash`: all of it resized to the square, its proportions given up.
+            the middle `size_px` square. `squash`: all of it resized to the square, its proportions given up. `whole`:
+            it stays as it is.
         mean: of red, green and blue, as is `deviation`.
     """
 
-    fit: Literal["centre", "squash"] = "centre"
+    fit: Literal["centre", "squash", "whole"] = "centre"
     size_px: int = 224
     shorter_side_px: int = 256
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
     def square(self, picture: bytes) -> Square | Rejected:
-        """Return the square of a stored picture, or why it has none."""
-        image = decoded(picture)
-        if isinstance(image, Rejected):
-            return image
+        """Return the pixels of a stored picture, or why it has none."""
+        try:
+            image = decode_image(picture, max_pixels=MAX_PIXELS, min_side_px=1, allow_animated=False)
+        except ImageRejected as error:
+            return Rejected(str(error))
+        if self.fit == "whole":
+            return Square(np.array(image), (0.0, 0.0, 1.0, 1.0))
         size = self.size_px
         if self.fit == "squash":
             return Square(np.array(image.resize((size, size), Image.Resampling.BILINEAR)), (0.0, 0.0, 1.0, 1.0))
@@ -64,26 +70,57 @@ class Preprocessing:
         across, down = size / image.width, size / image.height
         return Square(np.array(image.crop(cut)), ((1 - across) / 2, (1 - down) / 2, (1 + across) / 2, (1 + down) / 2))
 
-    def batches(
-        self, pictures: Sequence[bytes], size: int, pool: Executor
-    ) -> Iterator[tuple[list[Square | Rejected], Pixels]]:
-        """Yield what is known of `size` pictures at a time with their N x H x W x 3 pixels.
 
-        Every batch is of one shape, so that a picture's company does not choose how a GPU computes: a picture that is
-        rejected or missing is black.
-        """
-        decoding = pool.map(self.square, pictures)  # runs ahead of what is consumed
-        while squares := list(islice(decoding, size)):
-            pixels = np.zeros((size, self.size_px, self.size_px, 3), np.uint8)
+class PictureExtractor(ABC):
+    """What extractors of pictures share: threads that decode, and the order in which pictures go through a network.
+
+    On a CPU one picture at a time, each thread with one of its own: its arithmetic is then the same whatever shares its
+    batch. On a GPU batches of one shape, in which a picture that is rejected or missing is black. Threads decode ahead,
+    and a batch is made ready while another is under way.
+    """
+
+    columns: Any
+
+    def __init__(
+        self, config: FeaturesConfig, preprocessing: Preprocessing, prepare_thread: Callable[[], None] | None = None
+    ) -> None:
+        self.config, self.preprocessing = config, preprocessing
+        self.takes_batches = False
+        self._decoding = ThreadPoolExecutor(max(config.threads, 1), initializer=prepare_thread)
+        self._passes = ThreadPoolExecutor(2)
+
+    @abstractmethod
+    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> Sequence[Row]:
+        """Return the columns' values of N x H x W x 3 pixels; those of a rejected picture are not used."""
+
+    def extract(self, pictures: Sequence[bytes]) -> list[Row]:
+        """Return the value of each column for each stored picture; one that cannot be read is rejected by all."""
+        self.load()
+        if not self.takes_batches:
+            return list(self._decoding.map(self._one, pictures))
+        return [row for rows in self._passes.map(self._finished, self._batches(pictures)) for row in rows]
+
+    def load(self) -> None:
+        """Load what threads share, before there are several; the columns are always known then."""
+        _ = self.columns
+
+    def _one(self, picture: bytes) -> Row:
+        square = self.preprocessing.square(picture)
+        if isinstance(square, Rejected):
+            return (square,) * len(self.columns)
+        return self.rows([square], square.pixels[None])[0]
+
+    def _batches(self, pictures: Sequence[bytes]) -> Iterator[tuple[list[Square | Rejected], Pixels]]:
+        squares_of = self._decoding.map(self.preprocessing.square, pictures)
+        size, side = self.config.batch_images, self.preprocessing.size_px
+        while squares := list(islice(squares_of, size)):
+            pixels = np.zeros((size, side, side, 3), np.uint8)
             for row, square in enumerate(squares):
                 if isinstance(square, Square):
                     pixels[row] = square.pixels
             yield squares, pixels
 
-
-def decoded(picture: bytes) -> Image.Image | Rejected:
-    """Return the RGB image of a stored picture, or why there is none."""
-    try:
-        return decode_image(picture, max_pixels=MAX_PIXELS, min_side_px=1, allow_animated=False)
-    except ImageRejected as error:
-        return Rejected(str(error))
+    def _finished(self, batch: tuple[list[Square | Rejected], Pixels]) -> list[Row]:
+        squares, pixels = batch
+        both = zip(squares, self.rows(squares, pixels), strict=False)
+        return [(square,) * len(self.columns) if isinstance(square, Rejected) else row for square, row in both]

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -27,13 +26,6 @@ from schemas.lake import Lake
 from schemas.versions import fingerprint
 
 
-class Given(NamedTuple):
-    """Vectors that the source brings: name of the column, path of the array."""
-
-    name: str
-    path: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturePlan:
     """The features of a build.
@@ -41,7 +33,7 @@ class FeaturePlan:
     Attributes:
         images: feature columns of the images part, sorted.
         sentences: feature columns of the documents part, sorted.
-        given: vectors of images that the source brings, or None.
+        given: path of the array of vectors that the source brings: the column of images without a fingerprint.
         config: names, storage, limits, weights, and what one worker process computes with.
         http: how weights are fetched.
         lake: whose packs keep what was computed.
@@ -50,7 +42,7 @@ class FeaturePlan:
 
     images: tuple[FeatureColumn, ...]
     sentences: tuple[FeatureColumn, ...]
-    given: Given | None = None
+    given: str = ""
     config: FeaturesConfig
     http: HttpConfig
     lake: Lake
@@ -59,7 +51,7 @@ class FeaturePlan:
     def extracted(self, table: str) -> tuple[FeatureColumn, ...]:
         """Return the columns of `images` or `documents` that are computed, not given."""
         columns = self.images if table == IMAGES else self.sentences
-        return tuple(column for column in columns if self.given is None or column.name != self.given.name)
+        return tuple(column for column in columns if column.fingerprint)
 
     @property
     def fingerprints(self) -> tuple[tuple[str, str], ...]:
@@ -97,7 +89,13 @@ def _extractors(plan: FeaturePlan, table: str) -> list[Extractor]:
 
 
 def plan_features(
-    config: FeaturesConfig, images: ImagesConfig, http: HttpConfig, *, given: Given | None, lake: Lake, workers: int
+    config: FeaturesConfig,
+    images: ImagesConfig,
+    http: HttpConfig,
+    *,
+    given: tuple[str, str] | None,
+    lake: Lake,
+    workers: int,
 ) -> FeaturePlan:
     """Return the features of a build.
 
@@ -105,7 +103,7 @@ def plan_features(
         config: names, storage, limits, weights.
         images: how the copies are made.
         http: how weights are fetched.
-        given: vectors that the source brings instead of pictures.
+        given: name of the column and path of the array of vectors that the source brings instead of pictures.
         lake: where values are kept.
         workers: processes that share this machine's cores.
 
@@ -119,13 +117,13 @@ def plan_features(
     if given is not None:
         rule = "the source brings vectors of images, and no pictures: expected none"
         require(not columns, field="features.images", value=config.images, rule=rule)
-        size = given_array(given.path).shape[1]
-        columns = [FeatureColumn(name=given.name, dimensions=size, storage=config.storage)]
+        name, path = given
+        columns = [FeatureColumn(name=name, dimensions=given_array(path).shape[1], storage=config.storage)]
     sentences = _columns(extractors(config.sentences, DOCUMENTS, config, http), DOCUMENTS, copies)
     return FeaturePlan(
         images=tuple(sorted(columns)),
         sentences=tuple(sorted(sentences)),
-        given=given,
+        given=given[1] if given else "",
         config=config,
         http=http,
         lake=lake,

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -66,10 +66,14 @@ class WeightFile:
         raise IntegrityError(f"{_FIELD}: {self.name}: expected SHA-256 {self.sha256}, {path} of {self.uri} has {found}")
 
     def _fetched(self) -> Path:
-        try:
-            return process_client(self.http, Folder(str(weight_cache()))).file(self.uri).path
-        except FetchFailed as error:
-            raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
+        path = weight_cache() / self.sha256 / (PurePosixPath(urlsplit(self.uri).path).name or "weights")
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                process_client(self.http, Folder(str(weight_cache()))).file(self.uri).path.replace(path)
+            except FetchFailed as error:
+                raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
+        return path
 
 
 def parse_weights(assignments: Iterable[str], http: HttpConfig | None = None) -> dict[str, WeightFile]:

@@ -158,8 +158,7 @@ class ShardWriter:
 
     def _given(self, column: FeatureColumn, images: Sequence[FeaturedImage]) -> pa.Array:
         """Return the rows of the feature array that the source brings."""
-        path = self.features.given.path if self.features.given else ""
-        rows = [given_vector(str(each.packed.image.source), path) for each in images]
+        rows = [given_vector(str(each.packed.image.source), self.features.given) for each in images]
         return vectors_to_column(np.array(rows).reshape(-1, column.dimensions), column.storage)
 
 

@@ -15,11 +15,10 @@ from pipelines import recipes
 from pipelines.config import BuildConfig
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
-from pipelines.features.catalogue import extractors
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.launch import Runner
-from pipelines.run import BuildSummary, build_dataset
+from pipelines.run import BuildSummary, build_dataset, features_of
 from pipelines.sources.credentials import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
@@ -117,11 +116,7 @@ def test_the_plain_path_equals_the_beam_path(ten_documents: Path, tmp_path: Path
     documents = [item for item in found if isinstance(item, SettledDocument)]
     twice = list(documents_of([*read_documents(ten_documents)] * 2, config, access))
     assert [item for item in twice if isinstance(item, SettledDocument)] == documents
-    extraction = Extraction(
-        images=extractors(["efficientnet-lite0"], "images", config.features),
-        sentences=extractors(["use-multilingual"], "documents", config.features),
-        vectors="efficientnet-lite0",
-    )
+    extraction = Extraction(plan=features_of(config, lake=scratch, workers=1), vectors="efficientnet-lite0")
     vectors = list(add_vectors(documents, config.documents, access.copies, extraction))
     rows = {row["id"]: row for row in read_table(summary, "documents").to_pylist()}
     images = {row["hash"]: row for row in read_table(summary, "images").to_pylist()}

@@ -111,7 +111,7 @@ def test_a_data_set_grows_by_what_is_missing(
     assert all(column.fingerprint for column in manifest.columns("images"))
     assert any("regions.cells" in line and "3 float16 values" in line for line in describe(manifest, ""))
     differences = list(diff(first.manifest, manifest))
-    assert any(line.startswith("features.images.colours: absent -> ") for line in differences)
+    assert any(line.startswith("features.images.colours.dimensions: absent -> ") for line in differences)
     check_banks(read_all(manifest, folder), images)
     check_sweep(lake, folder)
 

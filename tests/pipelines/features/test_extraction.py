@@ -15,8 +15,9 @@ from PIL import Image
 
 from pipelines import recipes
 from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array, texts_key
-from pipelines.features.extraction import ColumnPacks, FeatureRefs, Features, extracted
-from pipelines.features.plan import FeaturePlan, Given, plan_features
+from pipelines.features.extraction import Features, extracted
+from pipelines.features.featured import FeatureRefs
+from pipelines.features.plan import FeaturePlan, plan_features
 from pipelines.features.values import Rejected, Row
 from pipelines.images.copies import encode_jpeg
 from schemas.configs import override
@@ -27,7 +28,7 @@ from schemas.lake import Lake
 Outcome = FeatureRefs | Rejected
 
 
-def planned(tmp_path: Path, *settings: str, given: Given | None = None) -> FeaturePlan:
+def planned(tmp_path: Path, *settings: str, given: tuple[str, str] | None = None) -> FeaturePlan:
     names = ["features.images=colours,cells", "features.sentences=lengths"]
     config = override(recipes.recipe("documents"), [*names, *settings])
     lake = Lake.at(str(tmp_path / "lake"))
@@ -130,16 +131,22 @@ class Fragile:
         return [(np.float32([item]),) for item in items]
 
 
-def test_an_unexpected_error_is_about_one_item_and_not_kept(tmp_path: Path) -> None:
+def test_an_unexpected_error_is_about_one_item(tmp_path: Path) -> None:
     first, broken, last = extracted(Fragile(), [1, ValueError("of one picture"), 3])
     assert first[0] == [1] and last[0] == [3]
     assert isinstance(broken[0], Rejected) and broken[0].message == "ValueError: of one picture"
-    packs = ColumnPacks(Lake.at(str(tmp_path)), Fragile.columns[0], IMAGES)
-    keys, refs, problems = ["a" * 64, "b" * 64], [None, None], {}
-    packs.add(keys, {0: first[0], 1: broken[0]}, refs, problems)
-    packs.close()
-    assert problems == {1: Rejected("fragile: ValueError: of one picture")}
-    assert packs.find(keys, {}) == [refs[0], None] and refs[0] is not None
+
+
+def test_an_unexpected_error_is_not_kept(tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(tmp_path)
+    [lengths] = plan.extractors(DOCUMENTS)
+    sound = lengths.value
+    monkeypatch.setattr(lengths, "value", lambda texts: sound(texts) if texts[0] != "odd" else 1 / 0)
+    first, odd = fill_texts(plan, ("even",), ("odd",))
+    assert odd == Rejected("lengths: ZeroDivisionError: division by zero")
+    monkeypatch.setattr(lengths, "value", sound)
+    assert fill_texts(plan, ("even",), ("odd",))[0] == first
+    assert not isinstance(fill_texts(plan, ("odd",))[0], Rejected)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), ConfigError("wrong network")])
@@ -166,7 +173,7 @@ def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[
     stream = io.BytesIO()
     np.save(stream, np.zeros((3, 5)))
     (tmp_path / "features.npy").write_bytes(stream.getvalue())
-    given = Given("released", str(tmp_path / "features.npy"))
+    given = ("released", str(tmp_path / "features.npy"))
     plan = planned(tmp_path, "features.images=", given=given)
     assert [(column.name, column.dimensions) for column in plan.images] == [("released", 5)]
     assert plan.extracted(IMAGES) == () and [name for name, _ in plan.fingerprints] == ["lengths"]

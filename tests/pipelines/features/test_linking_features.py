@@ -12,12 +12,12 @@ from PIL import Image
 
 from orchestration.link import _extraction, _inputs
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
-from pipelines.features.catalogue import extractors
-from pipelines.features.columns import DOCUMENTS, IMAGES
-from pipelines.settings import FeaturesConfig
+from pipelines.features.plan import plan_features
+from pipelines.recipes import recipe
+from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.failures import Failure
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import ModelCard
@@ -37,15 +37,18 @@ def own_documents(tmp_path: Path) -> Path:
     return path
 
 
+def extraction_of(scratch: Folder, images: str, sentences: str, **names: str) -> Extraction:
+    config = override(recipe("documents"), [f"features.images={images}", f"features.sentences={sentences}"])
+    lake = Lake(scratch)
+    plan = plan_features(config.features, config.images, config.http, given=None, lake=lake, workers=1)
+    return Extraction(plan=plan, **names)
+
+
 def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
-    extraction = Extraction(
-        images=extractors(["colours", "cells"], IMAGES, FeaturesConfig()),
-        sentences=extractors(["lengths"], DOCUMENTS, FeaturesConfig()),
-        vectors="colours",
-        regions="cells",
-    )
-    found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
-    assert counts == {"colours": 4, "cells": 4, "lengths": 1, "sentences": 2}  # the two documents share a picture
+    scratch = Folder(str(tmp_path / "scratch"))
+    extraction = extraction_of(scratch, "colours,cells", "lengths", vectors="colours", regions="cells")
+    found = list(read_vectors(own_documents, [], scratch, extraction))
+    assert counts == {"colours": 4, "cells": 4, "lengths": 2, "sentences": 3}  # the two documents share a picture
     told = [(item.record_id, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
     assert told == [
         ("every#2", "feature-missing", "colours: all white"),
@@ -69,8 +72,8 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
 
 
 def test_a_model_of_regions_alone_needs_no_vectors(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
-    extraction = Extraction(images=extractors(["cells"], IMAGES, FeaturesConfig()), regions="cells")
-    found = list(read_vectors(own_documents, [], Folder(str(tmp_path / "scratch")), extraction))
+    scratch = Folder(str(tmp_path / "scratch"))
+    found = list(read_vectors(own_documents, [], scratch, extraction_of(scratch, "cells", "", regions="cells")))
     assert counts == {"cells": 4}
     shapes = [item.image_vectors.shape for item in found if isinstance(item, VectorDocument)]
     assert shapes == [(4, 0), (1, 0)]
@@ -92,10 +95,10 @@ def card(images: str, regions: str | None) -> ModelCard:
 
 
 def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
-    extraction = _extraction(card("colours", "cells"), ["features.threads=1"])
-    assert [column.name for extractor in extraction.images for column in extractor.columns] == ["colours", "cells"]
-    assert (extraction.vectors, extraction.regions, list(extraction.sentences)) == ("colours", "cells", [])
+    extraction = _extraction(card("colours", "cells"), ["features.threads=1"], Folder("scratch"))
+    assert [column.name for column in extraction.plan.images] == ["cells", "colours"]
+    assert (extraction.vectors, extraction.regions, extraction.plan.sentences) == ("colours", "cells", ())
     assert not extraction.pictures
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):
-        _extraction(card("released", None), [])
+        _extraction(card("released", None), [], Folder("scratch"))

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -149,17 +148,13 @@ def test_a_value_does_not_depend_on_its_company(pictures: list[bytes]) -> None:
         assert [vector.tobytes() for vector in together] == [alone[number] for number in order]
 
 
-def test_batches_give_what_single_pictures_give_up_to_rounding(
-    pictures: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_give_what_single_pictures_give_up_to_rounding(pictures: list[bytes]) -> None:
     """The path of a GPU, on this machine's CPU: full and partly filled batches, a bad picture among good ones."""
-    monkeypatch.setattr(torch.cuda, "Event", MagicMock)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     mixed = [*pictures[:2], b"no picture", *pictures[2:], pictures[0]]
     names = (LITE, f"{LITE}-classes", "grid")
     single = network(*names, **ALL_CELLS).extract(mixed)
     of_gpu = Network(LITE, names, replace(ON_CPU, batch_images=3, **ALL_CELLS), {})
-    of_gpu.is_gpu = True
+    of_gpu.takes_batches = True
     batched = of_gpu.extract(mixed)
     assert [isinstance(row[0], Rejected) for row in batched] == [False, False, True, False, False, False]
     assert batched[2] == single[2] == (batched[2][0],) * 3

@@ -172,14 +172,19 @@ def test_batches_give_what_single_pictures_give(pictures: list[bytes], tmp_path:
     assert isinstance(made, OnnxVectors)
     mixed = [pictures[0], b"", pictures[1]]
     single = values(made, mixed)
-    made.is_gpu = True
+    made.takes_batches = True
     batched = values(made, mixed)
     assert batched[1] == single[1]
     np.testing.assert_allclose(np.stack(batched[::2]), np.stack(single[::2]), atol=1e-5)
-    of_one = images(image_tower(tmp_path, batch=1), batch_images=4)
-    _ = of_one.session
-    of_one.is_gpu = True
-    assert np.stack(values(of_one, mixed)[::2]).tobytes() == np.stack(single[::2]).tobytes()
+
+
+@pytest.mark.parametrize(("batch", "takes_batches"), [("n", True), (1, False)])
+def test_batches_are_for_networks_that_take_them(batch: int | str, takes_batches: bool, tmp_path: Path) -> None:
+    made = images(image_tower(tmp_path, batch=batch))
+    _ = made.network.session
+    made.network.is_gpu = True
+    _ = made.columns
+    assert made.takes_batches is takes_batches
 
 
 def test_detected_regions_are_kept_by_score(photographs: dict[str, bytes], tmp_path: Path) -> None:

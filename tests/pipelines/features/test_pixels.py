@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.pixels import Preprocessing, Square
+from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
 from pipelines.features.values import Rejected
 from pipelines.images.copies import encode_jpeg
+from pipelines.settings import FeaturesConfig
 
 NO_SCALE = {"mean": (0.0, 0.0, 0.0), "deviation": (1.0, 1.0, 1.0)}
 
@@ -60,15 +62,30 @@ def test_the_square_lies_where_it_says(fit: str) -> None:
     assert (top, bottom) == ((1 / 16, 15 / 16) if fit == "centre" else (0, 1))
 
 
+class Sums(PictureExtractor):
+    """The sum of a picture's pixels, in batches."""
+
+    columns = ("sums",)
+
+    def __init__(self) -> None:
+        super().__init__(FeaturesConfig(batch_images=3), Preprocessing(**NO_SCALE))
+        self.takes_batches = True
+        self.seen: list[np.ndarray] = []
+
+    def rows(self, squares: Sequence[Square | Rejected], pixels: np.ndarray) -> list[Any]:
+        self.seen.append(pixels)
+        return [(each.sum(dtype=np.int64),) for each in pixels]
+
+
 def test_batches_are_of_one_shape_and_black_where_nothing_is() -> None:
-    pictures = [encode_jpeg(edge_at(share)) for share in (0.2, 0.4, 0.6)]
-    preprocessing = Preprocessing(**NO_SCALE)
-    with ThreadPoolExecutor(2) as pool:
-        (first, pixels), (second, rest) = preprocessing.batches([pictures[0], b"", *pictures[1:]], 3, pool)
-    assert [isinstance(each, Square) for each in (*first, *second)] == [True, False, True, True]
-    assert pixels.shape == rest.shape == (3, 224, 224, 3)
-    assert not pixels[1].any() and not rest[1:].any()
-    np.testing.assert_array_equal(rest[0], square_of(preprocessing, pictures[2]).pixels)
+    pictures = [encode_jpeg(edge_at(share)) for share in (0.2, 0.4, 0.6, 0.8)]
+    sums = Sums()
+    first, broken, *others = sums.extract([pictures[0], b"", *pictures[1:]])
+    assert isinstance(broken[0], Rejected)
+    expected = [square_of(sums.preprocessing, picture).pixels.sum(dtype=np.int64) for picture in pictures]
+    assert [first[0], *(row[0] for row in others)] == expected
+    assert [pixels.shape for pixels in sums.seen] == [(3, 224, 224, 3)] * 2
+    assert sorted(int(pixels.any(axis=(1, 2, 3)).sum()) for pixels in sums.seen) == [2, 2]
 
 
 def test_what_is_no_picture_is_rejected_with_the_reason() -> None:
