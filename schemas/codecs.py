@@ -2,8 +2,8 @@
 
 `decode_image` is the one way an untrusted file becomes pixels: limits are checked on its header, before anything is
 decoded, and every way it can fail is an `ImageRejected` with a reason of the closed list. Fetching, hashing,
-fingerprints and the copies that are kept are elsewhere (`pipelines`), vectors are in `vectors.py`, which a machine
-without Pillow can import.
+fingerprints and the copies that are kept are elsewhere (`pipelines`), vectors are in `feature_arrays.py`, which a
+machine without Pillow can import.
 """
 
 from __future__ import annotations

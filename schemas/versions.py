@@ -50,8 +50,13 @@ def content(value: Any) -> Any:
     """
     if not dataclasses.is_dataclass(value):
         return [content(item) for item in value] if isinstance(value, tuple) else plain(value)
-    told = [field for field in dataclasses.fields(value) if field.compare]
-    return {f.name: content(found) for f in told if (found := getattr(value, f.name)) != f.default}
+    return {n: content(found) for n, default in _compared(type(value)) if (found := getattr(value, n)) != default}
+
+
+@cache
+def _compared(kind: Any) -> list[tuple[str, Any]]:
+    """Return the names and defaults of the fields of a dataclass that are compared."""
+    return [(field.name, field.default) for field in dataclasses.fields(kind) if field.compare]
 
 
 def digest_stream(stream: BinaryIO) -> str:
