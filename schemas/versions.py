@@ -10,9 +10,10 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+from collections.abc import Hashable
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 VERSION_LENGTH = 16
 CHUNK_BYTES = 1 << 20
@@ -50,13 +51,17 @@ def content(value: Any) -> Any:
     """
     if not dataclasses.is_dataclass(value):
         return [content(item) for item in value] if isinstance(value, tuple) else plain(value)
-    return {n: content(found) for n, default in _compared(type(value)) if (found := getattr(value, n)) != default}
+    return {
+        n: content(found)
+        for n, default in _compared(cast(Hashable, type(value)))
+        if (found := getattr(value, n)) != default
+    }
 
 
 @cache
-def _compared(kind: Any) -> list[tuple[str, Any]]:
+def _compared(kind: Hashable) -> list[tuple[str, Any]]:
     """Return the names and defaults of the fields of a dataclass that are compared."""
-    return [(field.name, field.default) for field in dataclasses.fields(kind) if field.compare]
+    return [(field.name, field.default) for field in dataclasses.fields(cast(Any, kind)) if field.compare]
 
 
 def digest_stream(stream: BinaryIO) -> str:
