@@ -16,8 +16,7 @@ from apache_beam.coders import VarIntCoder
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import GlobalWindows
 
-from schemas.errors import MultilinkError
-from schemas.failures import Failure, Reason, Stage, is_about_machine
+from schemas.failures import Failure, Stage, unexpected
 
 T = TypeVar("T")
 FAILED = "failed"
@@ -51,18 +50,6 @@ class Fallible(beam.PTransform, Generic[T]):
             yield from self.function(element)
         except Exception as error:  # noqa: BLE001 - the border of every stage
             yield unexpected(error, stage=self.stage, record_id=self.id_of(element))
-
-
-def unexpected(error: Exception, *, stage: Stage, record_id: str) -> Failure:
-    """Return the failure row of a record that raised what no one expected.
-
-    Raises:
-        Exception: the same one, where it is about the machine or one of the project's own, and not about the record.
-    """
-    if isinstance(error, MultilinkError) or is_about_machine(error):
-        raise error
-    message = str(error).partition("\n")[0][:200]
-    return Failure(stage, record_id, Reason.BROKEN_RECORD, f"unexpected: {message}", type(error).__name__)
 
 
 class Separate(beam.PTransform):

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from schemas.errors import MultilinkError
 from schemas.records import travels
 from schemas.tables import column, table_schema
 
@@ -163,3 +164,15 @@ def is_about_machine(error: BaseException | None) -> bool:
                 return True
         error = error.__cause__
     return False
+
+
+def unexpected(error: Exception, *, stage: Stage, record_id: str) -> Failure:
+    """Return the failure row of a record that raised what no one expected, for the border of a stage.
+
+    Raises:
+        Exception: the same one, where it is one of the project's own, or about the machine and not about the record.
+    """
+    if isinstance(error, MultilinkError) or is_about_machine(error):
+        raise error
+    message = str(error).partition("\n")[0][:200]
+    return Failure(stage, record_id, Reason.BROKEN_RECORD, f"unexpected: {message}", type(error).__name__)

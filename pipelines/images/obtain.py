@@ -23,12 +23,12 @@ from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
 from pipelines.web import urls
-from pipelines.web.client import process_client
+from pipelines.web.client import Client, process_client
 from pipelines.web.errors import FetchFailed
 from pipelines.web.pool import fetch_all
-from pipelines.web.requests import Kind, Request
+from pipelines.web.requests import Kind, Request, Response
 from schemas.codecs import ImageRejected
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.images import KNOWN_COLUMNS, Image
 from schemas.lake import Folder
 
@@ -79,28 +79,33 @@ class Inspector:
         self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None
     ) -> Found:
         """Return the image of an address by the SHA-256 of its bytes, which are read only where no pack has it."""
-        known = self._recent.get(digest) or next(self.known([digest]))
-        if known is not None:
-            return self._checked(known, uri, retrieved)
+        if digest not in self._recent:
+            self.look_up([digest])
+        if digest in self._recent:
+            return self._checked(self._recent[digest], uri, retrieved)
         try:
             inspected = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
         except ImageRejected as problem:
             return rejection(uri, problem)
+        except Exception as error:  # noqa: BLE001 - the border of the stage
+            return unexpected(error, stage=Stage.IMAGES, record_id=uri)
         image = inspected.image
         row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [inspected.jpeg]}
         (copy,) = self._writer.add(row)
-        self._recent[digest] = PackedImage(image, copy)
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
-        return self._checked(self._recent[digest], uri, retrieved)
+        found = self._recent[digest] = PackedImage(image, copy)
+        self._forget_old()
+        return self._checked(found, uri, retrieved)
 
-    def known(self, digests: Sequence[str]) -> Iterator[PackedImage | None]:
-        """Yield what the packs know of each image by its SHA-256, None where it is not there."""
-        refs = self._index.find(digests)
-        there = [ref for ref in refs if ref is not None]
-        rows = iter(self._access.copies.read(there, KNOWN_COLUMNS).to_pylist() if there else ())
-        for ref in refs:
-            yield None if ref is None else PackedImage(Image(**next(rows)), ref)
+    def look_up(self, digests: Sequence[str]) -> None:
+        """Read what the packs know of some images, at most RECENT: `image_of_digest` then finds them at once."""
+        refs = [ref for ref in self._index.find(digests) if ref is not None]
+        for ref, row in zip(refs, self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist(), strict=True):
+            self._recent[row["hash"]] = PackedImage(Image(**row), ref)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        while len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
 
     def _checked(self, found: PackedImage, uri: str, retrieved: str | None) -> Found:
         """Return an image under the address it was asked by, unless the takedown list names it."""
@@ -120,6 +125,8 @@ def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
         return inspector.image_of(read_named(access.files, uri, max_bytes=access.http.max_bytes), uri)
     except (FileRejected, ImageRejected) as problem:
         return rejection(uri, problem)
+    except Exception as error:  # noqa: BLE001 - the border of the stage
+        return unexpected(error, stage=Stage.IMAGES, record_id=uri)
 
 
 def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
@@ -129,21 +136,35 @@ def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
     """
     client, http = process_client(access.http, access.raw), access.http
     refused: list[tuple[str, Found]] = []
+    stored: list[tuple[str, Response]] = []
     requests = (Request(uri, WEB, Kind.IMAGE) for uri in _not_taken_down(uris, access, refused))
     for request, outcome in fetch_all(
         client, requests, connections=http.connections, connections_per_host=http.connections_per_host
     ):
         if isinstance(outcome, FetchFailed):
             yield request.url, outcome.failure(request.url, stage=Stage.IMAGES)
+        elif (entry := access.takedowns.matches_address(outcome.final_url)) is not None:
+            yield request.url, taken_down(request.url, entry)
+        elif outcome.from_store:
+            stored.append((request.url, outcome))
         else:
-            entry = access.takedowns.matches_address(outcome.final_url)
-            if entry is not None:
-                yield request.url, taken_down(request.url, entry)
-                continue
-            read = partial(client.body, outcome)
-            digest, retrieved = str(outcome.entry.digest), outcome.fetched_at
-            yield request.url, inspector.image_of_digest(digest, read, request.url, retrieved=retrieved)
+            yield from _answered([(request.url, outcome)], client, inspector)
+        if len(stored) >= RECENT:
+            yield from _answered(stored, client, inspector)
+            stored = []
+    yield from _answered(stored, client, inspector)
     yield from refused
+
+
+def _answered(
+    responses: Sequence[tuple[str, Response]], client: Client, inspector: Inspector
+) -> Iterator[tuple[str, Found]]:
+    """Yield the image of each answer; those whose copies are in the packs are looked up together."""
+    if len(responses) > 1:
+        inspector.look_up([str(response.entry.digest) for _, response in responses])
+    for uri, response in responses:
+        read, digest = partial(client.body, response), str(response.entry.digest)
+        yield uri, inspector.image_of_digest(digest, read, uri, retrieved=response.fetched_at)
 
 
 def _not_taken_down(uris: Iterable[str], access: ImageAccess, refused: list[tuple[str, Found]]) -> Iterator[str]:

@@ -17,8 +17,7 @@ from pipelines.files import BrokenInputError, input_file, read_lines
 from pipelines.sources.candidate import sentence
 from pipelines.web.errors import FetchFailed
 from schemas.documents import Split
-from schemas.errors import MultilinkError
-from schemas.failures import Failure, Reason, Stage, is_about_machine
+from schemas.failures import Failure, Reason, Stage, unexpected
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,13 +63,10 @@ def outcomes_of(
                 outcomes = [problem.failure(record_id)]
             except FetchFailed as problem:
                 outcomes = [problem.failure(record_id, stage=Stage.SOURCES)]
-            except (MultilinkError, BrokenInputError):
+            except BrokenInputError:
                 raise
-            except Exception as problem:
-                if is_about_machine(problem):
-                    raise
-                name = type(problem).__name__
-                outcomes = [Failure(Stage.SOURCES, record_id, Reason.BROKEN_RECORD, clean(str(problem)), name)]
+            except Exception as problem:  # noqa: BLE001 - the border of the stage
+                outcomes = [unexpected(problem, stage=Stage.SOURCES, record_id=record_id)]
             yield from outcomes
     except BrokenInputError as problem:
         yield problem.failure()
