@@ -78,6 +78,8 @@ class DropDuplicates(beam.PTransform):
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> Unique:
         found = documents | "find" >> FindDuplicates(self.radius, self.policy)
+        if self.policy is Policy.KEEP_ALL:
+            return Unique(documents, found.duplicates, documents.pipeline | "none dropped" >> beam.Create([]))
         kept = (documents, found.dropped) | "keep" >> LeaveOut()
         return Unique(kept, found.duplicates, found.dropped | "failures" >> beam.Map(_duplicate_failure))
 
