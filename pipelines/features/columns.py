@@ -31,7 +31,6 @@ IMAGES, DOCUMENTS = "images", "documents"  # the tables that have feature column
 PACK_VERSION = 1
 GROUP_BYTES = 1 << 16  # of rows that are read together, about
 FINGERPRINT_DIGITS = 16
-_LEFT_OVER = ".tmp"  # of a killed writer
 
 
 def feature_folder(lake: Lake, column: FeatureColumn) -> Folder:
@@ -45,7 +44,7 @@ def feature_packs(lake: Lake, column: FeatureColumn, table: str) -> PackFolder:
     row_bytes = width * max(column.dimensions, 1) * (1 if table == IMAGES else 12)  # sentences, usually
     fields = [
         field("key", pa.string(), "SHA-256 (hex) of the image, or of the document's texts"),
-        field("value", _kept_type(column, table), f"{column.name}: {column.describe()}", nullable=True),
+        field("value", _kept_type(column, table), f"what {column.name} gives, in full", nullable=True),
         field("rejected", pa.string(), "why there is no value", nullable=True),
     ]
     rows_per_group = min(64, max(1, GROUP_BYTES // row_bytes))

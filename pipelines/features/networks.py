@@ -34,7 +34,7 @@ from schemas.features import FeatureColumn, FeatureKind
 TOP = 20  # Hessel 2019, 3.3: K in 1..20
 _NOWHERE = (0.0, 0.0, 0.0, 0.0)
 _M_TOP_PAD, KEPT_BYTES = -2, 32 << 20  # of each thread that allocates
-_SUFFIXES = {"-classes": FeatureKind.CLASSES, "grid": FeatureKind.REGIONS}
+GRID = "grid"  # short for the grid of the packaged network
 
 
 def _prepare_thread() -> None:
@@ -102,7 +102,12 @@ class Network(TorchExtractor):
         weight = weight_of(network, weights, what=f"a checkpoint of {network}")
         super().__init__(names, config, weight, self.architecture.preprocessing)
         self.takes_batches = self.device.type == "cuda"
-        self.kinds = [_kind_of(name) for name in names]
+        kinds = {
+            f"{network}-classes": FeatureKind.CLASSES,
+            f"{network}-grid": FeatureKind.REGIONS,
+            GRID: FeatureKind.REGIONS,
+        }
+        self.kinds = [kinds.get(name, FeatureKind.VECTOR) for name in names]
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
@@ -182,10 +187,6 @@ class Network(TorchExtractor):
             scores=scores[kept],
             vectors=arrays["cells"].reshape(height * width, -1)[kept],
         )
-
-
-def _kind_of(name: str) -> FeatureKind:
-    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), FeatureKind.VECTOR)
 
 
 def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) -> Float32:

@@ -14,7 +14,7 @@ import tokenizers
 
 from pipelines.features.onnx import OnnxNetwork, unit_length
 from pipelines.features.onnx_sidecars import OnnxFiles, TextSidecar
-from pipelines.features.values import Float32, Matrix, Row, Vector
+from pipelines.features.values import Float32, Row, Vector
 from pipelines.features.weights import WeightFile, digest_of
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
@@ -47,13 +47,13 @@ class OnnxText:
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return one vector per text of each document, N x d in order; a text without a token has zeros."""
-        return [(self._matrix(texts),) for texts in documents]
-
-    def _matrix(self, texts: Sequence[str]) -> Matrix:
-        matrix = np.zeros((len(texts), self.columns[0].dimensions), np.float32)
-        for number, vector in enumerate(self._pool.map(self._vector, texts)):
-            matrix[number] = vector
-        return matrix
+        found: list[Row] = []
+        for texts in documents:
+            matrix = np.zeros((len(texts), self.columns[0].dimensions), np.float32)
+            for number, vector in enumerate(self._pool.map(self._vector, texts)):
+                matrix[number] = vector
+            found.append((matrix,))
+        return found
 
     def _vector(self, text: str) -> Vector:
         encoding = self._tokenizer.encode(text)

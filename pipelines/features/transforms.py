@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 
@@ -24,7 +24,7 @@ from pipelines.features.featured import FeaturedDocument, FeaturedImage, add_fea
 from pipelines.features.plan import FeaturePlan
 from pipelines.features.values import Rejected
 from pipelines.images.packed import PackedImage
-from pipelines.packs import PackFolder
+from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import Fallible, Outcome, Separate
@@ -60,7 +60,7 @@ class ExtractFeatures(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> Featured:
         images = documents | "images" >> beam.FlatMap(_shown) | "once each" >> beam.CombinePerKey(_first)
         if self.plan.extracted(IMAGES):
-            extract = beam.ParDo(_ExtractImages(self.plan, self.progress, self.copies))
+            extract = beam.ParDo(_ExtractImages(self.plan, self.progress, IMAGES, self.copies))
             blocks = images | "by block" >> beam.Map(_by_block) | "blocks" >> beam.GroupByKey()
             images = blocks | "extract images" >> extract
         else:
@@ -81,8 +81,8 @@ class ExtractFeatures(beam.PTransform):
 
 
 class _Extract(beam.DoFn):
-    def __init__(self, plan: FeaturePlan, progress: Progress, table: str) -> None:
-        self._plan, self._progress, self._table = plan, progress, table
+    def __init__(self, plan: FeaturePlan, progress: Progress, table: str, copies: PackFolder | None = None) -> None:
+        self._plan, self._progress, self._table, self._copies = plan, progress, table, copies
 
     def setup(self) -> None:
         self._features = Features(self._plan, self._table)
@@ -92,23 +92,19 @@ class _Extract(beam.DoFn):
 
 
 class _ExtractImages(_Extract):
-    def __init__(self, plan: FeaturePlan, progress: Progress, copies: PackFolder) -> None:
-        super().__init__(plan, progress, IMAGES)
-        self._copies = copies
-
     def process(
         self, block: tuple[Any, Iterable[tuple[str, PackedImage]]]
     ) -> Iterator[tuple[str, FeaturedImage | Failure]]:
-        _, keyed = block
-        images = [packed for _, packed in keyed]
-        keys = [packed.image.hash for packed in images]
-        read = partial(_read_jpegs, self._copies, images)
-        for packed, found in zip(images, self._features.fill(keys, read), strict=True):
-            image = packed.image
-            if isinstance(found, Rejected):
-                yield image.hash, _failure(image.source or image.hash, found)
-            else:
-                yield image.hash, FeaturedImage(packed, found)
+        images = sorted((packed for _, packed in block[1]), key=_row)
+
+        def read(numbers: Sequence[int]) -> Iterator[bytes]:
+            refs = [cast(PackRef, images[number].copy) for number in numbers]
+            yield from cast(PackFolder, self._copies).read(refs, ["jpeg"])["jpeg"].to_pylist()
+
+        found_for = self._features.fill([packed.image.hash for packed in images], read)
+        for packed, found in zip(images, found_for, strict=True):
+            image, name = packed.image, packed.image.source or packed.image.hash
+            yield image.hash, _failure(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found)
             self._progress.advance("features")
 
 
@@ -129,11 +125,6 @@ def _failure(record_id: str, problem: Rejected) -> Failure:
     return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
 
 
-def _read_jpegs(copies: PackFolder, images: Sequence[PackedImage], numbers: Sequence[int]) -> list[bytes]:
-    refs = [ref for number in numbers if (ref := images[number].copy) is not None]
-    return copies.read(refs, ["jpeg"])["jpeg"].to_pylist()  # type: ignore[no-any-return]
-
-
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
     for packed, ref in zip(settled.images, settled.document.images, strict=True):
         yield packed.image.hash, replace(packed, image=replace(packed.image, licence=ref.licence))
@@ -148,8 +139,12 @@ def _first(images: Iterable[PackedImage]) -> PackedImage:
 
 
 def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:
-    copy = keyed[1].copy
-    return ("", 0) if copy is None else (copy.pack, copy.row // BLOCK), keyed
+    copy = cast(PackRef, keyed[1].copy)  # a source without pictures has nothing to extract
+    return (copy.pack, copy.row // BLOCK), keyed
+
+
+def _row(packed: PackedImage) -> int:
+    return cast(PackRef, packed.copy).row
 
 
 def _without_features(content_hash: str, packed: PackedImage) -> tuple[str, FeaturedImage]:
