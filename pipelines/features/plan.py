@@ -19,11 +19,12 @@ from pipelines.images.copies import METHOD
 from pipelines.images.given import given_array
 from pipelines.packs import PackRef
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
+from schemas.codecs import picture_libraries
 from schemas.configs import require
 from schemas.errors import BuildError
 from schemas.features import FeatureColumn
 from schemas.lake import Lake
-from schemas.versions import fingerprint
+from schemas.versions import canonical_json, fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def plan_features(
         NotFoundError: a weight file or the array of given vectors is not there.
     """
     config = replace(config, threads=config.threads or max(1, (os.cpu_count() or 1) // workers))
-    copies = f"{METHOD}-q{images.jpeg_quality}"
+    copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:
         rule = "the source brings vectors of images, and no pictures: expected none"

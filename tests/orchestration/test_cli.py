@@ -52,7 +52,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["build", "diy", "--lake", "lake", "--set", "source.dump=no.zst"], "source.dump = 'no.zst': no such file"),
         (["build", "documents", "--lake", "lake", "--runner", "magic"], "expected one of local, portable, flink"),
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
-        (["datasets", "show", "diy", "--lake", "lake"], "no data set 'diy'"),
+        (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
         (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similarity=xx"], "expected one of dc, tk"),
@@ -61,7 +61,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["promote", "--model", "nobody", "--version", "1"], "nobody"),
         (["link", "--model", "models:/x/1", "--input", "none.jsonl", "--output", "o.parquet"], "no such file"),
         (["link", "--model", "models:/x/1", "--output", "links"], "either --input FILE or --dataset NAME"),
-        (["link", "--dataset", "diy", "--lake", "lake", "--output", "links"], "no data set 'diy'"),
+        (["link", "--dataset", "diy", "--lake", "lake", "--output", "links"], "no folder is there"),
         (["serve", "--model", "nobody"], "--model nobody: no such folder"),
     ],
 )
