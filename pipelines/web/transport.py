@@ -23,11 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPException, IncompleteRead
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import certifi
-import requests
-from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
@@ -38,6 +36,9 @@ from pipelines.web.addresses import AddressBook, Endpoint
 from pipelines.web.errors import FetchFailed
 from pipelines.web.urls import Target
 from schemas.failures import Reason, is_about_machine
+
+if TYPE_CHECKING:
+    import requests
 
 SUCCESSES = frozenset({200, 203})
 _PIECE_BYTES = 65_536
@@ -162,6 +163,9 @@ class Transport:
 
     def session(self) -> requests.Session:
         """Return a session for a library that brings its own requests (PRAW), over the same connections."""
+        import requests  # PRAW alone needs it: a quarter of a second
+        from requests.adapters import HTTPAdapter
+
         session = requests.Session()
         session.trust_env = False
         adapter = HTTPAdapter()
