@@ -8,6 +8,9 @@ Layout, little-endian (fastText 0.9, `fasttext.cc`, `dictionary.cc`, `densematri
     entries x (text, 0 byte, int64 count, int8 kind)
     bool quantised; int64 rows, columns; rows x columns float32      the input matrix: words, then buckets
 
+Version 11 is the same for word vectors. Models written before there was a magic number lack the first line, the
+number of pruned words and the flag of quantisation.
+
 A word's vector is the mean of its own row and its n-grams' rows; a word that is not in the dictionary has n-grams
 alone.
 """
@@ -27,9 +30,15 @@ from schemas.errors import ConfigError
 from training.text.subwords import Subwords
 
 Float32 = npt.NDArray[np.float32]
-MAGIC, VERSION = 793712314, 12
-_HEAD, _ARGUMENTS, _DICTIONARY = struct.Struct("<2i"), struct.Struct("<12id"), struct.Struct("<3i2q")
-_ENTRY, _MATRIX = struct.Struct("<qb"), struct.Struct("<?2q")
+MAGIC, VERSIONS = 793712314, (11, 12)
+_HEAD, _ARGUMENTS, _DICTIONARY = struct.Struct("<2i"), struct.Struct("<12id"), struct.Struct("<3iq")
+_PRUNED, _ENTRY, _QUANTISED, _MATRIX = (
+    struct.Struct("<q"),
+    struct.Struct("<qb"),
+    struct.Struct("<?"),
+    struct.Struct("<2q"),
+)
+_MOST_DIMENSIONS, _WIDEST_WINDOW = 10_000, 1_000  # how a model without a magic number begins; no text does so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +78,11 @@ class FastText:
 def is_fasttext(path: Path) -> bool:
     """Return whether a file starts as fastText's binary models do."""
     with path.open("rb") as file:
-        return file.read(4) == struct.pack("<i", MAGIC)
+        head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return False
+    first, second = _HEAD.unpack(head)
+    return bool(first == MAGIC or (0 < first <= _MOST_DIMENSIONS and 0 < second <= _WIDEST_WINDOW))
 
 
 def open_fasttext(path: Path) -> FastText:
@@ -86,31 +99,40 @@ def open_fasttext(path: Path) -> FastText:
 
 
 def _open(path: Path, data: mmap.mmap) -> FastText:
-    _, version = _HEAD.unpack_from(data, 0)
-    if version != VERSION:
-        raise ConfigError(f"{path}: fastText model of version {version}, expected {VERSION}")
-    dimensions, _, _, _, _, _, _, _, buckets, shortest, longest, _, _ = _ARGUMENTS.unpack_from(data, _HEAD.size)
-    place = _HEAD.size + _ARGUMENTS.size
-    entries, count, labels, _, pruned = _DICTIONARY.unpack_from(data, place)
+    magic, version = _HEAD.unpack_from(data, 0)
+    has_magic = magic == MAGIC
+    if has_magic and version not in VERSIONS:
+        raise ConfigError(f"{path}: fastText model of version {version}, expected one of {VERSIONS}")
+    offset = _HEAD.size if has_magic else 0
+    dimensions, _, _, _, _, _, _, _, buckets, shortest, longest, _, _ = _ARGUMENTS.unpack_from(data, offset)
+    offset += _ARGUMENTS.size
+    entries, count, labels, _ = _DICTIONARY.unpack_from(data, offset)
+    offset += _DICTIONARY.size
+    pruned = -1
+    if has_magic:
+        (pruned,) = _PRUNED.unpack_from(data, offset)
+        offset += _PRUNED.size
     if pruned >= 0 or labels:
         raise ConfigError(f"{path}: a pruned or supervised fastText model; expected one of word vectors")
-    words, place = _dictionary(data, place + _DICTIONARY.size, entries)
-    is_quantised, rows, columns = _MATRIX.unpack_from(data, place)
-    if is_quantised:
-        raise ConfigError(f"{path}: a quantised fastText model (.ftz); expected .bin or .vec")
+    words, offset = _dictionary(data, offset, entries)
+    if has_magic:
+        if _QUANTISED.unpack_from(data, offset)[0]:
+            raise ConfigError(f"{path}: a quantised fastText model (.ftz); expected .bin or .vec")
+        offset += _QUANTISED.size
+    rows, columns = _MATRIX.unpack_from(data, offset)
     if (rows, columns) != (count + buckets, dimensions) or len(words) != count:
         raise ValueError(f"{rows} x {columns} vectors for {count} words and {buckets} buckets")
-    matrix: Float32 = np.memmap(path, dtype="<f4", mode="r", offset=place + _MATRIX.size, shape=(rows, columns))
+    matrix: Float32 = np.memmap(path, dtype="<f4", mode="r", offset=offset + _MATRIX.size, shape=(rows, columns))
     return FastText(words=words, rows=matrix, subwords=Subwords(shortest=shortest, longest=longest, buckets=buckets))
 
 
-def _dictionary(data: mmap.mmap, place: int, entries: int) -> tuple[dict[str, int], int]:
+def _dictionary(data: mmap.mmap, offset: int, entries: int) -> tuple[dict[str, int], int]:
     """Return word -> row, and where the dictionary ends."""
     words: dict[str, int] = {}
     for row in range(entries):
-        end = data.find(b"\0", place)
+        end = data.find(b"\0", offset)
         if end < 0:
             raise ValueError(f"word {row} has no end")
-        words[data[place:end].decode("utf-8", errors="replace")] = row
-        place = end + 1 + _ENTRY.size
-    return words, place
+        words[data[offset:end].decode("utf-8", errors="reoffset")] = row
+        offset = end + 1 + _ENTRY.size
+    return words, offset

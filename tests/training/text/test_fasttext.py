@@ -1,5 +1,7 @@
 """fastText's binary format and hashing, against files and vectors that gensim's own implementation makes."""
 
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,41 @@ def test_vectors_are_those_of_gensim(word: str, model_file: Path) -> None:
     expected = fasttext.load_facebook_vectors(str(model_file))[word]
     found = open_fasttext(model_file).vector(word)
     assert found is not None and np.allclose(found, expected, atol=1e-6)
+
+
+def of_version_11(data: bytes) -> bytes:
+    return data[:4] + struct.pack("<i", 11) + data[8:]
+
+
+def without_magic_number(data: bytes) -> bytes:
+    """Return a model in the first form: no magic number and version, no count of pruned words, no quantisation."""
+    arguments, dictionary = data[8:64], data[64:84]
+    end = 92
+    for _ in range(struct.unpack_from("<i", dictionary)[0]):
+        end = data.index(b"\0", end) + 1 + 9
+    matrix = data[end + 1 :]
+    rows, columns = struct.unpack_from("<2q", matrix)
+    first = 16 + 4 * rows * columns
+    return arguments + dictionary + data[92:end] + matrix[:first] + matrix[first + 1 :]
+
+
+@pytest.mark.parametrize("older", [of_version_11, without_magic_number])
+def test_older_forms_are_read_as_gensim_reads_them(
+    model_file: Path, tmp_path: Path, older: Callable[[bytes], bytes]
+) -> None:
+    fasttext = pytest.importorskip("gensim.models.fasttext")
+    path = tmp_path / "older.bin"
+    path.write_bytes(older(model_file.read_bytes()))
+    assert is_fasttext(path)
+    expected, found = fasttext.load_facebook_vectors(str(path)), open_fasttext(path)
+    for word in ("hund", "straße", "日本", "unbekannt"):
+        assert np.allclose(found.vector(word), expected[word], atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_what_begins_as_text_is_no_model(tmp_path: Path) -> None:
+    for content in (b"3000000 300\n", b"hund 0.1 0.2\n", b"", b"\0" * 8):
+        (tmp_path / "vectors.bin").write_bytes(content)
+        assert not is_fasttext(tmp_path / "vectors.bin")
 
 
 def test_a_words_vector_is_the_mean_of_its_own_row_and_its_ngrams(model_file: Path) -> None:
@@ -70,8 +107,8 @@ def test_broken_files_are_refused(model_file: Path, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cut off or broken"):
             open_fasttext(cut)
     other = tmp_path / "other.bin"
-    other.write_bytes(data[:4] + b"\x0b\0\0\0" + data[8:])
-    with pytest.raises(ConfigError, match="version 11"):
+    other.write_bytes(data[:4] + b"\x0a\0\0\0" + data[8:])
+    with pytest.raises(ConfigError, match="version 10"):
         open_fasttext(other)
     with pytest.raises(ConfigError, match="vectors of 6 numbers"):
         list(read_vectors(str(model_file), {"hund"}, dimensions=5))
