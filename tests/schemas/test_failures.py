@@ -44,7 +44,7 @@ def test_a_record(error: Exception) -> None:
     assert not is_about_machine(error)
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no such device")
+@pytest.mark.skipif(not FULL.is_char_device(), reason="this system has no such device")
 def test_a_parquet_file_on_a_full_disk() -> None:
     with pytest.raises(OSError) as caught:
         pq.write_table(pa.table({"x": list(range(100_000))}), FULL)
