@@ -149,7 +149,8 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     assert all("promotion" in each.tags for each in registered)
     assert {kind: up.versions_of(kind)[0] for kind in KINDS} == dict.fromkeys(KINDS, version)
     assert Lake.at(str(up.workspace / "lake")).latest(DATASET) == version
-    assert {each.tags["multilink/data_set_version"] for each in up.runs("train")} == {version}
+    trained = {each.tags["multilink/data_set_version"] for each in up.runs("train")}
+    assert trained - {materialised} == {version}  # without a browser the first version came by the schedule, too
 
 
 def test_a_week_with_nothing_new_changes_nothing(up: Up, materialised: str) -> None:
