@@ -19,6 +19,8 @@ def assemble(root: beam.Pipeline, kind: type[Exception]) -> None:
     _ = root | beam.Create([None]) | "fail here" >> beam.Map(fail, kind)
 
 
+# A thread of Beam's may find its connection closed when a worker process has failed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_error_of_ours_keeps_its_kind_and_its_words(workers: int) -> None:
     with pytest.raises(BuildError) as caught:
