@@ -1,7 +1,7 @@
 """A document before its images are known: what every source yields and the documents stage filters.
 
 An image is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array. The images stage
-turns addresses into content hashes; `pipelines.documents.resolve` then makes a `Document` of a candidate.
+turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of a candidate.
 """
 
 from __future__ import annotations
