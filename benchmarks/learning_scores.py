@@ -22,7 +22,7 @@ from benchmarks.learning_pairs import PairsData
 from benchmarks.learning_scenes import ComposedScenes
 from schemas.configs import Json, resolve
 from schemas.documents import Split
-from schemas.versions import version_of
+from schemas.versions import fingerprint
 from training.baselines.joint_embeddings import joint_embedding_scores
 from training.baselines.random import random_scores
 from training.config import TrainConfig
@@ -96,7 +96,7 @@ class Kept:
 
     def scores(self, run: Mapping[str, Json], make: Callable[[], Scores]) -> tuple[Scores, float]:
         """Return the scores of a run and the processor time it took, made now unless they are there."""
-        path = self.folder / f"{version_of({**run, 'code': self.code})}.npz"
+        path = self.folder / f"{fingerprint({**run, 'code': self.code})[:16]}.npz"
         if not path.exists():
             began = time.process_time()
             scores = make()

@@ -24,7 +24,7 @@ from schemas.tables import row_of, to_table
 
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
-    from schemas.feature_arrays import RegionArrays
+    from schemas.features import RegionArrays
     from training.data.documents import RegionBank
     from training.linking.links import LinkInput
     from training.model import ModelCard

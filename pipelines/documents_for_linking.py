@@ -32,7 +32,7 @@ from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
-from schemas.feature_arrays import RegionArrays, column_to_regions, column_to_vectors
+from schemas.features import RegionArrays, column_to_regions, column_to_vectors
 from schemas.lake import Folder, Lake
 
 DOCUMENTS_AT_ONCE = 64

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import BuildError
 from schemas.lake import Folder
-from schemas.records import travels
+from schemas.tables import travels
 
 PACK_BYTES = 64 << 20
 PACK_AGE_S = 60.0

@@ -2,8 +2,7 @@
 
 `decode_image` is the one way an untrusted file becomes pixels: limits are checked on its header, before anything is
 decoded, and every way it can fail is an `ImageRejected` with a reason of the closed list. Fetching, hashing,
-fingerprints and the copies that are kept are elsewhere (`pipelines`), vectors are in `feature_arrays.py`, which a
-machine without Pillow can import.
+fingerprints and the copies that are kept are elsewhere (`pipelines`). No other module here imports Pillow.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ class ImageRejected(Exception):  # noqa: N818 - an outcome with a reason, not a 
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(reason, message)
-        self.reason = reason
-        self.message = message
+        self.reason, self.message = reason, message
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -145,9 +143,8 @@ def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animat
     _prepare()
     try:
         image = kind.open(io.BytesIO(data))
-        if kind.name == "jpeg":
-            _check_scans(data.count(_START_OF_SCAN), image.size, max_pixels=max_pixels)
-        _check_header(image, kind, max_pixels=max_pixels, min_side_px=min_side_px, allow_animated=allow_animated)
+        scans = data.count(_START_OF_SCAN) if kind.name == "jpeg" else 0
+        _check_header(image, kind, scans, max_pixels=max_pixels, min_side_px=min_side_px, allow_animated=allow_animated)
         image.load()
         turn = _TURN.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _BOMB as error:
@@ -187,17 +184,13 @@ def _sniff(data: bytes) -> _Format:
     raise ImageRejected(Reason.NOT_AN_IMAGE, f"expected an image, found {found}")
 
 
-def _check_scans(scans: int, size: tuple[int, int], *, max_pixels: int) -> None:
-    width, height = size
+def _check_header(
+    image: ImageFile.ImageFile, kind: _Format, scans: int, *, max_pixels: int, min_side_px: int, allow_animated: bool
+) -> None:
+    width, height = image.size
     if scans * width * height > SCANS_AT_FULL_SIZE * max_pixels:
         message = f"{scans} scans of {width} x {height} px, at most {SCANS_AT_FULL_SIZE} of {max_pixels} allowed"
         raise ImageRejected(Reason.TOO_MANY_PIXELS, message)
-
-
-def _check_header(
-    image: ImageFile.ImageFile, kind: _Format, *, max_pixels: int, min_side_px: int, allow_animated: bool
-) -> None:
-    width, height = image.size
     if width * height * kind.weight > max_pixels:
         limit = f"{max_pixels // kind.weight} allowed" + (f" of {kind.name}" if kind.weight > 1 else "")
         raise ImageRejected(Reason.TOO_MANY_PIXELS, f"{width} x {height} px, at most {limit}")

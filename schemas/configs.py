@@ -15,7 +15,8 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
@@ -28,8 +29,6 @@ Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 def resolve(config: object) -> dict[str, Json]:
     """Return every setting of a configuration as JSON-ready values, in field order."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"expected a configuration dataclass, found {type(config).__name__}")
     return cast(dict[str, Json], plain(config))
 
 
@@ -65,7 +64,7 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
-    """Return `config` with dotted `key=value` assignments applied, in order.
+    """Return `config` with dotted `key=value` assignments applied in order, and then checked all at once.
 
     A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the
     bare text (`ap`). A comma separates the items of a list written bare (`dc,tk`).
@@ -75,7 +74,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
             the wrong type or out of range.
     """
     keys = dotted_keys(config)
-    changes: dict[str, Any] = {}
+    values: dict[str, Any] = resolve(config)
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         key = key.strip()
@@ -84,15 +83,9 @@ def override(config: C, assignments: Iterable[str]) -> C:
         if key not in keys:
             raise ConfigError(_unknown_key(key, keys))
         *parents, leaf = key.split(".")
-        target = changes
-        for parent in parents:
-            target = target.setdefault(parent, _Inner())
-        target[leaf] = _parse(text, keys[key], key=key)
-    return _replace(config, changes)
-
-
-class _Inner(dict[str, Any]):
-    """Changes of a configuration inside another."""
+        inner = reduce(getitem, parents, values)
+        inner[leaf] = _parse(text, keys[key], key=key)
+    return restore(type(config), values)
 
 
 def dotted_keys(config: object) -> dict[str, Any]:
@@ -112,15 +105,6 @@ def require(condition: bool, *, field: str, value: object, rule: str) -> None:
     """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
     if not condition:
         raise ConfigError(f"{field} = {value!r}: {rule}")
-
-
-def _replace(config: C, changes: Mapping[str, Any]) -> C:
-    """Return a copy with changes made all at once, so that rules across fields see them together."""
-    values = {
-        name: _replace(getattr(config, name), change) if isinstance(change, _Inner) else change
-        for name, change in changes.items()
-    }
-    return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -178,9 +162,7 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
-    if value is None and type(None) in members:
-        return None
-    *others, last = (member for member in members if member is not type(None))
+    *others, last = [member for member in members if value is None or member is not type(None)]
     for member in others:
         with contextlib.suppress(ConfigError):
             return _coerce(value, member, key=key)

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.features import FeatureColumn, sentence_fields
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"
 

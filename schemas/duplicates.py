@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 
 @travels

@@ -14,8 +14,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from schemas.errors import MultilinkError
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 _OF_MACHINE = frozenset(
     {

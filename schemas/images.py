@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from schemas.features import FeatureColumn, image_fields
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 SHORTER_SIDE_PX = 256
 

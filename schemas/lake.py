@@ -21,7 +21,6 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -68,14 +67,10 @@ class Folder:
         return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically, with the folders above it."""
+        """Write a file atomically, with the folders above it; of several processes that write it, the last counts."""
         sink = self.create(name)
         sink.stream.write(data)
         sink.commit()
-
-    def publish(self, name: str, data: bytes) -> None:
-        """Write a small file that other processes may be writing, too: a manifest, a pointer. The last one counts."""
-        self.write(name, data)
 
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
@@ -102,10 +97,8 @@ class Folder:
         return sorted(info.base_name for info in self._list())
 
     def files(self) -> Iterator[str]:
-        """Yield the path of every file below this folder, relative to it, in sorted order."""
-        _, path = self._open()
-        for found in sorted(info.path for info in self._list(recursive=True) if info.type == pafs.FileType.File):
-            yield found.removeprefix(path).lstrip("/")
+        """Return the path of every file below this folder, relative to it, in sorted order."""
+        return (info.path for info in self.infos())
 
     def infos(self) -> list[FileInfo]:
         """Return what is known of every file below this folder, in the order of their paths."""
@@ -138,7 +131,7 @@ class Folder:
         if "://" in self.uri or self.uri.startswith("file:"):
             filesystem, path = pafs.FileSystem.from_uri(self.uri)
             return filesystem, path.rstrip("/")
-        return _local(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
+        return pafs.LocalFileSystem(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -171,11 +164,6 @@ class Sink:
         os.fsync(self.stream.fileno())
         self.stream.close()
         self.renamed[0].replace(self.renamed[1])
-
-
-@cache
-def _local() -> pafs.LocalFileSystem:
-    return pafs.LocalFileSystem()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +229,7 @@ class Lake:
         return folder.read(LATEST).decode().strip() if folder.exists(LATEST) else None
 
     def point_latest(self, name: str, version: str) -> None:
-        self.root.child("datasets", name).publish(LATEST, f"{version}\n".encode())
+        self.root.child("datasets", name).write(LATEST, f"{version}\n".encode())
 
     def find(self, reference: str) -> tuple[str, str]:
         """Return (name, version) of `NAME` (its latest version) or `NAME@VERSION`, which may be cut short.

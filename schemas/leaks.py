@@ -13,8 +13,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from schemas.documents import Split
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 
 class LeakKind(StrEnum):

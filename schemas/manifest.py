@@ -20,7 +20,9 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.versions import digest_stream, version_of
+from schemas.versions import digest_stream, fingerprint
+
+VERSION_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -130,13 +132,13 @@ def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.T
 
 def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_versions: Mapping[str, int]) -> str:
     """Return the name of a version: a fingerprint of all that decides its bytes."""
-    return version_of({"config": config, "inputs": inputs, "schemas": schema_versions})
+    return fingerprint({"config": config, "inputs": inputs, "schemas": schema_versions})[:VERSION_DIGITS]
 
 
 def commit(lake: Lake, manifest: Manifest) -> None:
     """Make a version real: write its manifest, then move the `latest` pointer."""
     folder = lake.dataset(manifest.dataset, manifest.version)
-    folder.publish(MANIFEST, manifest.to_json().encode())
+    folder.write(MANIFEST, manifest.to_json().encode())
     lake.point_latest(manifest.dataset, manifest.version)
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.records import travels
-from schemas.tables import column, table_schema
+from schemas.tables import column, table_schema, travels
 
 
 class Retrieved(StrEnum):

@@ -15,8 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-VERSION_LENGTH = 16
-CHUNK_BYTES = 1 << 20
 _SOURCES = ("*.py", "*.j2")
 
 
@@ -28,11 +26,6 @@ def canonical_json(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """Return the full SHA-256 hex digest of a JSON-ready value."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
-
-
-def version_of(value: Any) -> str:
-    """Return a version name: the first 16 hex digits of the fingerprint."""
-    return fingerprint(value)[:VERSION_LENGTH]
 
 
 def plain(value: Any) -> Any:
@@ -66,10 +59,7 @@ def _compared(kind: Hashable) -> list[tuple[str, Any]]:
 
 def digest_stream(stream: BinaryIO) -> str:
     """Return the SHA-256 hex digest of what is left in a binary stream."""
-    digest = hashlib.sha256()
-    while chunk := stream.read(CHUNK_BYTES):
-        digest.update(chunk)
-    return digest.hexdigest()
+    return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO has no `readinto` in typeshed
 
 
 def code_version() -> str:

@@ -18,7 +18,7 @@ from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
 from schemas.documents import Document, ImageRef, Link
 from schemas.failures import Failure, Stage
-from schemas.records import travels
+from schemas.tables import travels
 
 
 @travels

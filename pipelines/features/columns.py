@@ -20,8 +20,7 @@ import pyarrow as pa
 from pipelines.features.values import Classes, Regions, Rejected, Value
 from pipelines.packs import PackFolder, PackRef
 from schemas.errors import IntegrityError
-from schemas.feature_arrays import storable, vectors_to_column
-from schemas.features import FeatureColumn, FeatureKind, Storage
+from schemas.features import FeatureColumn, FeatureKind, Storage, storable, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.tables import column as field
 from schemas.tables import table_schema

@@ -11,7 +11,7 @@ from pipelines.packs import PackRef
 from pipelines.settings import DocumentsConfig
 from schemas.documents import Document
 from schemas.failures import Failure, Stage
-from schemas.records import travels
+from schemas.tables import travels
 
 FeatureRefs = tuple[PackRef, ...]  # one for each computed column, in the order of the plan
 

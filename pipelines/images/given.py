@@ -14,8 +14,7 @@ import numpy.typing as npt
 from schemas.codecs import ImageRejected
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
-from schemas.feature_arrays import storable
-from schemas.features import Storage
+from schemas.features import Storage, storable
 
 ROW = "row:"
 

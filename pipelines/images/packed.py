@@ -15,7 +15,7 @@ from schemas.codecs import picture_libraries
 from schemas.configs import resolve
 from schemas.images import COPY_SCHEMA, Image
 from schemas.lake import Lake
-from schemas.records import travels
+from schemas.tables import travels
 from schemas.versions import fingerprint as digest_of
 
 ROWS_PER_GROUP = 8  # of some 15 KB each: one copy is read without many others

@@ -23,8 +23,7 @@ from pipelines.images.given import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of
 from schemas.documents import Split, document_schema, to_row
-from schemas.feature_arrays import vectors_to_column
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, vectors_to_column
 from schemas.images import image_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry

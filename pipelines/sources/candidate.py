@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
-from schemas.records import travels
+from schemas.tables import travels
 
 # Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
 _HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C: "\u201c", 0x1D: "\u201d"}

@@ -17,7 +17,10 @@ from hypothesis.extra import numpy as hnp
 from schemas.configs import restore
 from schemas.documents import document_schema
 from schemas.errors import IntegrityError
-from schemas.feature_arrays import (
+from schemas.features import (
+    FeatureColumn,
+    FeatureKind,
+    Storage,
     column_to_classes,
     column_to_regions,
     column_to_vectors,
@@ -25,7 +28,6 @@ from schemas.feature_arrays import (
     storable,
     vectors_to_column,
 )
-from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.images import image_schema
 from schemas.tables import MEANING, UNIT
 

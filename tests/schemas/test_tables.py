@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import pytest
 
+from pipelines.images.packed import PackedImage
+from pipelines.packs import PackRef
 from schemas.documents import (
     Document,
     ImageRef,
@@ -18,8 +21,9 @@ from schemas.documents import (
     to_row,
 )
 from schemas.errors import IntegrityError
+from schemas.failures import Failure, Reason, Stage
 from schemas.features import FeatureColumn
-from schemas.images import image_schema
+from schemas.images import Image, image_schema
 from schemas.tables import check_schema, to_table
 
 VECTOR = FeatureColumn(name="use", dimensions=4)
@@ -66,3 +70,20 @@ def test_a_reader_accepts_further_columns_and_nothing_else() -> None:
         check_schema(document_schema(), document_schema([VECTOR]), where="part")
     with pytest.raises(IntegrityError, match="part"):
         check_schema(image_schema(), document_schema(), where="part")
+
+
+def test_a_record_is_the_same_after_its_travel() -> None:
+    document = Document(
+        id="d",
+        dataset="s",
+        sentences=(Sentence("One.", Role.CAPTION),),
+        images=(ImageRef("h", "a.jpg", "CC0"),),
+        links=(Link(0, 0, (("Visible", True),)),),
+        provenance=Provenance("s", "r", retrieved="2026-01-01T00:00:00Z"),
+        split=Split.VAL,
+    )
+    failure = Failure(Stage.IMAGES, "d#1", Reason.NOT_FOUND, "gone", "OSError")
+    for record in (document, failure, PackedImage(Image("h", is_flat=True), PackRef("p", 3), "2026"), Sentence("One.")):
+        for protocol in (2, pickle.HIGHEST_PROTOCOL):
+            again = pickle.loads(pickle.dumps(record, protocol))
+            assert again == record and type(again) is type(record) and hash(again) == hash(record)

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.errors import IntegrityError
-from schemas.feature_arrays import ClassArrays, column_to_classes, column_to_regions
-from schemas.features import FeatureColumn
+from schemas.features import ClassArrays, FeatureColumn, column_to_classes, column_to_regions
 from training.data.documents import ClassBank, Int64, RegionBank
 
 

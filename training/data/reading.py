@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from schemas.documents import Split, document_schema
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
-from schemas.feature_arrays import column_to_vectors
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.features import FeatureColumn, FeatureKind, column_to_vectors
 from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest

@@ -18,7 +18,7 @@ from pipelines.sources.candidate import absolute_url
 from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, required
 from pipelines.sources.takedowns import Takedowns
 from schemas.failures import Failure, Reason, Stage
-from schemas.records import travels
+from schemas.tables import travels
 
 _REDDIT = "https://www.reddit.com"
 _ALBUM_PAGES = "https://imgur.com/a"

@@ -24,8 +24,16 @@ from pipelines.features.columns import (
 from pipelines.features.values import Classes, Regions, Rejected, Value
 from pipelines.packs import PackRef
 from schemas.errors import IntegrityError
-from schemas.feature_arrays import column_to_classes, column_to_regions, column_to_vectors
-from schemas.features import FeatureColumn, FeatureKind, Storage, image_fields, sentence_fields
+from schemas.features import (
+    FeatureColumn,
+    FeatureKind,
+    Storage,
+    column_to_classes,
+    column_to_regions,
+    column_to_vectors,
+    image_fields,
+    sentence_fields,
+)
 from schemas.lake import Lake
 
 REGIONS = Regions(
