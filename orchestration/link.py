@@ -145,9 +145,9 @@ def link_file(
         raise UsageError(f"--input {source}: no such file")
     from pipelines.documents_for_linking import read_vectors
     from training.linking_commands import run_link
-    from training.registry.evaluations import calibration_of
-    from training.registry.loading import load
-    from training.tracking import open_tracking
+    from training.mlflow.evaluations import calibration_of
+    from training.mlflow.loading import load
+    from training.mlflow.runs import open_tracking
 
     client = open_tracking(tracking)
     loaded = load(model, client)

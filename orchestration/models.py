@@ -33,8 +33,8 @@ def config_of(step: TrainStep) -> TrainConfig:
 
 def find_trained(tracking: str, step: TrainStep) -> Summary | None:
     """Return the summary of the training that this step would repeat, or None where it has not been done."""
-    from training.registry.earlier import earlier_run
-    from training.tracking import open_tracking
+    from training.mlflow.runs import open_tracking
+    from training.mlflow.starting import earlier_run
 
     dataset, _, version = step.dataset.partition("@")
     run = earlier_run(open_tracking(tracking), config_of(step), dataset, version)
@@ -60,8 +60,8 @@ def resumable(tracking: str, step: TrainStep, *, is_retry: bool) -> str:
 
     A run that says it is running is another's, unless this is another attempt of the step that may have left it so.
     """
-    from training.registry.earlier import earlier_run
-    from training.tracking import open_tracking
+    from training.mlflow.runs import open_tracking
+    from training.mlflow.starting import earlier_run
 
     dataset, _, version = step.dataset.partition("@")
     client = open_tracking(tracking)
@@ -74,8 +74,8 @@ def resumable(tracking: str, step: TrainStep, *, is_retry: bool) -> str:
 
 def trained_on(tracking: str, dataset: str, version: str, objective: str) -> Trained | None:
     """Return the newest model of an objective that was trained on a data set version, or None."""
-    from training.registry.earlier import models_of
-    from training.tracking import open_tracking
+    from training.mlflow.registry import models_of
+    from training.mlflow.runs import open_tracking
 
     found = models_of(open_tracking(tracking), registered_name(dataset, objective), version)
     return Trained(name=found[0].name, version=found[0].version, run_id=found[0].run_id) if found else None
@@ -83,8 +83,8 @@ def trained_on(tracking: str, dataset: str, version: str, objective: str) -> Tra
 
 def champion_of(tracking: str, name: str) -> Trained | None:
     """Return the champion of a registered model, or None where there is none."""
-    from training.registry.store import CHAMPION, alias_holder, model_names
-    from training.tracking import open_tracking
+    from training.mlflow.registry import CHAMPION, alias_holder, model_names
+    from training.mlflow.runs import open_tracking
 
     client = open_tracking(tracking)
     found = alias_holder(client, name, CHAMPION) if name in model_names(client) else None
@@ -93,8 +93,7 @@ def champion_of(tracking: str, name: str) -> Trained | None:
 
 def run_address(tracking: str, page: str, run_id: str) -> str:
     """Return where a run is looked at: its page, or how it is called where there is no page."""
-    from training.registry.earlier import run_page
-    from training.tracking import open_tracking
+    from training.mlflow.runs import open_tracking, run_page
 
     return run_page(open_tracking(tracking), page, run_id) if page else f"runs:/{run_id}"
 
@@ -102,6 +101,6 @@ def run_address(tracking: str, page: str, run_id: str) -> str:
 def registered_name(dataset: str, objective: str) -> str:
     """Return the name models of a data set and an objective are registered under."""
     config = override(TrainConfig(), [f"objective.name={objective}"])
-    from training.registry.store import model_name
+    from training.mlflow.registry import model_name
 
     return model_name(dataset, config)

@@ -115,8 +115,8 @@ def _dataset_state(
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
     from orchestration.models import registered_name
     from schemas.lake import MANIFEST, Lake
-    from training.registry.earlier import standing
-    from training.tracking import open_tracking
+    from training.mlflow.registry import standing
+    from training.mlflow.runs import open_tracking
 
     name = registered_name(dataset, objective)
     found = standing(open_tracking(settings.tracking_uri), name)

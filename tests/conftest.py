@@ -57,7 +57,7 @@ KEPT_TOGETHER = (
     "orchestration/test_up.py",
     "pipelines/features/test_nasnet_mobile.py",
     "pipelines/features/test_faster_rcnn.py",
-    "training/registry",
+    "training/mlflow",
     "training/test_launch.py",
 )
 

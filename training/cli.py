@@ -109,7 +109,7 @@ def promote(
     model: Annotated[str, typer.Option(help="Registered model.")],
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/registry/policy.py.")
+        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/gate.py.")
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
@@ -124,7 +124,7 @@ def promote(
     Without a policy: it must beat random, not be worse than the champion, and be scored on the latest version.
     """
     from training.commands import run_promote
-    from training.registry.policy import STANDARD_POLICY, read_policy
+    from training.mlflow.gate import STANDARD_POLICY, read_policy
 
     console = Console(is_json=is_json)
     promotion = run_promote(

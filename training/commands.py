@@ -23,14 +23,13 @@ from training.evaluation.pair_scores import PairMeans
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
 from training.linking_commands import LinkSummary, VersionLinkSummary, run_link, run_link_version
-from training.registry.copying import Copy, copy_version
-from training.registry.evaluations import record_evaluation
-from training.registry.loading import LoadedModel, load
-from training.registry.nostruct import nostruct_rival
-from training.registry.policy import STANDARD_POLICY, Policy
-from training.registry.promote import Promotion, Rollback, promote, rollback
+from training.mlflow.copying import Copy, copy_version
+from training.mlflow.evaluations import nostruct_rival, record_evaluation
+from training.mlflow.gate import STANDARD_POLICY, Policy
+from training.mlflow.loading import LoadedModel, load
+from training.mlflow.promotion import Promotion, Rollback, promote, rollback
+from training.mlflow.runs import log_scores, open_tracking, tracking_uri
 from training.tracked_training import TrainSummary, run_train
-from training.tracking import log_scores, open_tracking, tracking_uri
 
 __all__ = [
     "EvaluateSummary",

@@ -14,8 +14,8 @@ from schemas.lake import Lake
 from training.evaluation.compare import Contestant, ModelComparison, compare_models
 from training.evaluation.compare_page import write_comparison
 from training.evaluation.evaluate import evaluate_model
-from training.registry.loading import LoadedModel, load
-from training.tracking import open_tracking
+from training.mlflow.loading import LoadedModel, load
+from training.mlflow.runs import open_tracking
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/model")

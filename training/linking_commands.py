@@ -21,10 +21,10 @@ from training.linking.calibration import Calibration
 from training.linking.links import LinkInput, link_documents
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.linking.writing import write_links
-from training.registry.evaluations import calibration_of
-from training.registry.loading import LoadedModel, load
-from training.registry.store import champion_of_dataset
-from training.tracking import open_tracking
+from training.mlflow.evaluations import calibration_of
+from training.mlflow.loading import LoadedModel, load
+from training.mlflow.registry import champion_of_dataset
+from training.mlflow.runs import open_tracking
 
 Say = Callable[[str], None]
 

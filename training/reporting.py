@@ -12,8 +12,8 @@ from training.evaluation.beside import TITLES
 from training.evaluation.contents import ModelDescription, report_content, score_row
 from training.evaluation.report import write_report
 from training.evaluation.report_content import RowKind, ScoreRow
-from training.registry.store import attach, write_card
-from training.tracking import log_file, open_tracking, training_curve
+from training.mlflow.registry import attach, write_card
+from training.mlflow.runs import log_file, open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from training.registry.evaluations import calibration_of
-from training.registry.loading import load
+from training.mlflow.evaluations import calibration_of
+from training.mlflow.loading import load
+from training.mlflow.runs import open_tracking
 from training.serving.server import bind, make_app, serve
-from training.tracking import open_tracking
 
 
 def run_serve(

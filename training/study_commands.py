@@ -24,10 +24,10 @@ from training.evaluation.baselines import (
 )
 from training.evaluation.study_pages import StudiedRun, write_supervised
 from training.evaluation.transfer import TransferCell, transfer_cells
+from training.mlflow.loading import load
+from training.mlflow.runs import open_tracking
 from training.recipes import recipe as named_recipe
-from training.registry.loading import load
 from training.supervised_curve import CurvePoint, supervised_curve
-from training.tracking import open_tracking
 
 Say = Callable[[str], None]
 

@@ -21,11 +21,8 @@ from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.trainer import TrainResult
-from training.recipes import recipe as named_recipe
-from training.registry.starting import keep_start, pin_start
-from training.registry.store import EPOCHS_TAG, ModelVersion, model_name, register, versions_of_run
-from training.runs import runs_folder
-from training.tracking import (
+from training.mlflow.registry import EPOCHS_TAG, ModelVersion, model_name, register, versions_of_run
+from training.mlflow.runs import (
     CURVE_FILE,
     DATASET_TAG,
     LAKE_TAG,
@@ -38,6 +35,9 @@ from training.tracking import (
     resume_run,
     start_run,
 )
+from training.mlflow.starting import keep_start, pin_start
+from training.recipes import recipe as named_recipe
+from training.runs import runs_folder
 
 DEFAULT_RECIPE = "hessel-2019"
 Say = Callable[[str], None]

@@ -81,7 +81,7 @@ class Scored:
     linked: list[str] = field(default_factory=list)
 
     def train(self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool, say: Say) -> Summary:
-        from training.tracking import connect
+        from training.mlflow.runs import connect
 
         client, name = connect(self.tracking_uri), f"multilink-{dataset.name}-{objective}"
         client.create_registered_model(name)
@@ -321,7 +321,7 @@ def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Pat
 
 
 def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
-    from training.tracking import RunDescription, connect, start_run
+    from training.mlflow.runs import RunDescription, connect, start_run
 
     tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
     step = TrainStep(

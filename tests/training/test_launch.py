@@ -22,10 +22,10 @@ from training.data.loading import load_training_data
 from training.launch import _own_error, launch
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
+from training.mlflow.runs import connect
 from training.model import LinkModel
 from training.runs import runs_folder
 from training.tracked_training import run_train
-from training.tracking import connect
 
 CONFIG = TrainConfig(
     recipe="tiny",

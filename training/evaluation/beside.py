@@ -2,7 +2,7 @@
 
 The baselines are scored on the documents the model was judged on, read as the model reads them; one that cannot be is
 named with its reason. Random's scores are part of every `Evaluation`; which NoStruct model there is, is the registry's
-to say (`training.registry.nostruct`); the baselines themselves are in `baselines.py`.
+to say (`training.mlflow.evaluations`); the baselines themselves are in `baselines.py`.
 """
 
 from __future__ import annotations

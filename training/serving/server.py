@@ -25,10 +25,10 @@ from mlflow.pyfunc import scoring_server
 
 from schemas.errors import UsageError
 from training.linking.calibration import Calibration
+from training.mlflow.loading import LoadedModel
+from training.mlflow.registry import signature_of
 from training.registry import pyfunc_model
-from training.registry.loading import LoadedModel
 from training.registry.pyfunc_model import LinkPredictor
-from training.registry.store import signature_of
 
 MAX_MESSAGE = 500
 Answer = Callable[[Request], Awaitable[Response]]

@@ -1,0 +1,125 @@
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import pytest
+import torch
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.config import EncoderConfig, LoopConfig, Select, TextEncoder, TrainConfig
+from training.data.loading import identify, load_training_data
+from training.loop.context import SingleProcess
+from training.loop.trainer import train
+from training.mlflow.runs import connect
+from training.model import LinkModel, ModelCard
+
+CONFIG = TrainConfig(
+    recipe="tiny",
+    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
+)
+
+
+@pytest.fixture(scope="session")
+def registry_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    root = tmp_path_factory.mktemp("registry") / "lake"
+    made = {
+        split: lakes.make_documents(split, count, lakes.World())
+        for split, count in zip(Split, (60, 10, 30), strict=True)
+    }
+    lake = lakes.write_lake(str(root), made)
+    assert isinstance(lake, Lake)
+    return lake
+
+
+@pytest.fixture(scope="session")
+def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learned to link, as a folder."""
+    data = load_training_data(registry_lake, "synthetic", CONFIG)
+    return train(CONFIG, data, SingleProcess(), run_directory=tmp_path_factory.mktemp("trained")).model
+
+
+@pytest.fixture(scope="session")
+def untrained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights, as a folder."""
+    manifest, folder = read_manifest(registry_lake, "synthetic")
+    torch.manual_seed(0)
+    model = LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG)), None)
+    target = tmp_path_factory.mktemp("untrained") / "model"
+    model.save(target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow database: making its tables takes a second."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    connect(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def client(template: Path, tmp_path: Path) -> mlflow.MlflowClient:
+    (tmp_path / "mlflow.db").write_bytes(template.read_bytes())
+    return connect(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+@pytest.fixture
+def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Callable[[Path], str]:
+    """Register a folder's model as the next version of `NAME`, as training does; return the version."""
+    from training.mlflow.registry import register
+
+    def register_folder(folder: Path) -> str:
+        found = client.get_experiment_by_name("multilink-synthetic")
+        location = (Path(client.tracking_uri.removeprefix("sqlite:///")).parent / "mlartifacts").as_uri()
+        experiment = found.experiment_id if found else client.create_experiment("multilink-synthetic", location)
+        run = client.create_run(experiment)
+        tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": registry_lake.root.uri}
+        return register(client, folder, name="linker", run_id=run.info.run_id, tags=tags).version
+
+    return register_folder
+
+
+@pytest.fixture(scope="session")
+def contest() -> Callable[..., list[Mapping[str, str]]]:
+    """Let real processes (`contender.py`) try to become champion at once; return version -> outcome of each round."""
+
+    def run(uri: str, name: str, versions: list[str], *, rounds: int) -> list[Mapping[str, str]]:
+        program = [sys.executable, str(Path(__file__).with_name("contender.py")), uri, name]
+        processes = {
+            version: subprocess.Popen(
+                [*program, version], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            for version in versions
+        }
+        try:
+            assert _step(processes, start=False) == dict.fromkeys(versions, "ready")
+            outcomes = []
+            for _ in range(rounds):
+                assert _step(processes) == dict.fromkeys(versions, "looked")
+                outcomes.append(_step(processes))
+            return outcomes
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.communicate()
+
+    return run
+
+
+def _step(processes: Mapping[str, "subprocess.Popen[str]"], *, start: bool = True) -> dict[str, str]:
+    """Let every process go on at once, and return the line each prints."""
+    for process in processes.values():
+        if start:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+    lines = {}
+    for version, process in processes.items():
+        assert process.stdout is not None
+        lines[version] = process.stdout.readline().strip()
+    return lines

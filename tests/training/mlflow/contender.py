@@ -1,0 +1,24 @@
+"""One of several processes that want to make their version the champion at once: `contender.py URI NAME VERSION`.
+
+Each line on standard input lets it go one step: it looks who is champion, and then tries to succeed that one. After a
+step it prints what came of it.
+"""
+
+import sys
+
+from training.mlflow.champions import current, succeed
+from training.mlflow.runs import connect
+
+
+def main(uri: str, name: str, version: str) -> None:
+    client = connect(uri)
+    print("ready", flush=True)
+    while sys.stdin.readline():
+        reign = current(client, name)
+        print("looked", flush=True)
+        sys.stdin.readline()
+        is_won = succeed(client, name, reign, version, decision=f'{{"version": "{version}"}}')
+        print("won" if is_won else "lost", flush=True)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,142 @@
+"""Baselines beside a model: on the same documents, where the data set carries what they need; a reason where not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import numpy as np
+import pytest
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.commands import EvaluateSummary, run_evaluate
+from training.config import ObjectiveConfig
+from training.data.reading import read_split
+from training.evaluate_cli import summary_lines
+from training.evaluation.baselines import BaselineConfig
+from training.evaluation.evaluate import evaluate_model
+from training.evaluation.links import score_documents
+from training.evaluation.rows import EvaluationReport
+from training.mlflow.registry import register
+from training.model import LinkModel
+from training.reporting import run_report
+
+Register = Callable[[Path], str]
+
+
+def evaluated(
+    client: mlflow.MlflowClient, lake: Lake, model: str, config: BaselineConfig | None = None
+) -> EvaluateSummary:
+    return run_evaluate(
+        model=model,
+        dataset="synthetic",
+        lake=lake.root.uri,
+        tracking=client.tracking_uri,
+        baselines=config or BaselineConfig(),
+        say=print,
+    )
+
+
+def table(report: EvaluationReport | None) -> dict[tuple[str, str], object]:
+    assert report is not None
+    return {(row.measure, row.metric): row for row in report.rows if not row.group}
+
+
+def save_as_nostruct(source: Path, target: Path) -> Path:
+    model = LinkModel.load(source)
+    model.card = replace(model.card, config=replace(model.card.config, objective=ObjectiveConfig(name="nostruct")))
+    model.save(target)
+    return target
+
+
+def test_nostruct_of_the_same_version_stands_beside_a_model(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    registry_lake: Lake,
+    trained: Path,
+    untrained: Path,
+    tmp_path: Path,
+) -> None:
+    register_model(trained)
+    alone = evaluated(client, registry_lake, "models:/linker/1")
+    assert alone.beside.scores == () and alone.beside.absent == {
+        "nostruct": "no model multilink-synthetic-nostruct of this data set version is registered",
+        "joint-embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
+        "object-detection": "the data set has no classes of its images",
+    }
+    nostruct = save_as_nostruct(untrained, tmp_path / "nostruct")
+    for version in ("v0", "v1"):
+        run = client.create_run(client.get_experiment_by_name("multilink-synthetic").experiment_id)
+        tags = {"dataset": "synthetic", "dataset_version": version, "lake": registry_lake.root.uri}
+        folder = trained if version == "v0" else nostruct
+        register(client, folder, name="multilink-synthetic-nostruct", run_id=run.info.run_id, tags=tags)
+
+    summary = evaluated(client, registry_lake, "models:/linker/1")
+    (found,) = summary.beside.scores
+    expected = evaluate_model(LinkModel.load(untrained), registry_lake, "synthetic").mean
+    assert (found.name, found.note, found.means) == ("nostruct", "version 2", expected)
+    assert found.means != summary.evaluation.mean
+    row = table(summary.report)["nostruct", "auc"]
+    assert (row.value, row.low, row.n) == (expected.auc.mean, expected.auc.low, len(summary.evaluation.scored))
+    assert table(summary.report)["object-detection", "absent"].note == "the data set has no classes of its images"
+    assert [line.split()[0] for line in summary_lines(summary)[1:4]] == ["model", "nostruct", "random"]
+    page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
+    text = page.read_text(encoding="utf-8")
+    assert text.index("NoStruct<") < text.index("random<") and f"{expected.auc.mean:.1f}" in text
+    assert "<b>object detection</b>, since the data set has no classes of its images" in text
+
+    itself = evaluated(client, registry_lake, "models:/multilink-synthetic-nostruct/2")
+    assert itself.beside.absent["nostruct"] == "it is the model that is judged"
+
+
+def test_named_columns_are_scored_as_they_are(
+    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path
+) -> None:
+    model = LinkModel.load(trained)
+    world = lakes.World(text_dimensions=12, image_dimensions=12)
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 20, world)}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made, world=world)
+    model.card = replace(model.card, data=replace(model.card.data, image_dimensions=12))
+    fitting = LinkModel(model.card, None)
+    fitting.save(tmp_path / "fitting")
+    config = BaselineConfig(sentence_features="text-test", image_features="image-test")
+    summary = evaluated(client, lake, str(tmp_path / "fitting"), config)
+    (found,) = summary.beside.scores
+    assert (found.name, found.note) == ("joint-embeddings", "zero-shot, text-test and image-test")
+    manifest, folder = read_manifest(lake, "synthetic")
+    documents = read_split(manifest, folder, "test", sentence_features="text-test", with_links=True)
+    assert documents.sentence_vectors is not None and documents.links is not None
+    texts, bank = (
+        rows.astype(float) / np.linalg.norm(rows.astype(float), axis=1, keepdims=True)
+        for rows in (documents.sentence_vectors, documents.image_bank)
+    )
+    matrices = [
+        texts[slice(*documents.sentence_offsets[d : d + 2])]
+        @ bank[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]].T
+        for d in range(20)
+    ]
+    expected = score_documents(matrices, documents.links).mean()
+    assert expected is not None and found.means.auc.mean == pytest.approx(expected.auc, abs=1e-3)
+    missing = evaluated(client, lake, str(tmp_path / "fitting"), replace(config, image_features="clip"))
+    assert "'clip': the data set has no such feature column; it has image-test" in missing.beside.absent[found.name]
+
+
+def test_pairs_have_baselines_of_their_own_kind(
+    client: mlflow.MlflowClient, register_model: Register, lakes: ModuleType, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 30, lakes.World(sentences=(1, 1), images=(1, 1)))}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    nostruct = save_as_nostruct(trained, tmp_path / "nostruct")
+    run = client.create_run(client.get_experiment_by_name("multilink-synthetic").experiment_id)
+    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake.root.uri}
+    register(client, nostruct, name="multilink-synthetic-nostruct", run_id=run.info.run_id, tags=tags)
+    summary = evaluated(client, lake, "models:/linker/1")
+    assert summary.evaluation.pairs is not None
+    assert [found.means for found in summary.beside.scores] == [summary.evaluation.pairs.means()]
+    page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
+    text = page.read_text(encoding="utf-8")
+    assert "A text looks for its image among 30" in text and "reciprocal rank" in text and "NoStruct" in text

@@ -1,0 +1,123 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.lake import Lake
+from training.commands import run_copy
+from training.mlflow import copying
+from training.mlflow.copying import copy_version, folder_digest, shown_uri
+from training.mlflow.loading import load
+from training.mlflow.promotion import promote
+from training.mlflow.registry import DECISION_TAG, attach, find_version
+from training.mlflow.runs import connect, log_folder
+from training.model import LinkModel
+
+Register = Callable[[Path], str]
+
+
+@pytest.fixture
+def production(template: Path, tmp_path: Path) -> str:
+    """The URI of a second, empty registry."""
+    path = tmp_path / "production" / "mlflow.db"
+    path.parent.mkdir()
+    path.write_bytes(template.read_bytes())
+    return f"sqlite:///{path}"
+
+
+def _files(client: mlflow.MlflowClient, version: str, folder: Path) -> Path:
+    connect(client.tracking_uri)
+    return Path(mlflow.artifacts.download_artifacts(artifact_uri=f"models:/linker/{version}", dst_path=str(folder)))
+
+
+def test_a_copy_has_all_that_the_original_has(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    registry_lake: Lake,
+    trained: Path,
+    production: str,
+    tmp_path: Path,
+) -> None:
+    register_model(trained)
+    original = find_version(client, "linker", "1")
+    assert original.run_id is not None
+    client.log_param(original.run_id, "training.epochs", "4")
+    for step, value in enumerate((0.5, 0.25)):
+        client.log_metric(original.run_id, "train_loss", value, step=step)
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "index.html").write_text("<p>87 AUC</p>")
+    log_folder(client, original.run_id, report, "report")
+    attach(client, original, report / "index.html", "report")
+    promote(client, "linker", "1", say=print)
+
+    done = run_copy(model="linker", version="champion", to=production, tracking=client.tracking_uri, say=print)
+    target = connect(production)
+    arrived = find_version(target, "linker", "challenger")
+    assert done.is_new and arrived.version == done.version.version == "1"
+    assert done.copied_from == f"{client.tracking_uri} models:/linker/1"
+    original = find_version(connect(client.tracking_uri), "linker", "1")
+    extra = {"copied_from": done.copied_from, "digest": done.digest}
+    assert arrived.tags == original.tags | extra
+    assert DECISION_TAG in arrived.tags
+
+    folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]
+    assert folder_digest(folders[0]) == folder_digest(folders[1]) == done.digest
+    assert (folders[1] / "report" / "index.html").read_text() == "<p>87 AUC</p>"
+    assert arrived.run_id is not None
+    run = target.get_run(arrived.run_id)
+    assert run.info.status == "FINISHED" and run.data.params == {"training.epochs": "4"}
+    history = target.get_metric_history(arrived.run_id, "train_loss")
+    assert [(point.step, point.value) for point in history] == [(0, 0.5), (1, 0.25)]
+    assert {item.path for item in target.list_artifacts(arrived.run_id)} >= {"report", "promotion"}
+    weights = load("models:/linker/1", target).model.state_dict()
+    for name, expected in LinkModel.load(trained).state_dict().items():
+        assert weights[name].equal(expected)
+    assert promote(target, "linker", "challenger", lake=registry_lake, say=print).is_champion
+
+    again = copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
+    assert not again.is_new and again.version.version == "1"
+    assert len(target.search_model_versions("name = 'linker'")) == 1
+
+
+def test_what_arrives_damaged_is_no_version(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    production: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register_model(trained)
+    download = copying._download
+
+    def damaged(uri: str, folder: Path) -> Path:
+        found = download(uri, folder)
+        if folder.name == "model-back":
+            (found / "MLmodel").write_text("half")
+        return found
+
+    monkeypatch.setattr(copying, "_download", damaged)
+    with pytest.raises(IntegrityError, match="expected the files that were sent, found others: MLmodel"):
+        copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
+    target = connect(production)
+    assert not target.search_registered_models()
+    experiment = target.get_experiment_by_name("multilink-synthetic")
+    assert [run.info.status for run in target.search_runs([experiment.experiment_id])] == ["FAILED"]
+
+
+def test_mistakes_are_named(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, production: str
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match="no version '9'"):
+        copy_version(client.tracking_uri, "linker", "9", to=production, say=print)
+    with pytest.raises(UsageError, match="expected another registry"):
+        copy_version(client.tracking_uri, "linker", "1", to=client.tracking_uri, say=print)
+
+
+def test_a_password_is_not_shown() -> None:
+    assert shown_uri("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
+    assert shown_uri("http://mlflow:5000") == "http://mlflow:5000"
+    assert shown_uri("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"

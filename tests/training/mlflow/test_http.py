@@ -1,0 +1,142 @@
+"""The registry behind a real `mlflow server`: all its commands over HTTP, artefacts through its proxy, and its death.
+
+The server keeps its tables in SQLite and is killed (SIGKILL, all its processes) in the middle of a promotion.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.lake import Lake
+from training.commands import run_copy, run_evaluate, run_link, run_promote, run_rollback
+from training.linking.links import LinkInput
+from training.mlflow.champions import current
+from training.mlflow.evaluations import calibration_of
+from training.mlflow.loading import load
+from training.mlflow.registry import DECISION_TAG, artifact_folder, find_version, register
+from training.mlflow.runs import connect, experiment_id
+from training.model import DocumentInput, LinkModel
+from training.reporting import run_report
+
+START_S = 120.0
+
+
+class Server:
+    """`mlflow server` on a port of its own."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        store = ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--serve-artifacts"]
+        where = ["--artifacts-destination", str(self.folder / "artefacts"), "--host", "127.0.0.1"]
+        command = [sys.executable, "-m", "mlflow", "server", *store, *where, "--port", str(self.port), "--workers", "1"]
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            if time.monotonic() > deadline or (self.process is not None and self.process.poll() is not None):
+                pytest.fail(f"mlflow server does not answer: {(self.folder / 'server.log').read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        deadline = time.monotonic() + START_S
+        while self._answers():  # its workers die a moment later
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@pytest.fixture
+def server(template: Path, tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "mlflow.db").write_bytes(template.read_bytes())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        made = Server(tmp_path, int(probe.getsockname()[1]))
+    made.start()
+    try:
+        made.wait()
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_in_the_middle_changes_nothing(
+    server: Server, registry_lake: Lake, trained: Path, template: Path, tmp_path: Path
+) -> None:
+    client, lake = connect(server.uri), registry_lake.root.uri
+    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake}
+    for _ in range(2):
+        run = client.create_run(experiment_id(client, "multilink-synthetic"))
+        register(client, trained, name="linker", run_id=run.info.run_id, tags=tags)
+        client.set_terminated(run.info.run_id)
+    assert run_promote(model="linker", version="1", tracking=server.uri, say=print).is_champion
+
+    lines: list[str] = []
+
+    def die_and_rise(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 1:
+            server.kill()
+            threading.Timer(1.0, server.start).start()
+
+    promoted = run_promote(model="linker", version="2", tracking=server.uri, say=die_and_rise)
+    assert promoted.is_champion and promoted.champion is not None and promoted.champion.version == "1"
+    assert len(lines) == 2 and current(client, "linker").line == ("2", "1")
+    assert DECISION_TAG in find_version(client, "linker", "2").tags
+
+    summary = run_evaluate(
+        model="models:/linker@champion", dataset="synthetic", lake=lake, tracking=server.uri, say=print
+    )
+    run_report(summary, lake=lake, directory=tmp_path / "report", tracking=server.uri)
+    loaded = load("models:/linker@champion", client)
+    assert loaded.version is not None and artifact_folder(client, loaded.version).startswith("mlflow-artifacts:")
+    assert {item.path for item in client.list_artifacts(str(loaded.run_id), "report")} == {
+        "report/index.html",
+        "report/evaluation.parquet",
+    }
+    calibration = calibration_of(client, loaded)
+    assert calibration is not None and calibration.dataset == "synthetic@v1"
+
+    done = run_rollback(model="linker", tracking=server.uri)
+    assert (done.champion.version, done.replaced) == ("1", "2")
+    again = load("models:/linker@champion", client)
+    for name, weights in LinkModel.load(trained).state_dict().items():
+        assert again.model.state_dict()[name].equal(weights)
+    document = DocumentInput(texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
+    linked = run_link(
+        loaded=again,
+        documents=[LinkInput("d", document)],
+        output=str(tmp_path / "links.parquet"),
+        calibration=calibration,
+        say=print,
+    )
+    assert linked.model == "models:/linker/1" and linked.documents == 1
+
+    elsewhere = tmp_path / "elsewhere.db"
+    elsewhere.write_bytes(template.read_bytes())
+    copied = run_copy(model="linker", version="2", to=f"sqlite:///{elsewhere}", tracking=server.uri, say=print)
+    assert copied.is_new and copied.copied_from == f"{server.uri} models:/linker/2"

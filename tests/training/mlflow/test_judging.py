@@ -1,0 +1,197 @@
+"""The wider measures of a model over a real lake and registry: table, calibration, links at a wanted precision."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.commands import EvaluateSummary, run_evaluate, run_link
+from training.comparing import address, run_compare
+from training.data.reading import read_split
+from training.evaluate_cli import summary_lines
+from training.evaluation.links import score_documents
+from training.evaluation.measures import judge_model
+from training.evaluation.rows import read_evaluation
+from training.linking.links import LinkInput
+from training.mlflow.evaluations import calibration_of
+from training.mlflow.loading import load
+from training.mlflow.registry import find_version
+from training.model import DocumentInput, LinkModel
+from training.reporting import run_report
+
+Register = Callable[[Path], str]
+
+
+def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/linker/1") -> EvaluateSummary:
+    return run_evaluate(model=model, dataset="synthetic", lake=lake.root.uri, tracking=client.tracking_uri, say=print)
+
+
+def test_the_table_is_kept_with_the_run_and_beside_the_report(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    summary = evaluated(client, registry_lake)
+    assert summary.report is not None and summary.measures is not None
+    run_id = str(find_version(client, "linker", "1").run_id)
+    kept = client.download_artifacts(run_id, "evaluation/synthetic-v1-test/evaluation.parquet", str(tmp_path))
+    page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path, tracking=client.tracking_uri)
+    for path in (Path(kept), page.with_name("evaluation.parquet")):
+        assert read_evaluation(path) == summary.report.rows
+    rows = {(row.measure, row.metric, row.group): row for row in summary.report.rows}
+    auc = rows["links", "auc", ""]
+    assert (auc.value, auc.n, auc.model, auc.model_version) == (
+        summary.evaluation.mean.auc.mean,
+        len(summary.evaluation.scored),
+        "linker",
+        "1",
+    )
+    documents = [row.value for row in summary.report.rows if (row.measure, row.metric) == ("document", "auc")]
+    assert np.mean(np.array(documents)) == pytest.approx(auc.value)
+    metrics = client.get_run(run_id).data.metrics
+    recall = summary.measures.retrieval[0].recall[1].value
+    assert [value for name, value in metrics.items() if "text_to_image" in name and "recall_at_1_" in name] == [recall]
+    text = page.read_text(encoding="utf-8")
+    for title in ("Retrieval", "What makes a document hard", "Images that look alike", "How sure a link is"):
+        assert title in text
+    assert "http:" not in text and "https:" not in text
+    json.dumps(summary.to_json(), allow_nan=False)
+
+
+def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path) -> None:
+    model = LinkModel.load(trained)
+    judged = judge_model(model, registry_lake, "synthetic")
+    manifest, folder = read_manifest(registry_lake, "synthetic")
+    documents = read_split(manifest, folder, "test", sentence_features="text-test", with_links=True)
+    assert documents.links is not None and documents.sentence_vectors is not None
+    assert judged.evaluation.mean.auc.mean == score_documents(judged.evaluation.matrices, documents.links).mean().auc
+    forward = judged.measures.retrieval[0]
+    linked = sum(len({sentence for sentence, _ in known.tolist()}) for known in documents.links if known is not None)
+    assert forward.queries == linked and forward.median_rank.value < forward.candidates / 4
+    assert judged.measures.groups == () and judged.measures.analysis is not None
+    assert judged.measures.analysis.text_vectors == "text-test"
+    assert sum(group.sentences for group in judged.measures.confusion) > 0
+    assert judged.measures.absent["relations"] == "the model predicts no relations"
+
+
+def test_links_at_a_wanted_precision(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    loaded = load("models:/linker/1", client)
+    assert calibration_of(client, loaded) is None
+    documents = linkable(registry_lake)
+    with pytest.raises(UsageError, match=r"models:/linker/1 has no calibration; `multilink evaluate` makes one"):
+        run_link(loaded=loaded, documents=documents, output=str(tmp_path / "x.parquet"), precision=0.9, say=print)
+    evaluated(client, registry_lake)
+    calibration = calibration_of(client, loaded)
+    assert calibration is not None and calibration.dataset == "synthetic@v1" and calibration.split == "val"
+    wanted = (calibration.points[0].precision + calibration.points[-1].precision) / 2
+    found = {}
+    for name, precision in (("all", None), ("some", wanted)):
+        path = tmp_path / f"{name}.parquet"
+        run_link(
+            loaded=loaded,
+            documents=documents,
+            output=str(path),
+            calibration=calibration,
+            precision=precision,
+            say=print,
+        )
+        found[name] = pq.read_table(path).to_pylist()
+    threshold = calibration.threshold(wanted)
+    assert found["some"] == [row for row in found["all"] if row["similarity"] >= threshold]
+    assert 0 < len(found["some"]) < len(found["all"])
+    similarities = np.array([row["similarity"] for row in found["all"]])
+    assert [row["probability"] for row in found["all"]] == pytest.approx(calibration.probability(similarities), 1e-5)
+    path = tmp_path / "calibration.json"
+    path.write_text(calibration.to_json())
+    assert calibration_of(client, loaded, path) == calibration
+
+
+def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained: Path, tmp_path: Path) -> None:
+    test, val = (lakes.make_documents(split, 8, lakes.World()) for split in (Split.TEST, Split.VAL))
+    model = LinkModel.load(trained)
+    for name, splits, reason in (
+        ("none", {Split.TEST: test}, "synthetic@v1 has no validation split to calibrate on"),
+        (
+            "unknown",
+            {Split.TEST: test, Split.VAL: lakes.without_links(val)},
+            "synthetic@v1: no validation document has known links to calibrate on",
+        ),
+    ):
+        judged = judge_model(model, lakes.write_lake(str(tmp_path / name), splits), "synthetic")
+        assert judged.measures.calibration is None and judged.measures.absent["calibration"] == reason
+
+
+def linkable(lake: Lake) -> list[LinkInput]:
+    manifest, folder = read_manifest(lake, "synthetic")
+    documents = read_split(manifest, folder, "test", sentence_features="text-test")
+    assert documents.sentence_vectors is not None
+    found = []
+    for place, name in enumerate(documents.ids):
+        sentences = slice(*documents.sentence_offsets[place : place + 2])
+        images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
+        found.append(
+            LinkInput(
+                name,
+                DocumentInput(
+                    texts=documents.texts[sentences],
+                    sentence_vectors=documents.sentence_vectors[sentences],
+                    image_vectors=documents.image_bank[images],
+                ),
+            )
+        )
+    return found
+
+
+def test_pairs_are_judged_by_retrieval(
+    lakes: ModuleType, client: mlflow.MlflowClient, trained: Path, tmp_path: Path
+) -> None:
+    world = lakes.World(sentences=(1, 1), images=(1, 1), topics=200)
+    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.make_documents(Split.TEST, 40, world)})
+    summary = evaluated(client, lake, str(trained))
+    assert summary.evaluation.link_means is None and summary.evaluation.left_out == {"every pair linked": 40}
+    with pytest.raises(UsageError, match="40 every pair linked"):
+        _ = summary.evaluation.mean
+    assert summary.measures is not None
+    assert [row.candidates for row in summary.measures.retrieval] == [40, 40]
+    assert "unlinked pair" in summary.measures.absent["calibration"]
+    assert any(line.startswith("retrieval text to image, pool of 40: R@1") for line in summary_lines(summary))
+    page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
+    assert "Median rank" in page.read_text(encoding="utf-8")
+    json.dumps(summary.to_json(), allow_nan=False)
+
+
+def test_compare_scores_runs_and_folders_on_the_same_documents(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    registry_lake: Lake,
+    trained: Path,
+    untrained: Path,
+    tmp_path: Path,
+) -> None:
+    register_model(trained)
+    summary = run_compare(
+        models=["models:/linker/1", str(untrained), str(untrained)],
+        dataset=None,
+        lake=registry_lake.root.uri,
+        directory=tmp_path / "page",
+        tracking=client.tracking_uri,
+        say=print,
+    )
+    names = [result.name for result in summary.comparison.models]
+    assert names == ["linker 1", str(untrained), f"{untrained} (2)"] and summary.dataset == "synthetic@v1"
+    assert summary.comparison.models[1].differences["auc"].difference.high < 0
+    assert summary.comparison.models[1].leading == summary.comparison.models[2].leading
+    assert summary.page is not None and "linker 1" in summary.page.read_text(encoding="utf-8")
+    json.dumps(summary.to_json(), allow_nan=False)
+    assert address("0" * 32) == f"runs:/{'0' * 32}/model"

@@ -1,0 +1,197 @@
+"""A registered model at work: its champion links a data set version, and answers the same over HTTP."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Lake
+from training.commands import run_evaluate, run_link_version
+from training.evaluation.evaluate import document_inputs, read_documents
+from training.mlflow.loading import load
+from training.mlflow.registry import CHAMPION, champion_of_dataset
+from training.model import LinkModel
+from training.serving.server import bind, refusal_line
+
+Register = Callable[[Path], str]
+COMMAND = [sys.executable, "-c", "from orchestration.cli import main; main()"]
+
+
+def link(client: mlflow.MlflowClient, lake: Lake, output: Path, model: str | None, **settings: Any) -> dict[str, Any]:
+    return run_link_version(
+        model=model,
+        dataset="synthetic",
+        lake=lake.root.uri,
+        output=str(output),
+        tracking=client.tracking_uri,
+        say=print,
+        **settings,
+    ).to_json()
+
+
+def test_the_champion_links_a_version_by_its_name(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match="no version 'champion' of model 'linker'"):
+        link(client, registry_lake, tmp_path / "none", "linker")
+    client.set_registered_model_alias("linker", CHAMPION, "1")
+    found = link(client, registry_lake, tmp_path / "links", "linker")
+    assert (found["model"], found["dataset"], found["documents"]) == ("models:/linker/1", "synthetic@v1", 100)
+    assert found["shards"] == 9 and found["documents_per_second"] > 0
+    assert pq.read_table(tmp_path / "links" / "links").num_rows == found["links"]
+    assert load("linker", client).uri == "models:/linker/1"
+    with pytest.raises(UsageError, match="--workers 0"):
+        link(client, registry_lake, tmp_path / "none", "linker", workers=0)
+
+
+def test_a_data_sets_one_champion_is_found(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    register_model(trained)
+    source = client.get_model_version("linker", "1").source
+    for name in ("multilink-synthetic-nostruct", "multilink-synthetic-cross-document"):
+        client.create_registered_model(name)
+        client.create_model_version(name, source=source)
+    with pytest.raises(NotFoundError, match=r"no champion of 'synthetic' in .*; models: multilink-synthetic-cross"):
+        champion_of_dataset(client, "synthetic")
+    client.set_registered_model_alias("multilink-synthetic-nostruct", CHAMPION, "1")
+    assert champion_of_dataset(client, "synthetic").uri == "models:/multilink-synthetic-nostruct/1"
+    client.set_registered_model_alias("multilink-synthetic-cross-document", CHAMPION, "1")
+    with pytest.raises(UsageError, match=r"several champions in .*cross-document, multilink-synthetic-nostruct"):
+        champion_of_dataset(client, "synthetic")
+
+
+@pytest.fixture
+def served(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> Iterator[str]:
+    """The address of `multilink serve` with the champion, which has a calibration."""
+    register_model(trained)
+    client.set_registered_model_alias("linker", CHAMPION, "1")
+    evaluate = {"dataset": "synthetic", "lake": registry_lake.root.uri, "tracking": client.tracking_uri}
+    run_evaluate(model="linker", **evaluate, say=print)
+    options = ["--model", "linker", "--port", "0", "--tracking-uri", client.tracking_uri]
+    process = subprocess.Popen([*COMMAND, "serve", *options], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(r"models:/linker/1 at (http://127\.0\.0\.1:\d+), until Ctrl-C\n", line)
+        assert found is not None, line
+        assert process.stdout.readline().startswith(f"try: curl -s {found[1]}/example | curl -s {found[1]}/invocations")
+        yield found[1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_served_model_gives_the_links_of_link(
+    client: mlflow.MlflowClient, served: str, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    link(client, registry_lake, tmp_path / "links", "linker", splits=["test"])
+    expected: dict[str, list[dict[str, Any]]] = {}
+    for row in pq.read_table(tmp_path / "links" / "links").to_pylist():
+        expected.setdefault(row["document"], []).append(row)
+    model = LinkModel.load(trained)
+    documents = read_documents(model, registry_lake, "synthetic", "test")
+    records = [
+        {
+            "sentences": list(document.texts),
+            "sentence_vectors": np.asarray(document.sentence_vectors, float).tolist(),
+            "image_vectors": np.asarray(document.image_vectors, float).tolist(),
+        }
+        for document in document_inputs(model, documents)
+    ]
+    status, answer = post(served, {"dataframe_records": records})
+    assert status == 200
+    for key, row in zip(documents.ids, answer["predictions"], strict=True):
+        assert row["model"] == "models:/linker/1"
+        rows = expected.get(key, [])
+        for name in ("sentence", "image"):
+            assert [found[name] for found in row["links"]] == [wanted[name] for wanted in rows]
+        for name in ("similarity", "probability"):
+            found = [each[name] for each in row["links"]]
+            assert None not in found and found == pytest.approx([wanted[name] for wanted in rows], abs=1e-6)
+
+    example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
+    status, answer = post(served, example)
+    assert status == 200 and len(answer["predictions"][0]["similarities"]) == 2
+
+    broken = example["dataframe_records"][0]
+    for body, line in (
+        ({"dataframe_records": [broken | {"image_vectors": [[1.0]]}]}, "row 0, image_vectors: expected vectors of 16 "),
+        ({"dataframe_records": [broken | {"image_vectors": [[float("nan")] * 16]}]}, "row 0: its vectors are not fin"),
+        ({"dataframe_records": [{"sentences": ["A dog."]}]}, "Model is missing inputs ['sentence_vectors', 'image"),
+        ({"documents": []}, "The input must be a JSON dictionary with exactly one of the input fields"),
+        (b"{", "Invalid input. Ensure that input is a valid JSON formatted string. Error: 'JSONDecodeError"),
+    ):
+        status, answer = post(served, body)
+        assert (status, answer.keys()) == (400, {"error_code", "message"})
+        assert answer["message"].startswith(line) and "\n" not in answer["message"]
+    assert post(served, b"a,b", "text/plain")[0] == 415
+
+
+def post(address: str, body: object, kind: str = "application/json") -> tuple[int, dict[str, Any]]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}/invocations", data=data, headers={"Content-Type": kind})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.loads(response.read())
+    except urllib.error.HTTPError as problem:
+        return problem.code, json.loads(problem.read())
+
+
+def test_an_address_in_use_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--host 127.0.0.1 --port {port}: .*in use"):
+            bind("127.0.0.1", port)
+
+
+def test_a_refusal_is_one_line_without_the_data() -> None:
+    assert refusal_line("Failed to predict data '   a\n0  b'. \nError: row 0: no\nvector") == "row 0: no vector"
+    assert refusal_line("Bad. Error: 'x'\nInput: \n{\n") == "Bad. Error: 'x'"
+    assert len(refusal_line("long " * 500)) == 500
+
+
+def test_the_scheduler_links_with_the_champion_into_the_lake(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+) -> None:
+    from orchestration.config import Settings
+    from orchestration.resources import Training, make_resources
+    from orchestration.sensors import _model_state
+
+    settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
+    training = make_resources(settings)["training"]
+    assert isinstance(training, Training)
+    name = "multilink-synthetic-cross-document"
+    register_model(trained)
+    client.create_registered_model(name)
+    client.create_model_version(name, source=client.get_model_version("linker", "1").source)
+    assert training.link(name, "synthetic@v1", say=print) == {}
+    client.set_registered_model_alias(name, CHAMPION, "1")
+    assert not _model_state(settings, "synthetic", "v1", "cross-document").linked
+    first, again = (training.link(name, "synthetic@v1", say=print) for _ in range(2))
+    assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 100)
+    assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
+    assert _model_state(settings, "synthetic", "v1", "cross-document").linked
+    folder = registry_lake.links("synthetic", "v1", name, "1")
+    by_hand = link(client, registry_lake, tmp_path / "links", f"models:/{name}/1")
+    assert {path: folder.read(path) for path in folder.files()} == {
+        path.relative_to(tmp_path / "links").as_posix(): path.read_bytes()
+        for path in (tmp_path / "links").rglob("*")
+        if path.is_file()
+    }
+    assert by_hand["links"] == first["links"] > 0

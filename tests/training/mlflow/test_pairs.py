@@ -1,0 +1,113 @@
+"""Promotion and comparison where documents are a text and an image each: by retrieval, with no AUC anywhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from training.commands import run_evaluate
+from training.comparing import run_compare
+from training.evaluate_cli import summary_lines
+from training.evaluation.compare import comparison_lines
+from training.mlflow.gate import Guard, Measure, Minimum, Policy
+from training.mlflow.promotion import promote
+from training.mlflow.registry import find_version
+
+Register = Callable[[Path], str]
+
+
+@pytest.fixture(scope="module")
+def pairs(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    world = lakes.World(sentences=(1, 1), images=(1, 1))
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 60, world)}
+    lake = lakes.write_lake(str(tmp_path_factory.mktemp("pairs") / "lake"), made)
+    assert isinstance(lake, Lake)
+    return lake
+
+
+def test_pairs_are_promoted_by_the_reciprocal_rank(
+    client: mlflow.MlflowClient, register_model: Register, pairs: Lake, trained: Path, untrained: Path
+) -> None:
+    for folder in (trained, untrained):
+        register_model(folder)
+    first = promote(client, "linker", "1", lake=pairs, say=print)
+    assert first.is_champion and first.decision is not None
+    assert first.decision.measure is Measure.RECIPROCAL_RANK and first.decision.documents == 60
+    assert first.reasons[0].startswith("beats random: reciprocal rank ")
+    assert "lies above 7.8 with" in first.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
+    second = promote(client, "linker", "2", lake=pairs, say=print)
+    assert second.decision is not None and not second.is_champion
+    assert second.decision.difference is not None and second.decision.difference.high < 0
+    stored = json.loads(find_version(client, "linker", "2").tags["promotion"])
+    assert stored["measure"] == "reciprocal_rank" and stored["policy"]["measure"] == "auto"
+    assert "worse than the champion: reciprocal rank differs by -" in stored["reasons"][1]
+
+
+def test_a_policy_names_the_measure_its_minima_and_guards(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    registry_lake: Lake,
+    pairs: Lake,
+    trained: Path,
+    untrained: Path,
+) -> None:
+    for folder in (untrained, trained, untrained):
+        register_model(folder)
+    at_ten = Policy(measure=Measure.RECALL_AT_10, minimum=Minimum(recall_at_1=100, recall_at_10=50))
+    refused = promote(client, "linker", "2", lake=pairs, policy=at_ten, say=print)
+    assert refused.decision is not None and refused.decision.measure is Measure.RECALL_AT_10
+    assert {check.name: check.is_passed for check in refused.decision.checks} == {
+        "random": True,
+        "champion": True,
+        "minimum recall_at_1": False,
+        "minimum recall_at_10": True,
+        "latest": True,
+    }
+    with pytest.raises(UsageError, match="AUC was asked for, and the documents of synthetic@v1 are scored by recip"):
+        promote(client, "linker", "2", lake=pairs, policy=Policy(minimum=Minimum(auc=1)), say=print)
+    with pytest.raises(UsageError, match="no document has an AUC; let the policy's measure be reciprocal_rank"):
+        promote(client, "linker", "2", lake=pairs, policy=Policy(measure=Measure.AUC), say=print)
+
+    assert promote(client, "linker", "2", lake=pairs, say=print).is_champion
+    guarded = Policy(
+        measure=Measure.AUC, guards=(Guard(dataset="synthetic", margin=1.0, measure=Measure.RECIPROCAL_RANK),)
+    )
+    worse = promote(client, "linker", "3", lake=registry_lake, policy=guarded, say=print)
+    assert worse.decision is not None and worse.decision.measure is Measure.AUC
+    guard = next(check for check in worse.decision.checks if check.name == "guard synthetic")
+    assert not guard.is_passed and "reciprocal rank differs by -" in guard.reason
+
+
+def test_pairs_are_compared_by_retrieval(
+    client: mlflow.MlflowClient, pairs: Lake, trained: Path, untrained: Path, tmp_path: Path
+) -> None:
+    summary = run_compare(
+        models=[str(trained), str(untrained)],
+        dataset="synthetic",
+        lake=pairs.root.uri,
+        directory=tmp_path,
+        tracking=client.tracking_uri,
+        say=print,
+    )
+    trained_one, other = summary.comparison.models
+    assert other.differences.keys() == {"recall_at_1", "recall_at_5", "recall_at_10", "reciprocal_rank"}
+    assert other.differences["reciprocal_rank"].difference.high < 0
+    evaluated = run_evaluate(
+        model=str(trained), dataset="synthetic", lake=pairs.root.uri, tracking=client.tracking_uri, say=print
+    )
+    assert evaluated.evaluation.pairs is not None and evaluated.evaluation.pairs.means() == trained_one.means
+    assert evaluated.to_json()["reciprocal_rank"]["mean"] == trained_one.means.reciprocal_rank.mean
+    lines = summary_lines(evaluated)
+    assert lines[0].split()[:3] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
+    assert "60 documents; left out: none" in lines
+    assert "R@10" in comparison_lines(summary.comparison)[0]
+    assert summary.page is not None
+    page = summary.page.read_text(encoding="utf-8")
+    assert "per-document reciprocal rank" in page and f"{trained_one.means.recall_at_5.mean:.1f}" in page
+    json.dumps(summary.to_json(), allow_nan=False)

@@ -1,0 +1,165 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import pytest
+
+from schemas.documents import Split
+from schemas.errors import GateError, NotFoundError, UsageError
+from schemas.lake import Lake
+from training.mlflow.gate import Guard, Minimum, Policy
+from training.mlflow.promotion import promote, rollback
+from training.mlflow.registry import DECISION_TAG, find_version
+
+Register = Callable[[Path], str]
+
+
+def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
+    return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
+
+
+def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
+    """Return the decision as the version's tag and as the run's artefact; they must agree."""
+    found = find_version(client, "linker", version)
+    text = mlflow.artifacts.load_text(f"runs:/{found.run_id}/promotion/linker-{version}.json")
+    assert json.loads(text) == json.loads(found.tags[DECISION_TAG])
+    return dict(json.loads(text))
+
+
+def test_first_champion_then_an_equal_one_and_a_worse_one(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, untrained: Path
+) -> None:
+    first, second, bad = register_model(trained), register_model(trained), register_model(untrained)
+    lines: list[str] = []
+    promotion = promote(client, "linker", first, say=lines.append)
+    assert promotion.is_champion and _aliases(client)["champion"] == first
+    assert _stored(client, first)["is_promoted"] is True
+    assert lines == ["scoring models:/linker/1 on synthetic@v1, split test"]
+
+    assert promote(client, "linker", second, say=lines.append).is_champion
+    assert _aliases(client) == {"champion": second, "previous_champion": first, "challenger": bad}
+
+    refused = promote(client, "linker", "challenger", say=lines.append)
+    assert not refused.is_champion
+    assert _aliases(client)["champion"] == second
+    stored = _stored(client, bad)
+    assert stored["is_promoted"] is False and stored["champion_before"] == second
+    assert "worse than the champion" in str(stored["reasons"])
+
+
+def test_dry_run_decides_but_moves_and_records_nothing(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    register_model(trained)
+    promotion = promote(client, "linker", "1", is_dry_run=True, say=print)
+    assert promotion.decision is not None and promotion.decision.is_promoted
+    assert _aliases(client) == {"challenger": "1"}
+    assert DECISION_TAG not in find_version(client, "linker", "1").tags
+
+
+def test_the_champion_stays_champion(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
+    register_model(trained)
+    promote(client, "linker", "1", say=print)
+    again = promote(client, "linker", "champion", say=print)
+    assert again.is_champion and again.reasons == ("it is the champion already",)
+    assert _aliases(client) == {"challenger": "1", "champion": "1"}
+
+
+def test_a_random_model_is_not_promoted(client: mlflow.MlflowClient, register_model: Register, untrained: Path) -> None:
+    register_model(untrained)
+    promotion = promote(client, "linker", "1", say=print)
+    assert not promotion.is_champion and "champion" not in _aliases(client)
+    assert "not shown to beat random" in promotion.reasons[0]
+
+
+def test_mistakes_are_named(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match="no version '9'"):
+        promote(client, "linker", "9", say=print)
+    with pytest.raises(NotFoundError, match="give its lake with --lake"):
+        promote(client, "linker", "1", lake=Lake.at(str(tmp_path)), say=print)
+    client.delete_model_version_tag("linker", "1", "lake")
+    with pytest.raises(UsageError, match="give --lake"):
+        promote(client, "linker", "1", say=print)
+
+
+def test_a_champion_crowned_while_another_is_judged_is_not_overruled(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    for _ in range(3):
+        register_model(trained)
+    promote(client, "linker", "1", say=print)
+
+    def be_overtaken(line: str) -> None:
+        if line.startswith("scoring models:/linker/2"):
+            promote(client, "linker", "3", say=print)
+
+    late = promote(client, "linker", "2", say=be_overtaken)
+    assert not late.is_champion
+    assert "the champion changed from version 1 to version 3 while this one was judged" in late.reasons[-1]
+    assert _aliases(client) == {"champion": "3", "previous_champion": "1", "challenger": "3"}
+    stored = _stored(client, "2")
+    assert stored["is_promoted"] is False and stored["reasons"] == list(late.reasons)
+    assert promote(client, "linker", "2", say=print).is_champion
+
+
+def test_a_decision_lost_with_its_process_is_completed(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    register_model(trained)
+    promote(client, "linker", "1", say=print)
+    stored = _stored(client, "1")
+    client.delete_model_version_tag("linker", "1", DECISION_TAG)
+    client.delete_registered_model_alias("linker", "champion")
+    assert promote(client, "linker", "1", say=print).decision is None
+    assert _stored(client, "1") == stored
+    assert _aliases(client)["champion"] == "1"
+
+
+def test_rollback_restores_the_previous_champion(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    for version in (register_model(trained), register_model(trained)):
+        promote(client, "linker", version, say=print)
+    with pytest.raises(GateError, match="expected version 1 as champion, found 2"):
+        rollback(client, "linker", champion="1")
+    done = rollback(client, "linker", champion="2")
+    assert done.to_json() == {"model": "linker", "version": "1", "champion_before": "2"}
+    assert _aliases(client) == {"champion": "1", "challenger": "2"}
+    with pytest.raises(GateError, match="no champion to go back to"):
+        rollback(client, "linker")
+
+
+def test_the_policy_decides_on_minima_guards_and_the_latest_version(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, lakes: ModuleType, tmp_path: Path
+) -> None:
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 12, lakes.World())}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    lakes.write_lake(str(tmp_path / "lake"), made, version="v2")
+    for _ in range(2):
+        register_model(trained)
+    stale = promote(client, "linker", "1", lake=lake, say=print)
+    assert stale.dataset == "synthetic@v1" and not stale.is_champion
+    assert stale.reasons[-1] == "scored on synthetic@v1, but the latest version is synthetic@v2"
+    assert promote(client, "linker", "1", lake=lake, dataset="synthetic", say=print).dataset == "synthetic@v2"
+    assert _aliases(client)["champion"] == "1"
+
+    policy = Policy(minimum=Minimum(precision_at_5=100), guards=(Guard(dataset="synthetic", split=Split.TEST),))
+    lines: list[str] = []
+    strict = promote(client, "linker", "2", lake=lake, dataset="synthetic@v2", policy=policy, say=lines.append)
+    assert strict.decision is not None
+    assert {check.name: check.is_passed for check in strict.decision.checks} == {
+        "random": True,
+        "champion": True,
+        "minimum precision_at_5": False,
+        "guard synthetic": True,
+        "latest": True,
+    }
+    assert len(lines) == 4 and _aliases(client)["champion"] == "1"
+    absent = Policy(guards=(Guard(dataset="rqa"),))
+    with pytest.raises(NotFoundError, match="no data set 'rqa'"):
+        promote(client, "linker", "2", lake=lake, policy=absent, say=print)

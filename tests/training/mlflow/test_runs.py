@@ -1,0 +1,168 @@
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+
+from schemas.configs import resolve
+from schemas.errors import NotFoundError, UsageError
+from training.config import TrainConfig
+from training.mlflow.runs import (
+    ATTEMPTS,
+    CURVE_FILE,
+    RunDescription,
+    connect,
+    fetch_files,
+    finishing,
+    flatten,
+    resume_run,
+    start_run,
+    tracking_uri,
+    training_curve,
+)
+from training.recipes import recipe
+
+VERSION = "0123456789abcdef"
+WEIGHTS = bytes(1000)
+
+
+def _describe(config: TrainConfig) -> RunDescription:
+    return RunDescription(
+        config=config,
+        dataset="diy",
+        dataset_version=VERSION,
+        dataset_uri="/lake/datasets/diy/" + VERSION,
+        lake="/lake",
+        workers=2,
+        code_version="0.1.0",
+        git_commit="f" * 40,
+    )
+
+
+@pytest.mark.parametrize(
+    ("explicit", "variable", "expected"),
+    [
+        ("sqlite:///a.db", "http://server:5000", "sqlite:////here/a.db"),
+        ("sqlite:////else/a.db", None, "sqlite:////else/a.db"),
+        (None, "http://server:5000", "http://server:5000"),
+        (None, "", "sqlite:////here/mlflow.db"),
+        (None, None, "sqlite:////here/mlflow.db"),
+    ],
+)
+def test_which_store(explicit: str | None, variable: str | None, expected: str) -> None:
+    environment = {} if variable is None else {"MLFLOW_TRACKING_URI": variable}
+    assert tracking_uri(explicit, environment=environment, directory=Path("/here")) == expected
+
+
+def test_a_path_is_no_store() -> None:
+    with pytest.raises(UsageError, match="expected a URI"):
+        tracking_uri("mlruns", environment={}, directory=Path("/here"))
+
+
+def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("this is no database, whatever its name says")
+    with pytest.raises(UsageError, match="cannot be opened") as caught:
+        connect(f"sqlite:///{tmp_path}/mlflow.db")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> None:
+    config = recipe("tiny")
+    client = connect(f"sqlite:///{tmp_path}/store/mlflow.db")
+    run = start_run(client, _describe(config))
+    assert run.log_epoch({"epoch": 1.0, "train_loss": 0.5, "validation_precision_at_1": 40.0})
+
+    again = resume_run(client, run.id)  # the driver was killed: the run is still marked as running
+    assert again.config() == config
+    assert not again.log_epoch({"epoch": 1.0, "train_loss": 0.5})
+    with finishing(again):
+        assert again.log_epoch({"epoch": 2.0, "train_loss": 0.25})
+        assert training_curve(client, run.id) == ()
+        again.log_json(CURVE_FILE, [{"epoch": 1.0}, {"epoch": 2.0}])
+
+    stored = client.get_run(run.id)
+    assert stored.info.status == "FINISHED"
+    assert client.get_experiment(stored.info.experiment_id).name == "multilink-diy"
+    assert stored.data.params["encoder.dimensions"] == "1024"
+    assert stored.data.params.keys() == flatten(resolve(config)).keys()
+    assert stored.data.tags["dataset_version"] == VERSION
+    assert stored.data.tags["mlflow.source.git.commit"] == "f" * 40
+    [dataset] = stored.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("diy", VERSION)
+    points = client.get_metric_history(run.id, "train_loss")
+    assert [(point.step, point.value) for point in points] == [(1, 0.5), (2, 0.25)]
+    assert training_curve(client, run.id) == ({"epoch": 1.0}, {"epoch": 2.0})
+    names = {item.path for item in client.list_artifacts(run.id)}
+    assert names == {"config.json", "training_curve.json"}
+    assert (tmp_path / "store" / "mlartifacts" / run.id / "artifacts" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])
+def test_how_a_run_ends(tmp_path: Path, error: type[BaseException], status: str) -> None:
+    client = connect(f"sqlite:///{tmp_path}/mlflow.db")
+    run = start_run(client, _describe(recipe("tiny")))
+    with pytest.raises(error), finishing(run):
+        raise error
+    assert client.get_run(run.id).info.status == status
+
+
+def test_only_a_run_of_ours_is_resumed(tmp_path: Path) -> None:
+    client = connect(f"sqlite:///{tmp_path}/mlflow.db")
+    with pytest.raises(NotFoundError, match="no such run"):
+        resume_run(client, "0" * 32)
+    other = mlflow.MlflowClient(client.tracking_uri).create_run("0")
+    with pytest.raises(NotFoundError, match="another kind of run"):
+        resume_run(client, other.info.run_id)
+
+
+class DyingServer(BaseHTTPRequestHandler):
+    """MLflow's artefact pages with one file, which breaks off as often as `deaths` says."""
+
+    deaths = 0
+    asked = 0
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("/weights.bin"):
+            self.answer(json.dumps({"files": [{"path": "weights.bin", "is_dir": False, "file_size": 1000}]}).encode())
+            return
+        type(self).asked += 1
+        self.answer(WEIGHTS, cut=100 if self.asked <= self.deaths else len(WEIGHTS))
+
+    def answer(self, body: bytes, *, cut: int | None = None) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:cut])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def bring(tmp_path: Path) -> Iterator[Callable[[], Path]]:
+    """Bring a run's artefacts from there."""
+    DyingServer.asked = DyingServer.deaths = 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), DyingServer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts/run"
+        yield lambda: fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=tmp_path))
+        server.shutdown()
+
+
+@pytest.mark.parametrize("deaths", range(ATTEMPTS))
+def test_files_come_although_the_server_dies_within_one(bring: Callable[[], Path], deaths: int) -> None:
+    DyingServer.deaths = deaths
+    assert (bring() / "weights.bin").read_bytes() == WEIGHTS
+    assert DyingServer.asked == deaths + 1
+
+
+def test_a_server_that_always_dies_is_given_up(bring: Callable[[], Path]) -> None:
+    DyingServer.deaths = ATTEMPTS
+    with pytest.raises(MlflowException, match="weights"):
+        bring()
+    assert DyingServer.asked == ATTEMPTS

@@ -1,0 +1,66 @@
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+
+from schemas.errors import ConfigError, NotFoundError
+from schemas.lake import Lake
+from training.config import LoopConfig, TrainConfig
+from training.data.loading import load_training_data
+from training.loop.context import SingleProcess
+from training.loop.setup import new_model
+from training.mlflow.starting import keep_start, pin_start
+from training.model import LinkModel
+from training.runs import fetch_start, has_start, runs_folder
+
+
+def starting_from(*models: str) -> TrainConfig:
+    return TrainConfig(training=LoopConfig(start_from=models))
+
+
+def test_an_alias_is_pinned_to_its_version(
+    client: mlflow.MlflowClient, register_model: Callable[[Path], str], trained: Path, untrained: Path
+) -> None:
+    for model in (trained, untrained):
+        register_model(model)
+    client.set_registered_model_alias("linker", "champion", "1")
+    given = ("models:/linker@champion", "caption=models:/linker@champion", "body=models:/linker/2", "lead=/a/folder")
+    pinned = pin_start(starting_from(*given), client).training.start_from
+    assert pinned == ("models:/linker/1", "caption=models:/linker/1", "body=models:/linker/2", "lead=/a/folder")
+    assert pin_start(starting_from(*pinned), client).training.start_from == pinned
+
+
+def test_what_the_registry_lacks_is_said(
+    client: mlflow.MlflowClient, register_model: Callable[[Path], str], trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match=r"training\.start_from = 'models:/linker@best': .*linker"):
+        pin_start(starting_from("caption=models:/linker@best"), client)
+    with pytest.raises(NotFoundError, match=r"training\.start_from runs:/0{32}/model: no model of multilink there"):
+        keep_start(starting_from(f"runs:/{'0' * 32}/model"), runs_folder(Lake.at(str(tmp_path))).child("run"))
+
+
+def test_workers_start_from_a_copy_in_the_runs_folder(
+    client: mlflow.MlflowClient,
+    register_model: Callable[[Path], str],
+    trained: Path,
+    registry_lake: Lake,
+) -> None:
+    register_model(trained)
+    giver = LinkModel.load(trained)
+    config = replace(giver.card.config, training=LoopConfig(start_from=("models:/linker@1",)))
+    config = pin_start(config, client)
+    run = runs_folder(registry_lake).child("starts")
+    assert not has_start(run, "models:/linker/1")
+    keep_start(config, run)
+    assert has_start(run, "models:/linker/1")
+    data = load_training_data(registry_lake, "synthetic", config)
+    started = new_model(config, data, SingleProcess(find_model=partial(fetch_start, run)))
+    assert all(torch.equal(value, giver.state_dict()[name]) for name, value in started.state_dict().items())
+    assert started.card.config.training.start_from == ("models:/linker/1",)
+    with pytest.raises(ConfigError, match=r"training\.start_from = 'models:/linker/1': .*found no model\.json"):
+        new_model(config, data, SingleProcess(find_model=partial(fetch_start, run.child("other"))))

@@ -1,0 +1,167 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+
+from schemas.errors import NotFoundError, UsageError
+from training.mlflow.loading import load
+from training.mlflow.registry import alias_holder, attach, find_version, versions_of_run
+from training.model import DocumentInput, LinkModel
+
+Register = Callable[[Path], str]
+
+
+def _documents(model: LinkModel) -> list[DocumentInput]:
+    """Documents of different sizes, one without images, one with nothing."""
+    data = model.card.data
+    assert data.sentence_dimensions is not None
+    numbers = np.random.default_rng(0)
+    return [
+        DocumentInput(
+            texts=["text"] * n,
+            sentence_vectors=numbers.normal(size=(n, data.sentence_dimensions)).astype(np.float32),
+            image_vectors=numbers.normal(size=(m, data.image_dimensions)).astype(np.float32),
+        )
+        for n, m in ((3, 2), (1, 4), (2, 0), (0, 0))
+    ]
+
+
+def _frame(documents: list[DocumentInput]) -> pd.DataFrame:
+    rows = []
+    for document in documents:
+        assert document.sentence_vectors is not None
+        vectors = {
+            "sentence_vectors": document.sentence_vectors.astype(float).tolist(),
+            "image_vectors": document.image_vectors.astype(float).tolist(),
+        }
+        rows.append({"sentences": list(document.texts)} | vectors)
+    return pd.DataFrame(rows)
+
+
+def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_documents(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    version = register_model(trained)
+    model = LinkModel.load(trained)
+    documents = _documents(model)
+    found = mlflow.pyfunc.load_model(f"models:/linker/{version}").predict(_frame(documents))
+    assert set(found["model"]) == {f"models:/linker/{version}"}
+    for cell, expected in zip(found["similarities"], model.similarities(documents), strict=True):
+        assert len(cell) == len(expected)
+        if expected.size:
+            np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
+
+
+def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
+    loaded = mlflow.pyfunc.load_model(f"models:/linker/{register_model(trained)}")
+    frame = _frame(_documents(LinkModel.load(trained)))
+    with pytest.raises(UsageError, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
+        loaded.predict(frame.assign(image_vectors=[[[0.0, 1.0]]] * len(frame)))
+    with pytest.raises(UsageError, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
+        loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
+
+
+def test_pyfunc_loads_in_another_process_from_another_directory(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    uri = f"models:/linker/{register_model(trained)}"
+    code = (
+        f"import mlflow; mlflow.set_tracking_uri({client.tracking_uri!r})\n"
+        f"model = mlflow.pyfunc.load_model({uri!r})\n"
+        "print(model.predict(model.input_example)['similarities'][0])\n"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("[[")
+
+
+def test_signature_and_requirements(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
+    uri = f"models:/linker/{register_model(trained)}"
+    info = mlflow.models.get_model_info(uri)
+    assert [column["name"] for column in info.signature.inputs.to_dict()] == [
+        "sentences",
+        "sentence_vectors",
+        "image_vectors",
+    ]
+    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["similarities", "links", "model"]
+    requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
+    assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
+    core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+    assert requirements[2:] == [f"{package}=={metadata.version(package)}" for package in core]
+
+
+def test_a_version_carries_its_card_and_what_is_attached_later(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    version = find_version(client, "linker", "1")
+    data = LinkModel.load(trained).card.data
+    assert version.tags["dataset_digest"] == data.manifest_digest
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").write_text("<p>87 AUC</p>")
+    attach(client, version, tmp_path / "report" / "index.html", "report")
+    folder = Path(mlflow.artifacts.download_artifacts(version.uri, dst_path=str(tmp_path / "found")))
+    assert {"MLmodel", "python_env.yaml", "conda.yaml", "requirements.txt", "input_example.json", "data"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert (folder / "report" / "index.html").read_text() == "<p>87 AUC</p>"
+    card = (folder / "model_card.md").read_text()
+    for fact in (f"`{data.manifest_digest}`", "`synthetic@v1`", f"run `{version.run_id}`", metadata.version("torch")):
+        assert fact in card
+    assert "| objective.similarity | `ap` |" in card
+
+
+def test_versions_aliases_and_runs(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
+    assert [register_model(trained), register_model(trained)] == ["1", "2"]
+    challenger = find_version(client, "linker", "challenger")
+    assert challenger.version == "2" and challenger.tags["dataset"] == "synthetic"
+    assert alias_holder(client, "linker", "champion") is None
+    assert challenger.run_id is not None
+    assert [found.version for found in versions_of_run(client, challenger.run_id)] == ["2"]
+
+
+@pytest.mark.parametrize("form", ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}"])
+def test_every_address_loads_the_same_weights(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, form: str
+) -> None:
+    register_model(trained)
+    run = find_version(client, "linker", "1").run_id
+    loaded = load(form.format(run=run, folder=trained), client)
+    expected = LinkModel.load(trained).state_dict()
+    for name, weights in loaded.model.state_dict().items():
+        assert weights.equal(expected[name])
+    assert loaded.uri == {"models:/linker@challenger": "models:/linker/1"}.get(form, loaded.uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("models:/linker/7", "versions: 1; aliases: challenger = 1"),
+        ("models:/linker@champion", "aliases: challenger = 1"),
+        ("models:/liner/1", "no model 'liner' in .*; models there: linker"),
+        ("runs:/0123/model", "no model of multilink there"),
+        ("nowhere/at/all", "no such folder"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, uri: str, message: str
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match=message) as caught:
+        load(uri, client)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_address_of_no_known_form(client: mlflow.MlflowClient) -> None:
+    with pytest.raises(UsageError, match="expected models:/NAME/VERSION"):
+        load("s3://bucket/model", client)

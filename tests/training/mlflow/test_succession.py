@@ -1,0 +1,188 @@
+"""Who is champion when several want to be, or one dies on the way: a real registry, versions without content."""
+
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+
+from schemas.errors import BuildError, GateError, NotFoundError
+from training.mlflow.champions import current, settle, step_back, succeed
+from training.mlflow.registry import model_names
+
+WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class DyingClient:
+    """A client whose process dies at the n-th write, before or after it has taken effect."""
+
+    def __init__(self, client: mlflow.MlflowClient, n: int, *, is_written: bool) -> None:
+        self.client, self.left, self.is_written = client, n, is_written
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+        if name not in WRITES:
+            return method
+
+        def write(*arguments: Any, **named: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.is_written:
+                raise Killed
+            try:
+                return method(*arguments, **named)
+            finally:
+                if self.left == 0:
+                    raise Killed
+
+        return write
+
+
+@pytest.fixture
+def linker(client: mlflow.MlflowClient, tmp_path: Path) -> mlflow.MlflowClient:
+    """A registry with four versions of `linker`."""
+    client.create_registered_model("linker")
+    for _ in range(4):
+        client.create_model_version("linker", source=str(tmp_path))
+    return client
+
+
+def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
+    return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
+
+
+def _crown(client: mlflow.MlflowClient, version: str) -> bool:
+    return succeed(client, "linker", settle(client, "linker"), version, decision="{}")
+
+
+def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
+    for version in ("1", "2", "3"):
+        assert _crown(linker, version)
+    assert _aliases(linker) == {"champion": "3", "previous_champion": "2"}
+    assert step_back(linker, "linker", current(linker, "linker"), decision="{}")
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert _crown(linker, "4")
+    assert _aliases(linker) == {"champion": "4", "previous_champion": "2"}
+    for expected in ({"champion": "2", "previous_champion": "1"}, {"champion": "1"}):
+        assert step_back(linker, "linker", current(linker, "linker"), decision="{}")
+        assert _aliases(linker) == expected
+    with pytest.raises(GateError, match="no champion to go back to"):
+        step_back(linker, "linker", current(linker, "linker"), decision="{}")
+    assert model_names(linker) == ["linker"]
+
+
+def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
+    assert _crown(linker, "1")
+    seen = current(linker, "linker")
+    assert succeed(linker, "linker", seen, "2", decision='{"by": "first"}')
+    assert not succeed(linker, "linker", seen, "3", decision='{"by": "second"}')
+    reign = current(linker, "linker")
+    assert (reign.champion, reign.previous, reign.decision) == ("2", "1", '{"by": "first"}')
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert _crown(linker, "3")  # whoever looks again may
+    assert current(linker, "linker").line == ("3", "2", "1")
+
+
+def test_the_aliases_of_an_older_registry_are_where_the_line_begins(linker: mlflow.MlflowClient) -> None:
+    linker.set_registered_model_alias("linker", "champion", "2")
+    linker.set_registered_model_alias("linker", "previous_champion", "1")
+    assert settle(linker, "linker").line == ("2", "1")
+    assert _crown(linker, "3")
+    assert current(linker, "linker").line == ("3", "2", "1")
+
+
+def test_an_alias_moved_by_hand_or_by_a_late_process_is_put_right(linker: mlflow.MlflowClient) -> None:
+    assert _crown(linker, "1") and _crown(linker, "2")
+    linker.set_registered_model_alias("linker", "champion", "1")
+    linker.delete_registered_model_alias("linker", "previous_champion")
+    settle(linker, "linker")
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+
+
+def test_a_deleted_version_is_passed_over(linker: mlflow.MlflowClient) -> None:
+    for version in ("1", "2", "3"):
+        assert _crown(linker, version)
+    linker.delete_model_version("linker", "2")
+    settle(linker, "linker")
+    assert _aliases(linker) == {"champion": "3", "previous_champion": "1"}
+
+
+def test_no_such_model(client: mlflow.MlflowClient) -> None:
+    with pytest.raises(NotFoundError, match="no model 'linker'"):
+        settle(client, "linker")
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("write", range(1, 5))
+def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
+    linker: mlflow.MlflowClient, write: int, is_written: bool
+) -> None:
+    assert _crown(linker, "1")
+    dying = DyingClient(linker, write, is_written=is_written)
+    with pytest.raises(Killed):
+        succeed(dying, "linker", current(linker, "linker"), "2", decision="{}")
+    is_last = (write, is_written) == (4, True)
+    assert _aliases(linker)["champion"] == ("2" if is_last else "1")
+    is_committed = (write, is_written) > (2, False)
+    reign = settle(linker, "linker")
+    assert reign.champion == ("2" if is_committed else "1")
+    assert _aliases(linker)["champion"] == reign.champion
+    if not is_committed:
+        assert _crown(linker, "2")
+    assert current(linker, "linker").line == ("2", "1")
+    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+
+
+def test_a_registry_that_cannot_be_written_is_told(linker: mlflow.MlflowClient) -> None:
+    assert _crown(linker, "1")
+    reign = current(linker, "linker")
+    linker.delete_model_version("linker", "2")
+    with pytest.raises(BuildError, match="model 'linker': the registry could not be written"):
+        succeed(linker, "linker", reign, "2", decision="{}")
+    assert _aliases(linker) == {"champion": "1"}
+
+
+def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contest: Any) -> None:
+    outcomes = contest(linker.tracking_uri, "linker", ["1", "2"], rounds=3)
+    assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 3
+    winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
+    assert current(linker, "linker").line == tuple(reversed(winners))
+    assert _aliases(linker)["champion"] == winners[-1]
+
+
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_write_that_another_disturbs_is_tried_again(
+    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    name = WRITES[write]
+    method, refusals = getattr(linker, name), [MlflowException("UNIQUE constraint failed")]
+
+    def disturbed(*arguments: Any, **named: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(linker, name, disturbed)
+    assert _crown(linker, "1")
+    assert not refusals and _aliases(linker) == {"champion": "1"}
+
+
+def test_an_entry_written_twice_counts_once(linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = linker.create_model_version
+    lost = [MlflowException("the answer was lost")]
+
+    def written_but_unanswered(*arguments: Any, **named: Any) -> Any:
+        result = create(*arguments, **named)
+        if lost:
+            raise lost.pop()
+        return result
+
+    monkeypatch.setattr(linker, "create_model_version", written_but_unanswered)
+    assert _crown(linker, "1")
+    assert len(linker.search_model_versions("name = 'linker.champions'")) == 2
+    assert current(linker, "linker").line == ("1",)
+    assert _crown(linker, "2") and current(linker, "linker").line == ("2", "1")

@@ -1,0 +1,1 @@
+"""All of MLflow: runs, the registry, the gate, promotion, champions, copies."""

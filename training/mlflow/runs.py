@@ -1,0 +1,309 @@
+"""The MLflow run of a training run: parameters, data set, metrics by epoch, artefacts; one run across restarts.
+
+Everything goes through an explicit `MlflowClient` and run id, in the driver alone: workers never see MLflow. Which
+store it is comes from the caller, `tracking_uri` says by which rule. Models and promotion are other modules's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, ErrorCode
+from sqlalchemy.exc import SQLAlchemyError
+
+from schemas.configs import Json, resolve, restore
+from schemas.errors import NotFoundError, UsageError
+from training.config import TrainConfig
+
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
+SQLITE = "sqlite:///"
+DATABASE = "mlflow.db"
+ARTIFACTS = "mlartifacts"
+ATTEMPTS = 3  # at bringing files
+CONFIG_FILE = "config.json"
+CURVE_FILE = "training_curve.json"
+DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDescription:
+    """What a run is about, before it starts.
+
+    Attributes:
+        config: resolved configuration.
+        dataset: name of the data set.
+        dataset_version: its version.
+        dataset_uri: folder of that version.
+        lake: URI of the lake.
+        workers: training processes.
+        code_version: version of this package.
+        git_commit: commit of the source tree, or None where it is not one.
+    """
+
+    config: TrainConfig
+    dataset: str
+    dataset_version: str
+    dataset_uri: str
+    lake: str
+    workers: int
+    code_version: str
+    git_commit: str | None = None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        commit = {"mlflow.source.git.commit": self.git_commit} if self.git_commit else {}
+        return commit | {
+            DATASET_TAG: self.dataset,
+            VERSION_TAG: self.dataset_version,
+            RECIPE_TAG: self.config.recipe,
+            LAKE_TAG: self.lake,
+            "workers": str(self.workers),
+            "code_version": self.code_version,
+        }
+
+
+@dataclass(slots=True)
+class TrackedRun:
+    """A run that is being written; each epoch is logged once, whoever reports it again after a restart."""
+
+    client: mlflow.MlflowClient
+    id: str
+    tags: Mapping[str, str]
+    logged_epochs: set[int] = field(default_factory=set)
+
+    def log_epoch(self, metrics: Mapping[str, float]) -> bool:
+        """Log an epoch's metrics under its number; return whether they were new."""
+        epoch = int(metrics["epoch"])
+        if epoch in self.logged_epochs:
+            return False
+        now_ms = int(time.time() * 1000)
+        points = [Metric(name, float(value), now_ms, epoch) for name, value in metrics.items() if name != "epoch"]
+        self.client.log_batch(self.id, metrics=points)
+        self.logged_epochs.add(epoch)
+        return True
+
+    def log_json(self, name: str, value: object) -> None:
+        self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
+
+    def config(self) -> TrainConfig:
+        """Return the configuration the run was started with.
+
+        Raises:
+            NotFoundError: the run has none: its driver ended before training began.
+        """
+        if CONFIG_FILE not in {item.path for item in self.client.list_artifacts(self.id)}:
+            raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
+        return restore(TrainConfig, json.loads(_read_text(self.client, self.id, CONFIG_FILE)))
+
+
+def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
+    """Return the tracking store's absolute URI: as given, else `MLFLOW_TRACKING_URI`, else a database in `directory`.
+
+    Raises:
+        UsageError: what was given is no URI.
+    """
+    uri = explicit or environment.get(URI_VARIABLE) or SQLITE + DATABASE
+    if uri.startswith(SQLITE):
+        return SQLITE + str((directory / uri.removeprefix(SQLITE)).absolute())
+    if "://" not in uri and uri != "databricks":
+        raise UsageError(f"tracking store {uri!r}: expected a URI such as sqlite:///mlflow.db or http://host:5000")
+    return uri
+
+
+def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
+    """Return the URI under which a store's new experiments keep artefacts; None: an MLflow server decides.
+
+    `MULTILINK_ARTIFACTS` says it (`s3://bucket/prefix`); without it, a SQLite database keeps them beside itself.
+
+    Raises:
+        UsageError: the store is another database, and nothing says where artefacts go.
+    """
+    if uri.startswith(("http://", "https://", "databricks")):
+        return None
+    if explicit := environment.get(ARTIFACTS_VARIABLE):
+        return explicit.rstrip("/")
+    if uri.startswith(SQLITE):
+        return (Path(uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
+    scheme = uri.partition(":")[0]
+    raise UsageError(
+        f"{ARTIFACTS_VARIABLE}: expected where a {scheme} store keeps artefacts, such as s3://bucket/mlflow"
+    )
+
+
+def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
+    """Return a client of the store that `tracking_uri` finds for this process, ready for use."""
+    return connect(tracking_uri(explicit, environment=os.environ, directory=Path.cwd()))
+
+
+def connect(uri: str) -> mlflow.MlflowClient:
+    """Return a client of the store, made ready for first use, and make it this process's default.
+
+    Raises:
+        UsageError: the store cannot be opened.
+    """
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    if uri.startswith(SQLITE):
+        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    try:
+        client = mlflow.MlflowClient(uri, registry_uri=uri)
+        client.search_experiments(max_results=1)
+    except (MlflowException, SQLAlchemyError) as problem:
+        raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
+    except ModuleNotFoundError as problem:
+        hint = "install multilink[server]"
+        raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
+    return client
+
+
+def start_run(client: mlflow.MlflowClient, description: RunDescription) -> TrackedRun:
+    """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand."""
+    experiment = experiment_id(client, f"multilink-{description.dataset}")
+    name = f"{description.config.recipe} {description.config.objective.name} {description.config.objective.similarity}"
+    run = client.create_run(experiment, tags=description.tags, run_name=name)
+    tracked = TrackedRun(client, run.info.run_id, description.tags)
+    config = resolve(description.config)
+    client.log_batch(tracked.id, params=[Param(key, str(value)) for key, value in flatten(config).items()])
+    client.log_inputs(tracked.id, [_dataset_input(description)])
+    tracked.log_json(CONFIG_FILE, config)
+    return tracked
+
+
+def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
+    """Return a run to be continued, whatever state its driver left it in.
+
+    Raises:
+        NotFoundError: there is no such run in the store, or it is no training run of this project.
+    """
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as problem:
+        raise NotFoundError(f"--resume {run_id}: no such run in {client.tracking_uri}") from problem
+    if DATASET_TAG not in run.data.tags:
+        raise NotFoundError(f"--resume {run_id}: expected a training run of multilink, found another kind of run")
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, tags=[RunTag("resumed", "true")])
+    history = client.get_metric_history(run_id, "train_loss")
+    return TrackedRun(client, run_id, dict(run.data.tags), {metric.step for metric in history})
+
+
+@contextmanager
+def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
+    """End the run with the state the body ended in: finished, failed, or killed by an interrupt."""
+    status = "FAILED"
+    try:
+        yield run
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        run.client.set_terminated(run.id, status)
+
+
+def log_scores(client: mlflow.MlflowClient, run_id: str, scores: Mapping[str, float]) -> None:
+    """Log final numbers of a run, such as test scores."""
+    now_ms = int(time.time() * 1000)
+    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0) for name, value in scores.items()])
+
+
+def log_folder(client: mlflow.MlflowClient, run_id: str, folder: Path, name: str) -> None:
+    """Store a folder with all that is in it, such as an evaluation report, as an artefact of a run."""
+    client.log_artifacts(run_id, str(folder), name)
+
+
+def log_file(client: mlflow.MlflowClient, run_id: str, path: Path, name: str) -> None:
+    """Store one file in the folder `name` of a run's artefacts."""
+    client.log_artifact(run_id, str(path), name)
+
+
+def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:
+    """Return the text of a file among a run's artefacts, or None where it has no such file."""
+    folder = name.rpartition("/")[0] or None
+    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
+        return None
+    return _read_text(client, run_id, name)
+
+
+def fetch_files(download: Callable[[], str]) -> Path:
+    """Return where MLflow's `download` puts files, tried again where the server dies in the middle of one.
+
+    For a server that cannot be reached MLflow waits of itself.
+
+    Raises:
+        MlflowException: there is no such run or version, or no attempt brought every file.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return Path(download())
+        except MlflowException as problem:
+            if problem.error_code != ErrorCode.Name(INTERNAL_ERROR):  # such as RESOURCE_DOES_NOT_EXIST
+                raise
+    return Path(download())
+
+
+def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[str, float], ...]:
+    """Return the metrics of each epoch of a run that has ended well; none of one that has not."""
+    if CURVE_FILE not in {item.path for item in client.list_artifacts(run_id)}:
+        return ()
+    return tuple(json.loads(_read_text(client, run_id, CURVE_FILE)))
+
+
+def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
+    """Return the id of the experiment of that name, made where it is not there.
+
+    Raises:
+        UsageError: it is to be made, and nothing says where its artefacts go (`artifact_root`).
+    """
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    root = artifact_root(client.tracking_uri, environment=os.environ)
+    return str(client.create_experiment(name, artifact_location=root))
+
+
+def run_page(client: mlflow.MlflowClient, page: str, run_id: str) -> str:
+    """Return the address of a run on MLflow's page."""
+    return f"{page.rstrip('/')}/#/experiments/{client.get_run(run_id).info.experiment_id}/runs/{run_id}"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
+    """Return nested settings under dotted keys, in order."""
+    flat: dict[str, Json] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _read_text(client: mlflow.MlflowClient, run_id: str, name: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        return fetch_files(partial(client.download_artifacts, run_id, name, scratch)).read_text(encoding="utf-8")
+
+
+def _dataset_input(description: RunDescription) -> DatasetInput:
+    dataset = Dataset(
+        name=description.dataset,
+        digest=description.dataset_version,
+        source_type="local" if "://" not in description.dataset_uri else description.dataset_uri.partition(":")[0],
+        source=json.dumps({"uri": description.dataset_uri}),
+    )
+    return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
