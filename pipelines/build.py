@@ -19,7 +19,7 @@ from pipelines.config import BuildConfig, content_config
 from pipelines.counts import CountStages, GatherFacts, as_facts
 from pipelines.dedupe.transforms import DropDuplicates
 from pipelines.documents.transforms import FilterCandidates, SettleDocuments
-from pipelines.features.plan import FeaturePlan
+from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs

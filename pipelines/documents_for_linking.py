@@ -17,11 +17,8 @@ import numpy.typing as npt
 from pipelines.config import BuildConfig
 from pipelines.documents.filters import check_candidate
 from pipelines.documents.settle import SettledDocument, settle, without_images
-from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
-from pipelines.features.extraction import Features
-from pipelines.features.featured import FeatureRefs
-from pipelines.features.plan import FeaturePlan
-from pipelines.features.values import Rejected
+from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder

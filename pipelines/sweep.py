@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipelines.features.columns import DOCUMENTS, IMAGES, feature_folder
+from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.images.packed import copy_packs
 from pipelines.packs import SUFFIX, parse_keys, read_keys
 from pipelines.settings import FingerprintName, ImagesConfig

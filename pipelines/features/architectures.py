@@ -7,7 +7,6 @@ Running them is in `networks.py`.
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -78,11 +77,6 @@ class Architecture:
         fit_checkpoint(module, read_checkpoint(weights), what=self.name, path=weights)
         fold_batch_norms(module.eval().requires_grad_(False))
         return module.to(memory_format=torch.channels_last)
-
-    def describe(self) -> dict[str, str]:
-        """Return what values depend on beside the weights and the preprocessing."""
-        versions = {name: importlib.metadata.version(name) for name in ("torch", self.library)}
-        return {"architecture": f"{self.name}, batch norm folded, channels last", **versions}
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:

@@ -23,8 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pipelines.features.columns import DOCUMENTS, IMAGES, value_array
-from pipelines.features.values import Row
+from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.copies import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
@@ -36,7 +35,7 @@ PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
 ROUNDS = 3
 _WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
-_OWN_NETWORKS = {IMAGES: "onnx:image_extractor", DOCUMENTS: "onnx_text:OnnxText"}
+_OWN_NETWORKS = {IMAGES: "onnx:image_extractor", DOCUMENTS: "onnx:OnnxText"}
 
 
 class Extractor(Protocol):

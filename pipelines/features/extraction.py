@@ -1,26 +1,167 @@
-"""Computing what is missing: of some pictures or documents, the features that no pack of the lake holds yet.
+"""Which features a build has, decided before it starts, and computing what no pack of the lake holds yet.
 
-Plain classes, used by the transforms; each object belongs to one worker. A picture that an extractor rejects, or whose
-value cannot be stored, is reported with its reason; the others of its batch have theirs.
+A plan travels to the workers. There each extractor is made anew, and must be the one that was planned: a worker with
+other weights, libraries or another kind of device than the machine that started the build says so and stops.
+
+`Features` is plain, and used by the transforms; each object belongs to one worker. A picture that an extractor rejects,
+or whose value cannot be stored, is reported with its reason; the others of its batch have theirs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from pipelines.features.catalogue import Extractor
-from pipelines.features.columns import checked, feature_packs, value_rows
-from pipelines.features.featured import FeatureRefs
-from pipelines.features.plan import FeaturePlan
-from pipelines.features.values import Rejected, Row, Value
+import pyarrow as pa
+
+from pipelines.documents.settle import SettledDocument, without_images
+from pipelines.features.catalogue import Extractor, extractors
+from pipelines.features.values import (
+    DOCUMENTS,
+    IMAGES,
+    Rejected,
+    Row,
+    Value,
+    checked,
+    feature_array,
+    feature_packs,
+    value_rows,
+)
+from pipelines.images.copies import METHOD
+from pipelines.images.given import given_array
+from pipelines.images.packed import PackedImage
 from pipelines.packs import PackRef
-from schemas.errors import MultilinkError
-from schemas.failures import is_about_machine
+from pipelines.settings import DocumentsConfig, FeaturesConfig, HttpConfig, ImagesConfig
+from schemas.codecs import picture_libraries
+from schemas.configs import require
+from schemas.documents import Document
+from schemas.errors import BuildError, MultilinkError
+from schemas.failures import Failure, Stage, is_about_machine
+from schemas.features import FeatureColumn
+from schemas.lake import Lake
+from schemas.tables import travels
+from schemas.versions import canonical_json, fingerprint
 
 PASSES_AT_ONCE = 4  # forward passes of one batch: decoding runs ahead within a batch
 Refs = list[PackRef | None]
 Problems = dict[int, Rejected]  # by the number of an item
+FeatureRefs = tuple[PackRef, ...]  # one for each computed column, in the order of the plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturePlan:
+    """The features of a build.
+
+    Attributes:
+        images: feature columns of the images part, sorted.
+        sentences: feature columns of the documents part, sorted.
+        given: path of the array of vectors that the source brings: the column of images without a fingerprint.
+        config: names, storage, limits, weights, and what one worker process computes with.
+        http: how weights are fetched.
+        lake: whose packs keep what was computed.
+        copies: how the pictures that extractors read were made.
+    """
+
+    images: tuple[FeatureColumn, ...]
+    sentences: tuple[FeatureColumn, ...]
+    given: str = ""
+    config: FeaturesConfig
+    http: HttpConfig
+    lake: Lake
+    copies: str
+
+    def extracted(self, table: str) -> tuple[FeatureColumn, ...]:
+        """Return the columns of `images` or `documents` that are computed, not given."""
+        columns = self.images if table == IMAGES else self.sentences
+        return tuple(column for column in columns if column.fingerprint)
+
+    @property
+    def fingerprints(self) -> tuple[tuple[str, str], ...]:
+        """Return (extractor, fingerprint) of every extractor: part of the version."""
+        columns = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
+        return tuple(sorted((column.name, column.fingerprint) for column in columns))
+
+    def extractors(self, table: str) -> list[Extractor]:
+        """Return the extractors of `extracted(table)`: one of each for all threads of a process."""
+        return _extractors(self, table)
+
+    def arrays(self, table: str, refs: Sequence[Sequence[PackRef]]) -> dict[str, pa.Array]:
+        """Return the computed columns of a shard by name, for the references of each of its images or documents.
+
+        Raises:
+            BuildError: a pack is gone.
+        """
+        return {
+            column.column: feature_array(self.lake, column, table, [of_item[number] for of_item in refs])
+            for number, column in enumerate(self.extracted(table))
+        }
+
+
+@lru_cache(maxsize=2)
+def _extractors(plan: FeaturePlan, table: str) -> list[Extractor]:
+    names = plan.config.images if table == IMAGES else plan.config.sentences
+    made = extractors(names, table, plan.config, plan.http)
+    differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
+    if differing:
+        raise BuildError(
+            f"extractor {min(differing).name}: this worker's weights, libraries, device or precision differ from those "
+            "of the machine that started the build; set features.device and features.precision, and install the same"
+        )
+    return made
+
+
+def plan_features(
+    config: FeaturesConfig,
+    images: ImagesConfig,
+    http: HttpConfig,
+    *,
+    given: tuple[str, str] | None,
+    lake: Lake,
+    workers: int,
+) -> FeaturePlan:
+    """Return the features of a build.
+
+    Args:
+        config: names, storage, limits, weights.
+        images: how the copies are made.
+        http: how weights are fetched.
+        given: name of the column and path of the array of vectors that the source brings instead of pictures.
+        lake: where values are kept.
+        workers: processes that share this machine's cores.
+
+    Raises:
+        ConfigError: an extractor is not known, or its weights are not given.
+        NotFoundError: a weight file or the array of given vectors is not there.
+    """
+    config = replace(config, threads=config.threads or max(1, (os.cpu_count() or 1) // workers))
+    copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
+    columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
+    if given is not None:
+        rule = "the source brings vectors of images, and no pictures: expected none"
+        require(not columns, field="features.images", value=config.images, rule=rule)
+        name, path = given
+        columns = [FeatureColumn(name=name, dimensions=given_array(path).shape[1], storage=config.storage)]
+    sentences = _columns(extractors(config.sentences, DOCUMENTS, config, http), DOCUMENTS, copies)
+    return FeaturePlan(
+        images=tuple(sorted(columns)),
+        sentences=tuple(sorted(sentences)),
+        given=given[1] if given else "",
+        config=config,
+        http=http,
+        lake=lake,
+        copies=copies,
+    )
+
+
+def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[FeatureColumn]:
+    """Return the columns of extractors; fingerprints of images' columns also name how the copies were made."""
+    columns = [column for extractor in made for column in extractor.columns]
+    if table == DOCUMENTS:
+        return columns
+    return [replace(c, fingerprint=fingerprint({"extractor": c.fingerprint, "copies": copies})) for c in columns]
 
 
 class Unexpected(Rejected):
@@ -109,3 +250,33 @@ def extracted(extractor: Extractor, items: Sequence[Any]) -> Sequence[Row]:
         if len(items) == 1:
             return [(Unexpected(f"{type(error).__name__}: {error}"),) * len(extractor.columns)]
         return [row for item in items for row in extracted(extractor, [item])]
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class FeaturedImage:
+    packed: PackedImage
+    features: FeatureRefs = ()
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class FeaturedDocument:
+    """A document with its images in the order of `document.images`, and where its sentences' vectors are."""
+
+    document: Document
+    images: tuple[FeaturedImage, ...]
+    sentences: FeatureRefs = ()
+
+
+def add_features(
+    settled: SettledDocument, outcomes: Mapping[str, FeaturedImage | Failure], config: DocumentsConfig
+) -> Iterator[FeaturedDocument | Failure]:
+    """Yield a failure row for each image that an extractor rejected, then the document of the others, if it stays."""
+    rejected = {key: found for key, found in outcomes.items() if isinstance(found, Failure)}
+    for kept in without_images(settled, rejected, config, stage=Stage.FEATURES):
+        if isinstance(kept, Failure):
+            yield kept
+        else:
+            images = (outcomes[image.hash] for image in kept.document.images)
+            yield FeaturedDocument(kept.document, tuple(each for each in images if isinstance(each, FeaturedImage)))

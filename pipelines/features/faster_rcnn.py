@@ -8,7 +8,6 @@ class. One picture a forward pass: in a batch, pictures are padded to the larges
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -21,7 +20,7 @@ from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 from pipelines.features.architectures import fit_checkpoint, read_checkpoint
 from pipelines.features.networks import TorchExtractor
 from pipelines.features.pixels import Pixels, Preprocessing, Square
-from pipelines.features.values import Regions, Rejected, Row, feature_column, kept_regions
+from pipelines.features.values import Regions, Row, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
@@ -53,12 +52,11 @@ class FasterRcnn(TorchExtractor):
             "architecture": "fasterrcnn_resnet50_fpn, box head of proposals, most probable class",
             "names": self._class_names,
             "preprocessing": f"shorter side {SHORTER_SIDE_PX}, longer at most {LONGER_SIDE_PX}",
-            **self.describe(),
-            **{name: importlib.metadata.version(name) for name in ("torch", "torchvision")},
+            **self.describe("torchvision"),
         }
         return (feature_column(self.names[0], self.config, WIDTH, depends_on, FeatureKind.REGIONS),)
 
-    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+    def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the regions of one picture."""
         values = torch.from_numpy(pixels[0]).permute(2, 0, 1).to(self.device)
         network, is_mixed = self._network, self.dtype is not torch.float32

@@ -13,6 +13,7 @@ size, in half precision unless asked otherwise.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
@@ -24,7 +25,7 @@ from torch.nn import functional as F
 
 from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
-from pipelines.features.values import Classes, Float32, Regions, Rejected, Row, Value, feature_column, kept_regions
+from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import LocalFile, WeightFile, weight_of
 from pipelines.settings import Device, FeaturesConfig, Precision
 from schemas.configs import resolve
@@ -32,7 +33,6 @@ from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind
 
 TOP = 20  # Hessel 2019, 3.3: K in 1..20
-_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 _M_TOP_PAD, KEPT_BYTES = -2, 32 << 20  # of each thread that allocates
 GRID = "grid"  # short for the grid of the packaged network
 
@@ -80,9 +80,10 @@ class TorchExtractor(PictureExtractor):
         """The weight file."""
         return self._weight.local()
 
-    def describe(self) -> dict[str, Any]:
-        """Return what values depend on beside the architecture."""
-        return {"weights": self.file.sha256, "device": self.device.type, "precision": str(self.precision)}
+    def describe(self, library: str) -> dict[str, Any]:
+        """Return what values depend on beside the architecture, which a library has."""
+        versions = {name: importlib.metadata.version(name) for name in ("torch", library)}
+        return {"weights": self.file.sha256, "device": self.device.type, "precision": str(self.precision), **versions}
 
 
 class Network(TorchExtractor):
@@ -123,8 +124,8 @@ class Network(TorchExtractor):
             "value": kind,
             "names": () if kind is FeatureKind.VECTOR else class_names(),
             "preprocessing": resolve(self.preprocessing),
-            **self.architecture.describe(),
-            **self.describe(),
+            "architecture": f"{self.architecture.name}, batch norm folded, channels last",
+            **self.describe(self.architecture.library),
         }
         dimensions = 0 if kind is FeatureKind.CLASSES else self.architecture.dimensions
         return feature_column(name, self.config, dimensions, depends_on, kind)
@@ -132,14 +133,12 @@ class Network(TorchExtractor):
     def load(self) -> None:
         _ = self.columns, self.module
 
-    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
-        """Return the columns' values of N x H x W x 3 pixels."""
+    def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
+        """Return the columns' values of squares, which are the first of N x H x W x 3 pixels."""
         arrays = {name: tensor.cpu().numpy() for name, tensor in self.forward(torch.from_numpy(pixels)).items()}
-        of_rows = [{name: array[row] for name, array in arrays.items()} for row in range(len(squares))]
-        return [
-            tuple(self._value(kind, found, square) for kind in self.kinds)
-            for found, square in zip(of_rows, squares, strict=True)
-        ]
+        found = [{name: array[row] for name, array in arrays.items()} for row in range(len(squares))]
+        both = [*zip(found, squares, strict=True)]
+        return [tuple(self._value(kind, of_one, square) for kind in self.kinds) for of_one, square in both]
 
     def forward(self, pixels: Tensor) -> dict[str, Tensor]:
         """Return what the columns are made of, for N x H x W x 3 bytes: tensors N x ... in float32, but for classes."""
@@ -171,7 +170,7 @@ class Network(TorchExtractor):
         mean, deviation = both.tile(self.preprocessing.size_px).to(self.device)
         return mean, deviation
 
-    def _value(self, kind: FeatureKind, arrays: Mapping[str, Float32], square: Square | Rejected) -> Value:
+    def _value(self, kind: FeatureKind, arrays: Mapping[str, Float32], square: Square) -> Value:
         if kind is FeatureKind.VECTOR:
             return arrays["vector"]
         if kind is FeatureKind.CLASSES:
@@ -182,7 +181,7 @@ class Network(TorchExtractor):
         scores, names = arrays["scores"].reshape(-1), class_names()
         kept = kept_regions(scores, self.config)
         return Regions(
-            boxes=cell_boxes(height, width, square.box if isinstance(square, Square) else _NOWHERE)[kept],
+            boxes=cell_boxes(height, width, square.box)[kept],
             labels=tuple(names[number] for number in arrays["classes"].reshape(-1)[kept]),
             scores=scores[kept],
             vectors=arrays["cells"].reshape(height * width, -1)[kept],

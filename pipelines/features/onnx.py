@@ -1,28 +1,38 @@
-"""Extractors from a network of the user's own: an `.onnx` file and, beside it, a JSON file that says what it is.
+"""Extractors from a network of the user's own: an `.onnx` file and, beside it, a JSON file that describes it.
 
-The weights `NAME=FILE.onnx` make the extractor NAME; `onnx_sidecars.py` says what stands in FILE.json. Text towers are
-in `onnx_text.py`. On a CPU one picture a run, on one thread, so that its arithmetic does not depend on what else is
-under way. On a GPU a network computes in the precision it was exported in, and vectors come from batches, where the
-network's first axis is of any length.
+    {"kind": "vector", "output": "embedding", "mean": [123.7, 116.3, 103.5], "deviation": [58.4, 57.1, 57.4]}
+    {"kind": "detector", "classes": "classes.txt", "size_px": 640, "box_unit": "pixel"}
+    {"kind": "text", "output": "embedding", "tokenizer": "tokenizer.json", "max_tokens": 77, "pad_to_max": true}
+
+The weights `NAME=FILE.onnx` make the extractor NAME. Keys that are absent have the defaults below; an unknown key, or a
+value of the wrong type, is an error. Files it names lie beside the network, or are weights called NAME/FILE.
+
+On a CPU one picture or text a run, on one thread, so that its arithmetic does not depend on what else is under way. On
+a GPU a network computes in the precision it was exported in, and vectors come from batches, where the network's first
+axis is of any length.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+import tokenizers
 
-from pipelines.features.onnx_sidecars import DetectorSidecar, ImageSidecar, OnnxFiles, TextSidecar, VectorSidecar
-from pipelines.features.pixels import PictureExtractor, Pixels, Square
-from pipelines.features.values import Float32, Matrix, Regions, Rejected, Row, feature_column, kept_regions
-from pipelines.features.weights import WeightFile, digest_of
+from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
+from pipelines.features.values import Float32, Matrix, Regions, Row, Vector, feature_column, kept_regions
+from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import Device, FeaturesConfig
-from schemas.configs import resolve
-from schemas.errors import ConfigError
+from schemas.configs import require, resolve, restore
+from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureColumn, FeatureKind
 
 _GPU, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -30,22 +40,151 @@ _FATAL_ONLY = 4
 _EXTERNAL_SUFFIX = ".data"  # beside a network too large for one file
 
 
-class OnnxNetwork:
-    """A network in onnxruntime, opened at the first use; its inputs and outputs are checked by name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSidecar(Preprocessing):
+    """What is said of a network that reads pictures, N x 3 x size x size, beside the preprocessing.
 
-    def __init__(self, files: OnnxFiles, config: FeaturesConfig) -> None:
-        """Name the network of a file.
+    Attributes:
+        input: name of its input; "" where it has one.
+        channels: the order in which the network wants them.
+    """
+
+    input: str = ""
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    deviation: tuple[float, ...] = (255.0, 255.0, 255.0)
+    channels: Literal["rgb", "bgr"] = "rgb"
+
+    def __post_init__(self) -> None:
+        is_scale = len(self.deviation) == 3 and all(value > 0 for value in self.deviation)
+        is_cut = self.fit != "centre" or self.shorter_side_px >= self.size_px
+        for name, holds, rule in (
+            ("size_px", self.size_px >= 1, "at least 1"),
+            ("mean", len(self.mean) == 3, "three values, of red, green and blue"),
+            ("deviation", is_scale, "three values above 0, of red, green and blue"),
+            ("shorter_side_px", is_cut, f"at least size_px, {self.size_px}"),
+        ):
+            require(holds, field=name, value=getattr(self, name), rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorSidecar(ImageSidecar):
+    """A network from pictures to vectors, N x d.
+
+    Attributes:
+        output: name of its output; "" where it has one.
+        normalise: whether vectors are scaled to length 1, as a joint embedding's are.
+    """
+
+    kind: Literal["vector"] = "vector"
+    output: str = ""
+    normalise: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorSidecar(ImageSidecar):
+    """A network from one picture, all of it squashed by default, to R regions, overlaps already removed.
+
+    Attributes:
+        boxes: name of the output R x 4: left, top, right, bottom.
+        scores: name of the output R, in 0..1.
+        labels: name of the output R: numbers of classes, from 0.
+        vectors: name of the output R x d.
+        classes: file of class names, one a line; a network with a background counts it.
+        box_unit: of boxes: shares 0..1 of the input, or pixels of it.
+    """
+
+    kind: Literal["detector"] = "detector"
+    boxes: str = "boxes"
+    scores: str = "scores"
+    labels: str = "labels"
+    vectors: str = "vectors"
+    classes: str = "classes.txt"
+    box_unit: Literal["share", "pixel"] = "share"
+    size_px: int = 640
+    fit: Literal["centre", "squash", "whole"] = "squash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSidecar:
+    """A network from token numbers, 1 x T, to a vector of the text, or to one of each token.
+
+    Attributes:
+        ids: name of the input of token numbers.
+        mask: name of the input that is 1 where a token is and 0 where padding is; "" where there is none.
+        types: name of an input of zeros (BERT's segments); "" where there is none.
+        output: name of its output; "" where it has one.
+        tokenizer: file of a tokenizer of the `tokenizers` library.
+        max_tokens: a longer text is cut.
+        pad_to_max: whether every text is padded to `max_tokens` with `pad_id`, as CLIP's text tower wants.
+        pooling: how vectors of tokens become one of the text; `none` where the network gives that itself.
+        normalise: whether vectors are scaled to length 1.
+    """
+
+    kind: Literal["text"] = "text"
+    ids: str = "input_ids"
+    mask: str = ""
+    types: str = ""
+    output: str = ""
+    tokenizer: str = "tokenizer.json"
+    max_tokens: int = 77
+    pad_to_max: bool = False
+    pad_id: int = 0
+    pooling: Literal["none", "mean", "first", "last"] = "none"
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.max_tokens >= 1, field="max_tokens", value=self.max_tokens, rule="at least 1")
+        require(self.pad_id >= 0, field="pad_id", value=self.pad_id, rule="at least 0")
+
+
+Sidecar = VectorSidecar | DetectorSidecar | TextSidecar
+_KINDS: Mapping[str, type[Sidecar]] = {"vector": VectorSidecar, "detector": DetectorSidecar, "text": TextSidecar}
+
+
+class OnnxNetwork:
+    """A user's network: its sidecar, the files that go with it, and the network itself, opened at the first use."""
+
+    def __init__(self, name: str, config: FeaturesConfig, weights: Mapping[str, WeightFile]) -> None:
+        """Read the sidecar.
 
         Raises:
-            ConfigError: a GPU is asked for, and this onnxruntime has none.
+            NotFoundError: there is no such file.
+            ConfigError: it is no JSON object with a known `kind`, or one of its values breaks a rule; the message
+                names the file. A GPU is asked for, and this onnxruntime has none.
         """
-        self._files, self._config = files, config
-        self.path = files.network.path
+        self._name, self._config, self._weights = name, config, weights
+        self._file = weight_of(name, weights, what="a network in an .onnx file").local()
+        self.path = self._file.path
+        self.sidecar = self._read_sidecar()
         self.is_gpu = config.device is not Device.CPU and _GPU in onnxruntime.get_available_providers()
         if config.device is Device.CUDA and not self.is_gpu:
-            raise ConfigError(
-                f"features.device = cuda: {files.name}: onnxruntime finds no GPU here; install onnxruntime-gpu"
-            )
+            raise ConfigError(f"features.device = cuda: {name}: onnxruntime finds no GPU here; install onnxruntime-gpu")
+
+    def companion(self, file: str) -> Path:
+        """Return the path of a file that goes with the network.
+
+        Raises:
+            NotFoundError: there is none; the message says which path was tried.
+        """
+        key, path = f"{self._name}/{file}", self.path.with_name(file)
+        if key in self._weights:
+            return self._weights[key].local().path
+        if not path.is_file():
+            raise NotFoundError(f"features.weights: {self._name}: there is no {path}, and no weight {key!r}")
+        return path
+
+    def _read_sidecar(self) -> Sidecar:
+        path = self.companion(self.path.with_suffix(".json").name)
+        try:
+            values: Any = json.loads(path.read_bytes())
+            kind = _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
+            if kind is None:
+                raise ConfigError(f"expected an object whose `kind` is one of {', '.join(_KINDS)}")
+            return restore(kind, values)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: expected JSON: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None  # one line that names the file, also for a worker
 
     def column(
         self, dimensions: int, extra: Mapping[str, object], kind: FeatureKind = FeatureKind.VECTOR
@@ -53,14 +192,14 @@ class OnnxNetwork:
         """Return the column; `extra` is what values depend on beside the network and its sidecar."""
         external = self.path.with_name(self.path.name + _EXTERNAL_SUFFIX)
         depends_on = {
-            "sidecar": resolve(self._files.sidecar),
-            "weights": self._files.network.sha256,
+            "sidecar": resolve(self.sidecar),
+            "weights": self._file.sha256,
             "external weights": digest_of(external) if external.is_file() else "",
             "device": "cuda" if self.is_gpu else "cpu",
             "onnxruntime": onnxruntime.__version__,
             **extra,
         }
-        return feature_column(self._files.name, self._config, dimensions, depends_on, kind)
+        return feature_column(self._name, self._config, dimensions, depends_on, kind)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]], outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
         """Return the named outputs; "" names the only one, of the inputs too.
@@ -100,9 +239,9 @@ class OnnxNetwork:
 class OnnxVectors(PictureExtractor):
     """One vector a picture: the network's output, flattened."""
 
-    def __init__(self, files: OnnxFiles, sidecar: VectorSidecar, config: FeaturesConfig) -> None:
+    def __init__(self, network: OnnxNetwork, sidecar: VectorSidecar, config: FeaturesConfig) -> None:
         super().__init__(config, sidecar)
-        self.network, self._sidecar = OnnxNetwork(files, config), sidecar
+        self.network, self._sidecar = network, sidecar
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
@@ -111,7 +250,7 @@ class OnnxVectors(PictureExtractor):
         self.takes_batches = self.network.is_gpu and not isinstance(given.shape[0], int)
         return (self.network.column(self._vectors(black(self._sidecar)).shape[1], {}),)
 
-    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+    def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the vectors of N x H x W x 3 pixels."""
         return [(vector,) for vector in self._vectors(pixels)]
 
@@ -130,10 +269,10 @@ class OnnxVectors(PictureExtractor):
 class OnnxDetector(PictureExtractor):
     """The regions that a network finds in a picture."""
 
-    def __init__(self, files: OnnxFiles, sidecar: DetectorSidecar, config: FeaturesConfig) -> None:
+    def __init__(self, network: OnnxNetwork, sidecar: DetectorSidecar, config: FeaturesConfig) -> None:
         super().__init__(config, sidecar)
-        self.network, self._sidecar = OnnxNetwork(files, config), sidecar
-        text = files.companion(sidecar.classes).read_text(encoding="utf-8")
+        self.network, self._sidecar = network, sidecar
+        text = network.companion(sidecar.classes).read_text(encoding="utf-8")
         self._classes = tuple(line.strip() for line in text.splitlines())
 
     @cached_property
@@ -142,14 +281,14 @@ class OnnxDetector(PictureExtractor):
         size = self._found(black(self._sidecar))[3].shape[1]
         return (self.network.column(size, {"names": self._classes}, FeatureKind.REGIONS),)
 
-    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> list[Row]:
+    def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the regions of one picture."""
         boxes, scores, labels, vectors = self._found(pixels)
         kept = kept_regions(scores, self.config)
         if not set(labels[:, 0].astype(int)) <= set(range(len(self._classes))):
             names = f"{self._sidecar.classes} has {len(self._classes)} names"
             raise ConfigError(f"{self.network.path}: labels {labels.min():.0f} to {labels.max():.0f}: {names}")
-        left, top, right, bottom = cast(Square, squares[0]).box
+        left, top, right, bottom = squares[0].box
         origin, extent = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
         unit = self._sidecar.size_px if self._sidecar.box_unit == "pixel" else 1
         regions = Regions(
@@ -174,6 +313,79 @@ class OnnxDetector(PictureExtractor):
         return boxes, scores[:, 0], labels, vectors
 
 
+class OnnxText:
+    """Sentence vectors from a text tower: with the image tower of its model, a frozen joint embedding."""
+
+    def __init__(
+        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+    ) -> None:
+        """Make the extractor that the sidecar of `network` describes.
+
+        Raises:
+            ConfigError: the sidecar is wrong, or describes a network that reads pictures.
+        """
+        self.network = OnnxNetwork(network, config, weights)
+        if not isinstance(self.network.sidecar, TextSidecar):
+            raise ConfigError(f"features.sentences = {network!r}: its sidecar describes a network that reads pictures")
+        self.sidecar = self.network.sidecar
+        self._pool = ThreadPoolExecutor(max(config.threads, 1))
+        self._tokenizer_path = self.network.companion(self.sidecar.tokenizer)
+
+    @cached_property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """The one column; the length of a vector is tried out on a word."""
+        versions = {"tokenizer": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
+        return (self.network.column(len(self._vector("a")), versions),)
+
+    def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
+        """Return one vector per text of each document, N x d in order; a text without a token has zeros."""
+        found: list[Row] = []
+        for texts in documents:
+            matrix = np.zeros((len(texts), self.columns[0].dimensions), np.float32)
+            for number, vector in enumerate(self._pool.map(self._vector, texts)):
+                matrix[number] = vector
+            found.append((matrix,))
+        return found
+
+    def _vector(self, text: str) -> Vector:
+        encoding = self._tokenizer.encode(text)
+        if not any(encoding.attention_mask):
+            return np.zeros(1, np.float32)
+        ids = np.array([encoding.ids, encoding.attention_mask, [0] * len(encoding.ids)])
+        inputs = zip((self.sidecar.ids, self.sidecar.mask, self.sidecar.types), ids, strict=True)
+        short = {each.name for each in self.network.session.get_inputs() if each.type == "tensor(int32)"}
+        given = {name: row[None].astype(np.int32 if name in short else np.int64) for name, row in inputs if name}
+        found = self.network.run(given, [self.sidecar.output])[0][0].astype(np.float32)
+        vector = self._pooled(found, ids[1] == 1)
+        return unit_length(vector) if self.sidecar.normalise else vector
+
+    def _pooled(self, found: Float32, is_token: np.ndarray) -> Vector:
+        pooling = self.sidecar.pooling
+        is_per_token = found.ndim == 2 and len(found) == len(is_token)
+        if is_per_token == (pooling == "none") or found.ndim > 2:
+            raise ConfigError(
+                f"{self.network.path}: output {self.sidecar.output!r} gives {' x '.join(map(str, found.shape))} "
+                f"values a text: not what pooling = {pooling} in its sidecar needs"
+            )
+        if pooling == "none":
+            return found
+        tokens = found[is_token]
+        vector: Vector = {"mean": tokens, "first": tokens[:1], "last": tokens[-1:]}[pooling].mean(axis=0)
+        return vector
+
+    @cached_property
+    def _tokenizer(self) -> tokenizers.Tokenizer:
+        try:
+            tokenizer = tokenizers.Tokenizer.from_file(str(self._tokenizer_path))
+        except Exception as error:
+            raise ConfigError(f"{self._tokenizer_path}: no tokenizer: {str(error).partition(chr(10))[0]}") from error
+        tokenizer.enable_truncation(self.sidecar.max_tokens)
+        tokenizer.no_padding()
+        if self.sidecar.pad_to_max:
+            tokenizer.enable_padding(length=self.sidecar.max_tokens, pad_id=self.sidecar.pad_id)
+        return tokenizer
+
+
 def image_extractor(
     network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
 ) -> OnnxVectors | OnnxDetector:
@@ -182,13 +394,13 @@ def image_extractor(
     Raises:
         ConfigError: the sidecar is wrong, or describes a text tower.
     """
-    files = OnnxFiles(network, weights)
-    if isinstance(files.sidecar, TextSidecar):
+    made = OnnxNetwork(network, config, weights)
+    if isinstance(made.sidecar, TextSidecar):
         told = "its sidecar describes a text tower; name it in features.sentences"
         raise ConfigError(f"features.images = {network!r}: {told}")
-    if isinstance(files.sidecar, VectorSidecar):
-        return OnnxVectors(files, files.sidecar, config)
-    return OnnxDetector(files, files.sidecar, config)
+    if isinstance(made.sidecar, VectorSidecar):
+        return OnnxVectors(made, made.sidecar, config)
+    return OnnxDetector(made, made.sidecar, config)
 
 
 def values_of(pixels: Pixels, sidecar: ImageSidecar) -> Float32:

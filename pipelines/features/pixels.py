@@ -56,11 +56,10 @@ class Preprocessing:
             image = decode_image(picture, max_pixels=MAX_PIXELS, min_side_px=1, allow_animated=False)
         except ImageRejected as error:
             return Rejected(str(error))
-        if self.fit == "whole":
-            return Square(np.array(image), (0.0, 0.0, 1.0, 1.0))
         size = self.size_px
-        if self.fit == "squash":
-            return Square(np.array(image.resize((size, size), Image.Resampling.BILINEAR)), (0.0, 0.0, 1.0, 1.0))
+        if self.fit != "centre":
+            shown = image if self.fit == "whole" else image.resize((size, size), Image.Resampling.BILINEAR)
+            return Square(np.array(shown), (0.0, 0.0, 1.0, 1.0))
         scale = self.shorter_side_px / min(image.size)
         if scale != 1:
             resized = (round(image.width * scale), round(image.height * scale))
@@ -75,8 +74,8 @@ class PictureExtractor(ABC):
     """What extractors of pictures share: threads that decode, and the order in which pictures go through a network.
 
     On a CPU one picture at a time, each thread with one of its own: its arithmetic is then the same whatever shares its
-    batch. On a GPU batches of one shape, in which a picture that is rejected or missing is black. Threads decode ahead,
-    and a batch is made ready while another is under way.
+    batch. On a GPU batches of one shape, filled up with black. Threads decode ahead, and a batch is made ready while
+    another is under way.
     """
 
     columns: Any
@@ -90,37 +89,31 @@ class PictureExtractor(ABC):
         self._passes = ThreadPoolExecutor(2)
 
     @abstractmethod
-    def rows(self, squares: Sequence[Square | Rejected], pixels: Pixels) -> Sequence[Row]:
-        """Return the columns' values of N x H x W x 3 pixels; those of a rejected picture are not used."""
+    def rows(self, squares: Sequence[Square], pixels: Pixels) -> Sequence[Row]:
+        """Return the columns' values of squares, which are the first of N x H x W x 3 pixels."""
 
     def extract(self, pictures: Sequence[bytes]) -> list[Row]:
         """Return the value of each column for each stored picture; one that cannot be read is rejected by all."""
         self.load()
         if not self.takes_batches:
             return list(self._decoding.map(self._one, pictures))
-        return [row for rows in self._passes.map(self._finished, self._batches(pictures)) for row in rows]
+        squares = self._decoding.map(self.preprocessing.square, pictures)
+        batches = iter(lambda: list(islice(squares, self.config.batch_images)), [])
+        return [row for rows in self._passes.map(self._batch, batches) for row in rows]
 
     def load(self) -> None:
         """Load what threads share, before there are several; the columns are always known then."""
         _ = self.columns
 
     def _one(self, picture: bytes) -> Row:
-        square = self.preprocessing.square(picture)
-        if isinstance(square, Rejected):
-            return (square,) * len(self.columns)
-        return self.rows([square], square.pixels[None])[0]
+        return self._batch([self.preprocessing.square(picture)])[0]
 
-    def _batches(self, pictures: Sequence[bytes]) -> Iterator[tuple[list[Square | Rejected], Pixels]]:
-        squares_of = self._decoding.map(self.preprocessing.square, pictures)
-        size, side = self.config.batch_images, self.preprocessing.size_px
-        while squares := list(islice(squares_of, size)):
-            pixels = np.zeros((size, side, side, 3), np.uint8)
-            for row, square in enumerate(squares):
-                if isinstance(square, Square):
-                    pixels[row] = square.pixels
-            yield squares, pixels
-
-    def _finished(self, batch: tuple[list[Square | Rejected], Pixels]) -> list[Row]:
-        squares, pixels = batch
-        both = zip(squares, self.rows(squares, pixels), strict=False)
-        return [(square,) * len(self.columns) if isinstance(square, Rejected) else row for square, row in both]
+    def _batch(self, squares: Sequence[Square | Rejected]) -> list[Row]:
+        sound = [square for square in squares if isinstance(square, Square)]
+        found: Iterator[Row] = iter(())
+        if sound:
+            size = self.config.batch_images if self.takes_batches else 1
+            pixels = np.zeros((size, *sound[0].pixels.shape), np.uint8)
+            pixels[: len(sound)] = [square.pixels for square in sound]
+            found = iter(self.rows(sound, pixels))
+        return [(square,) * len(self.columns) if isinstance(square, Rejected) else next(found) for square in squares]

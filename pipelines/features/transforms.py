@@ -18,11 +18,8 @@ import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
-from pipelines.features.columns import DOCUMENTS, IMAGES, texts_key
-from pipelines.features.extraction import Features
-from pipelines.features.featured import FeaturedDocument, FeaturedImage, add_features
-from pipelines.features.plan import FeaturePlan
-from pipelines.features.values import Rejected
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, add_features
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.counts import stage_table
-from pipelines.features.plan import FeaturePlan
+from pipelines.features.extraction import FeaturePlan
 from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.splits.leaks import LeakCount
 from schemas.codecs import picture_libraries

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.documents.settle import SettledDocument
-from pipelines.features.featured import FeaturedDocument
+from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import add_digests, content_digest

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.features.columns import DOCUMENTS, IMAGES
-from pipelines.features.featured import FeaturedDocument, FeaturedImage
-from pipelines.features.plan import FeaturePlan
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.given import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of

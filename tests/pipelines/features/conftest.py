@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from pipelines.features.catalogue import ENTRIES, Entry
-from pipelines.features.columns import DOCUMENTS, IMAGES
-from pipelines.features.values import Classes, Regions, Rejected, Row, feature_column
+from pipelines.features.values import DOCUMENTS, IMAGES, Classes, Regions, Rejected, Row, feature_column
 from pipelines.settings import FeaturesConfig
 from schemas.features import FeatureKind
 

@@ -21,7 +21,7 @@ from pipelines.features.catalogue import (
     measured,
     measurements,
 )
-from pipelines.features.columns import IMAGES
+from pipelines.features.values import IMAGES
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
 

@@ -14,11 +14,8 @@ import pytest
 from PIL import Image
 
 from pipelines import recipes
-from pipelines.features.columns import DOCUMENTS, IMAGES, feature_array, texts_key
-from pipelines.features.extraction import Features, extracted
-from pipelines.features.featured import FeatureRefs
-from pipelines.features.plan import FeaturePlan, plan_features
-from pipelines.features.values import Rejected, Row
+from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, plan_features
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
 from pipelines.images.copies import encode_jpeg
 from schemas.configs import override
 from schemas.errors import BuildError, ConfigError, MultilinkError

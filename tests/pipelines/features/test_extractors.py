@@ -13,9 +13,8 @@ from PIL import Image
 
 from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.catalogue import ENTRIES, PACKAGED, Extractor, extractors
-from pipelines.features.columns import DOCUMENTS, IMAGES, checked
 from pipelines.features.pixels import Square
-from pipelines.features.values import Rejected
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, checked
 from pipelines.images.copies import encode_jpeg
 from pipelines.settings import FeaturesConfig
 

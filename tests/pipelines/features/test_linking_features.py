@@ -12,7 +12,7 @@ from PIL import Image
 
 from orchestration.link import _extraction, _inputs
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
-from pipelines.features.plan import plan_features
+from pipelines.features.extraction import plan_features
 from pipelines.recipes import recipe
 from schemas.configs import override
 from schemas.errors import UsageError

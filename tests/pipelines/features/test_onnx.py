@@ -16,8 +16,7 @@ import tokenizers
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from pipelines.features.onnx import OnnxVectors, image_extractor
-from pipelines.features.onnx_text import OnnxText
+from pipelines.features.onnx import OnnxText, OnnxVectors, image_extractor
 from pipelines.features.values import Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig

@@ -72,12 +72,12 @@ class Sums(PictureExtractor):
         self.takes_batches = True
         self.seen: list[np.ndarray] = []
 
-    def rows(self, squares: Sequence[Square | Rejected], pixels: np.ndarray) -> list[Any]:
+    def rows(self, squares: Sequence[Square], pixels: np.ndarray) -> list[Any]:
         self.seen.append(pixels)
         return [(each.sum(dtype=np.int64),) for each in pixels]
 
 
-def test_batches_are_of_one_shape_and_black_where_nothing_is() -> None:
+def test_batches_are_of_one_shape_and_filled_up_with_black() -> None:
     pictures = [encode_jpeg(edge_at(share)) for share in (0.2, 0.4, 0.6, 0.8)]
     sums = Sums()
     first, broken, *others = sums.extract([pictures[0], b"", *pictures[1:]])
