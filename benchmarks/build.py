@@ -223,8 +223,7 @@ def bare_loops(path: Path, *, plain: bool) -> dict[str, float]:
     import urllib3
 
     from pipelines.features.catalogue import extractors
-    from pipelines.images.copies import encode_jpeg
-    from pipelines.images.fingerprints import fingerprint_image
+    from pipelines.images.inspect import encode_jpeg, fingerprint_image
     from pipelines.settings import FeaturesConfig, FingerprintName
     from schemas.codecs import decode_image
 

@@ -48,10 +48,9 @@ from pipelines.sources.readers import image_root
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
-from pipelines.web.answers import REMEMBERED_S
 from pipelines.web.client import process_client
-from pipelines.web.downloads import CapturedFile
-from pipelines.web.errors import FetchFailed
+from pipelines.web.downloads import CapturedFile, capture_file
+from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
@@ -228,7 +227,7 @@ def with_inputs(
         if url not in captured:
             say(f"input: {url}")
             try:
-                captured[url] = process_client(config.http, lake.raw).file(url)
+                captured[url] = capture_file(process_client(config.http, lake.raw), url)
             except FetchFailed as problem:
                 raise BuildError(f"{url}: {problem}") from problem
         return captured[url].path

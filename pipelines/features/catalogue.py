@@ -4,7 +4,7 @@ An extractor's value of an item depends on that item alone. On a CPU that holds 
 batch, its position, the number of threads and processes, and the order of work, on one kind of machine; on a GPU up to
 the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
 an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
-looked up: `given.py`.
+looked up: `pipelines.images.packed`.
 
 To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry. A name
 that is in no registry but has a weight file ending in `.onnx` is a network of the user's own.
@@ -25,7 +25,7 @@ from PIL import Image
 
 from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
-from pipelines.images.copies import encode_jpeg
+from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind

@@ -30,8 +30,8 @@ from pipelines.features.values import (
     feature_packs,
     value_rows,
 )
-from pipelines.images.copies import METHOD
-from pipelines.images.given import given_array
+from pipelines.images.inspect import METHOD
+from pipelines.images.packed import given_array
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackRef
 from pipelines.settings import DocumentsConfig, FeaturesConfig, HttpConfig, ImagesConfig

@@ -17,7 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from pipelines.settings import HttpConfig
 from pipelines.web.client import process_client
-from pipelines.web.errors import FetchFailed
+from pipelines.web.downloads import capture_file
+from pipelines.web.requests import FetchFailed
 from schemas.configs import require
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder
@@ -70,7 +71,7 @@ class WeightFile:
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                process_client(self.http, Folder(str(weight_cache()))).file(self.uri).path.replace(path)
+                capture_file(process_client(self.http, Folder(str(weight_cache()))), self.uri).path.replace(path)
             except FetchFailed as error:
                 raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
         return path

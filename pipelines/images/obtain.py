@@ -16,17 +16,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipelines.files import FileRejected, read_named
-from pipelines.images.given import ROW, given_vector
 from pipelines.images.inspect import inspect_image
-from pipelines.images.packed import PackedImage
+from pipelines.images.packed import ROW, PackedImage, given_vector
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
-from pipelines.web import urls
 from pipelines.web.client import Client, process_client
-from pipelines.web.errors import FetchFailed
 from pipelines.web.pool import fetch_all
-from pipelines.web.requests import Kind, Request, Response
+from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.codecs import ImageRejected
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.images import KNOWN_COLUMNS, Image
@@ -34,6 +31,7 @@ from schemas.lake import Folder
 
 WEB = "web"  # the folder of images in the raw store
 RECENT = 1000  # images packed last, whose bytes another address may show, too
+LOOKED_UP = 200  # stored answers whose copies are looked up at once: no exchange is begun meanwhile
 Found = PackedImage | Failure
 
 
@@ -84,13 +82,12 @@ class Inspector:
         if digest in self._recent:
             return self._checked(self._recent[digest], uri, retrieved)
         try:
-            inspected = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
+            image, jpeg = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
         except ImageRejected as problem:
             return rejection(uri, problem)
         except Exception as error:  # noqa: BLE001 - the border of the stage
             return unexpected(error, stage=Stage.IMAGES, record_id=uri)
-        image = inspected.image
-        row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [inspected.jpeg]}
+        row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [jpeg]}
         (copy,) = self._writer.add(row)
         found = self._recent[digest] = PackedImage(image, copy)
         self._forget_old()
@@ -115,7 +112,7 @@ class Inspector:
 
 
 def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
-    """Return the image of an address that is not on the web, or why there is none."""
+    """Return the image of an address that is not to be fetched, or why there is none."""
     entry = access.takedowns.matches_address(uri)
     if entry is not None:
         return taken_down(uri, entry)
@@ -130,14 +127,13 @@ def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
 
 
 def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
-    """Yield the image of each address on the web, or why there is none, as the answers come.
+    """Yield the image of each address that `is_to_fetch`, or why there is none, as the answers come.
 
     Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
     """
     client, http = process_client(access.http, access.raw), access.http
-    refused: list[tuple[str, Found]] = []
     stored: list[tuple[str, Response]] = []
-    requests = (Request(uri, WEB, Kind.IMAGE) for uri in _not_taken_down(uris, access, refused))
+    requests = (Request(uri, WEB, Kind.IMAGE) for uri in uris)
     for request, outcome in fetch_all(
         client, requests, connections=http.connections, connections_per_host=http.connections_per_host
     ):
@@ -149,11 +145,10 @@ def fetch_images(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
             stored.append((request.url, outcome))
         else:
             yield from _answered([(request.url, outcome)], client, inspector)
-        if len(stored) >= RECENT:
+        if len(stored) >= LOOKED_UP:
             yield from _answered(stored, client, inspector)
             stored = []
     yield from _answered(stored, client, inspector)
-    yield from refused
 
 
 def _answered(
@@ -167,22 +162,12 @@ def _answered(
         yield uri, inspector.image_of_digest(digest, read, uri, retrieved=response.fetched_at)
 
 
-def _not_taken_down(uris: Iterable[str], access: ImageAccess, refused: list[tuple[str, Found]]) -> Iterator[str]:
-    """Yield the addresses that may be asked for; the others go to `refused`."""
-    for uri in uris:
-        entry = access.takedowns.matches_address(uri)
-        if entry is None:
-            yield uri
-        else:
-            refused.append((uri, taken_down(uri, entry)))
-
-
 def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
     on_web: list[str] = []
     for uri in uris:
-        if host_of(uri):
+        if is_to_fetch(uri, access):
             on_web.append(uri)
         else:
             yield uri, read_at_hand(uri, access, inspector)
@@ -190,10 +175,9 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     inspector.close()
 
 
-def host_of(uri: str) -> str:
-    """Return the host an address is fetched from; empty for a file or a row."""
-    is_on_web = uri.lower().startswith(("http:", "https:"))
-    return (urls.host_of(uri) or "?") if is_on_web else ""  # the client says what is wrong with the others
+def is_to_fetch(uri: str, access: ImageAccess) -> bool:
+    """Return whether an address is on the web, and not on the takedown list: all others are at hand."""
+    return uri.lower().startswith(("http:", "https:")) and access.takedowns.matches_address(uri) is None
 
 
 def rejection(uri: str, problem: FileRejected | ImageRejected) -> Failure:

@@ -1,23 +1,32 @@
 """An image as it travels through a build: what is known of it, and where its 256-px copy is.
 
 Pictures never travel between workers: their copies are in packs (`<lake>/images/<method>/`), and a `PackedImage` says
-in which row.
+in which row. An image without pixels has the address `row:<n>`: its vector is a row of a `features.npy` that the user
+already has, looked up instead of extracted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from pipelines.images.copies import METHOD
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.images.inspect import METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
-from schemas.codecs import picture_libraries
+from schemas.codecs import ImageRejected, picture_libraries
 from schemas.configs import resolve
+from schemas.errors import ConfigError, NotFoundError
+from schemas.failures import Reason
+from schemas.features import Storage, storable
 from schemas.images import COPY_SCHEMA, Image
 from schemas.lake import Lake
 from schemas.tables import travels
 from schemas.versions import fingerprint as digest_of
 
+ROW = "row:"
 ROWS_PER_GROUP = 8  # of some 15 KB each: one copy is read without many others
 _SETTINGS_DIGITS = 12
 
@@ -46,3 +55,40 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     depends_on = {"config": resolve(config), "fingerprint": str(fingerprint), "libraries": picture_libraries()}
     settings = digest_of(depends_on)[:_SETTINGS_DIGITS]
     return PackFolder(lake.images.child(f"{METHOD}-{settings}"), COPY_SCHEMA, "hash", ROWS_PER_GROUP)
+
+
+@lru_cache(maxsize=4)
+def given_array(path: str) -> npt.NDArray[np.floating]:
+    """Return this process's one view, mapped into memory, of an `.npy` file of rows x dimensions real numbers.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConfigError: it is no such array.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: there is no such feature array") from error
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"{path}: expected an .npy array of numbers, found something else") from error
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
+        found = f"{array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ConfigError(f"{path}: expected rows x dimensions of real numbers, found {found}")
+    return array
+
+
+def given_vector(address: str, path: str) -> npt.NDArray[np.floating]:
+    """Return the d numbers of the row that the address `row:<n>` names.
+
+    Raises:
+        ImageRejected: the address is of another form, there is no such row, or a value is not finite as float16.
+    """
+    array, digits = given_array(path), address.removeprefix(ROW)
+    if not address.startswith(ROW) or not (digits.isascii() and digits.isdigit()):
+        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: expected row:<number>")
+    if int(digits) >= len(array):
+        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: the feature array has {len(array)} rows")
+    vector: npt.NDArray[np.floating] = array[int(digits)]
+    if not storable(vector[None], Storage.FLOAT16)[0]:
+        raise ImageRejected(Reason.FEATURE_MISSING, f"{address}: a value is not finite, or beyond float16's 65504")
+    return vector

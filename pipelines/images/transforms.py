@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import apache_beam as beam
 
-from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, host_of, read_at_hand
+from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, is_to_fetch, read_at_hand
 from pipelines.progress import Progress
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.transforms import Separate
+from pipelines.web.requests import host_of
 
 _DONE, _TO_FETCH = "done", "to-fetch"
 
@@ -80,7 +81,7 @@ class _Obtaining(beam.DoFn):
 
 class _AtHand(_Obtaining):
     def process(self, uri: str) -> Iterator[tuple[str, Found] | beam.pvalue.TaggedOutput]:
-        if host_of(uri):
+        if is_to_fetch(uri, self._access):
             yield beam.pvalue.TaggedOutput(_TO_FETCH, uri)
         else:
             yield self._counted(uri, read_at_hand(uri, self._access, self._inspector))
@@ -98,4 +99,4 @@ def _addresses(candidate: CandidateDocument) -> Iterator[str]:
 
 
 def _key_by_share(uri: str, shares: int) -> tuple[int, str]:
-    return zlib.crc32(host_of(uri).encode()) % shares, uri
+    return zlib.crc32((host_of(uri) or "").encode()) % shares, uri

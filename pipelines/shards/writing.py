@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import DOCUMENTS, IMAGES
-from pipelines.images.given import given_vector
+from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of
 from schemas.documents import Split, document_schema, to_row

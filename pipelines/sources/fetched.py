@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from pipelines.sources.records import outcomes_of
 from pipelines.web.client import Client, usable
-from pipelines.web.errors import FetchFailed
 from pipelines.web.pool import fetch_all
-from pipelines.web.requests import Request, Response
+from pipelines.web.requests import FetchFailed, Request, Response
 from schemas.failures import Failure
 
 T = TypeVar("T")

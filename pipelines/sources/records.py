@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from pipelines.files import BrokenInputError, input_file, read_lines
 from pipelines.sources.candidate import sentence
-from pipelines.web.errors import FetchFailed
+from pipelines.web.requests import FetchFailed
 from schemas.documents import Split
 from schemas.failures import Failure, Reason, Stage, unexpected
 

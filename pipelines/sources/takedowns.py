@@ -20,8 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pipelines.sources.candidate import CandidateDocument
-from pipelines.web.errors import FetchFailed
-from pipelines.web.urls import normalise
+from pipelines.web.requests import FetchFailed, normalise
 from schemas.errors import NotFoundError, UsageError
 from schemas.images import Image
 from schemas.versions import fingerprint

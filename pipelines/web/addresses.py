@@ -9,30 +9,18 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-from pipelines.web.errors import FetchFailed
-from schemas.configs import require
+from pipelines.web.requests import FetchFailed
 from schemas.failures import Reason
 
 IpAddress = IPv4Address | IPv6Address
+Endpoint = tuple[str, int]  # an address and a port, to be connected to as they stand
 Lookup = Callable[[str, int], Iterable[str]]
 
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address
 # Not public, though older versions of `ipaddress` say so: relays of 6to4 (RFC 7526), documentation (RFC 9637).
 _NOT_PUBLIC = (ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An address that was checked, to be connected to as it stands."""
-
-    address: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 def is_public(address: IpAddress) -> bool:
@@ -79,8 +67,9 @@ class AddressBook:
     def __init__(
         self, *, allow_hosts: Iterable[str] = (), connect_to: Iterable[str] = (), lookup: Lookup = look_up
     ) -> None:
-        self._allowed = frozenset(_host_and_port(entry, field="http.allow_hosts") for entry in allow_hosts)
-        self._detours = dict(_detour(entry) for entry in connect_to)
+        self._allowed = frozenset(_host_and_port(entry) for entry in allow_hosts)
+        detours = (entry.partition("=") for entry in connect_to)
+        self._detours = {host.strip("[]").lower(): _host_and_port(endpoint) for host, _, endpoint in detours}
         self._lookup = lookup
 
     def endpoints(self, host: str, port: int) -> list[Endpoint]:
@@ -91,15 +80,15 @@ class AddressBook:
                 name cannot be resolved.
         """
         host = host.strip("[]").lower()
-        if host in self._detours:
-            address, detour_port = self._detours[host]
-            if (address, detour_port) not in self._allowed:
-                raise _refused(host, port, Endpoint(address, detour_port))
-            return [Endpoint(address, detour_port)]
-        endpoints = [Endpoint(address, port) for address in self._resolve(host, port)]
-        if (host, port) not in self._allowed:
-            for endpoint in endpoints:
-                self._check(host, endpoint)
+        is_detour = host in self._detours
+        endpoints = [self._detours[host]] if is_detour else [(each, port) for each in self._resolve(host, port)]
+        if not is_detour and (host, port) in self._allowed:
+            return endpoints
+        for endpoint in endpoints:
+            if endpoint not in self._allowed and (is_detour or not is_public(ip_address(endpoint[0]))):
+                shown = "[{}]:{}".format(*endpoint) if ":" in endpoint[0] else "{}:{}".format(*endpoint)
+                message = f"{host}:{port} leads to {shown}, which is not public; http.allow_hosts can allow {shown}"
+                raise FetchFailed(Reason.ADDRESS_REFUSED, message)
         return endpoints
 
     def _resolve(self, host: str, port: int) -> list[str]:
@@ -111,23 +100,7 @@ class AddressBook:
             raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name has no address")
         return addresses
 
-    def _check(self, host: str, endpoint: Endpoint) -> None:
-        allowed = (endpoint.address, endpoint.port) in self._allowed
-        if not allowed and not is_public(ip_address(endpoint.address)):
-            raise _refused(host, endpoint.port, endpoint)
 
-
-def _refused(host: str, port: int, endpoint: Endpoint) -> FetchFailed:
-    message = f"{host}:{port} leads to {endpoint}, which is not public; http.allow_hosts can allow {endpoint}"
-    return FetchFailed(Reason.ADDRESS_REFUSED, message)
-
-
-def _host_and_port(entry: str, *, field: str) -> tuple[str, int]:
+def _host_and_port(entry: str) -> Endpoint:
     host, _, port = entry.rpartition(":")
-    require(bool(host) and port.isdecimal(), field=field, value=entry, rule="expected HOST:PORT")
     return host.strip("[]").lower(), int(port)
-
-
-def _detour(entry: str) -> tuple[str, tuple[str, int]]:
-    host, _, endpoint = entry.partition("=")
-    return host.strip("[]").lower(), _host_and_port(endpoint, field="http.connect_to")

@@ -2,11 +2,12 @@
 
     get        one request, waiting for its answer
     advance    one exchange of a request under way: `get` and `pool.fetch_all` are made of it
-    file       a whole file, kept on disk (`downloads.py`)
+
+A whole file is kept on disk by `downloads.py`.
 
     exchange -> robots.txt allows it? -> ask (transport.py) -> redirect? -> usable? -> stored
 
-What is remembered, and for how long, is in `answers.py`; what an image's bytes are worth is not decided here.
+What is remembered, and for how long, is in `requests.py`; what an image's bytes are worth is not decided here.
 """
 
 from __future__ import annotations
@@ -23,33 +24,38 @@ from urllib.parse import urlsplit
 from pipelines.raw.segments import request_key
 from pipelines.raw.store import RawStore
 from pipelines.settings import HttpConfig
-from pipelines.web.answers import (
-    FILE_TIMEOUT_S,
+from pipelines.web.hosts import FRESH_S, Pace, Robots
+from pipelines.web.requests import (
     LONGEST_WAIT_S,
+    NOT_MODIFIED,
     REMEMBERED_S,
     RETRIED_STATUSES,
+    SUCCESSES,
+    FetchFailed,
+    Kind,
+    Outcome,
+    Request,
+    Response,
+    Target,
+    Task,
     backoff_s,
     may_help,
+    parse_target,
     posix_time,
     reason_of_status,
+    redirected,
     retry_after_s,
     utc_text,
 )
-from pipelines.web.downloads import CapturedFile, capture_file
-from pipelines.web.errors import FetchFailed
-from pipelines.web.pace import Pace
-from pipelines.web.requests import Kind, Outcome, Request, Response, Task
-from pipelines.web.robots import FRESH_S, Robots
-from pipelines.web.transport import SUCCESSES, Answer, Transport
-from pipelines.web.urls import Target, parse_target, redirected
+from pipelines.web.transport import Answer, Transport
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
 from schemas.raw import RawEntry
 
 _ROBOTS = "robots"
-_NOT_MODIFIED = 304
+_FILE_TIMEOUT_S = 172_800.0  # of an attempt to fetch a whole file
 MAX_REDIRECTS = 5
-_OF_FILES = frozenset({206, 304, 416})  # what they mean, a file's sink knows
+_OF_FILES = frozenset({206, 304, 416})  # what they mean, a sink knows
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
 _PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
@@ -112,9 +118,7 @@ class Client:
             FetchFailed: INVALID_URL.
         """
         target = parse_target(request.url)
-        key = request_key(request.kind, target.url)
-        attempt_s = FILE_TIMEOUT_S if request.kind is Kind.FILE else self.config.total_timeout_s
-        return Task(request, key, target.origin, target, attempt_s, attempt_s)
+        return Task(request, request_key(request.kind, target.url), target, self._attempt_s(request))
 
     def finish(self, task: Task) -> Outcome:
         """Make the exchanges of a request, waiting between them, and return what came of it."""
@@ -137,7 +141,7 @@ class Client:
             return self._give_up(task, problem)
         task.attempt += 1
         task.ready_at = self.clock() + wait_s
-        task.target, task.visited, task.budget_s = parse_target(task.request.url), [], task.attempt_s
+        task.target, task.visited, task.budget_s = parse_target(task.request.url), [], self._attempt_s(task.request)
         return None
 
     def body(self, response: Response) -> bytes:
@@ -148,13 +152,12 @@ class Client:
         """
         return response.body if response.body is not None else self._store.body(response.source, response.entry)
 
-    def file(self, url: str) -> CapturedFile:
-        """Return a whole file, kept on disk (raises as `capture_file` does)."""
-        return capture_file(self, url)
-
     def flush(self) -> None:
         """Make what was stored visible to other processes."""
         self._store.close()
+
+    def _attempt_s(self, request: Request) -> float:
+        return _FILE_TIMEOUT_S if request.kind is Kind.FILE else self.config.total_timeout_s
 
     def _exchange(self, task: Task) -> Response | None:
         request, target = task.request, task.target
@@ -169,7 +172,7 @@ class Client:
         if answer.status in _REDIRECTS:
             task.target = _next_target(task, answer)
             return None
-        is_known = answer.status == _NOT_MODIFIED and task.stored is not None
+        is_known = answer.status == NOT_MODIFIED and task.stored is not None
         is_of_file = answer.status in _OF_FILES and task.sink is not None
         if answer.status not in SUCCESSES and not is_known and not is_of_file:
             raise self._refused(target, answer)
@@ -187,9 +190,9 @@ class Client:
         if stored is not None and stored.final_url == task.target.url:
             known = {"If-None-Match": stored.etag, "If-Modified-Since": stored.last_modified}
             headers |= {name: value for name, value in known.items() if value}
-        if task.sink is not None:
-            headers |= task.sink.headers()
-        return headers | dict(task.request.headers) if task.target.origin == task.origin else headers
+        headers |= task.headers()
+        is_at_home = task.target.origin == parse_target(task.request.url).origin
+        return headers | dict(task.request.headers) if is_at_home else headers
 
     def _refused(self, target: Target, answer: Answer) -> FetchFailed:
         """Return the failure that a status stands for, and leave its host alone for as long as it asks."""
@@ -212,7 +215,7 @@ class Client:
     def _keep(self, task: Task, answer: Answer) -> Response:
         """Store an answer, or note that the one stored before still holds."""
         now = utc_text(self.clock())
-        if answer.status == _NOT_MODIFIED and task.stored is not None:
+        if answer.status == NOT_MODIFIED and task.stored is not None:
             renewed = replace(task.stored, fetched_at=now)
             self._store.note(task.request.source, renewed)
             return Response(renewed, task.request.source, True)

@@ -18,27 +18,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, cast
+from typing import BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
-from pipelines.web.answers import posix_time, utc_text
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind, Request
-from pipelines.web.transport import SUCCESSES
-from pipelines.web.urls import Target
+from pipelines.web.client import Client
+from pipelines.web.requests import NOT_MODIFIED, SUCCESSES, FetchFailed, Kind, Request, Target, posix_time, utc_text
 from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
 
-if TYPE_CHECKING:
-    from pipelines.web.client import Client
-
 FILES = "files"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
-_PARTIAL, _NOT_MODIFIED, _UNSATISFIABLE = 206, 304, 416
+_PARTIAL, _UNSATISFIABLE = 206, 416
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ def file_name(url: str) -> str:
 
 
 class _Download:
-    """A file under way; the sink of its requests."""
+    """A file under way: the part of it that is there, and the edition that this part is of."""
 
     def __init__(self, client: Client, url: str, path: Path, record: _Record | None, whole: _Record | None) -> None:
         self._client = client
@@ -117,7 +111,7 @@ class _Download:
     def complete(self) -> _Record:
         """Bring what is missing, and return the record of the whole file."""
         with self._stream:
-            while not self._is_current and not self._is_complete:
+            while not self._is_over:
                 before = self._stream.tell()
                 problem = self._ask()
                 if self._whole and problem and problem.reason in TRANSIENT:
@@ -126,39 +120,46 @@ class _Download:
                     raise problem
             self._stream.flush()
             os.fsync(self._stream.fileno())
-        return self._finished(utc_text(self._client.clock()))
+        part, now = Path(self._stream.name), utc_text(self._client.clock())
+        if self._is_current and self._whole:
+            record = replace(self._whole, checked_at=now)
+            part.unlink()
+        else:
+            record = replace(cast(_Record, self._known), fetched_at=now, checked_at=now)
+            part.replace(self._path)
+        _write_record(self._path, record)
+        return record
 
     @property
-    def _is_complete(self) -> bool:
-        return self._known is not None and self._known.total_bytes == self._stream.tell()
+    def _is_over(self) -> bool:
+        return self._is_current or (self._known is not None and self._known.total_bytes == self._stream.tell())
 
     def _ask(self) -> FetchFailed | None:
         """Ask for what is missing; return why nothing more came."""
         before = self._stream.tell()
         task = self._client.begin(Request(self._url, FILES, Kind.FILE))
-        task.sink = self
+        task.headers, task.sink = self._headers, self._take
         outcome = self._client.finish(task)
         if isinstance(outcome, FetchFailed):
             return outcome
         if self._known and self._known.total_bytes is None:
             self._known = replace(self._known, total_bytes=self._stream.tell())
-        is_idle = self._stream.tell() == before and not self._is_current and not self._is_complete
+        is_idle = self._stream.tell() == before and not self._is_over
         return FetchFailed(Reason.TRUNCATED, f"{self._url}: nothing came of what is missing") if is_idle else None
 
-    def headers(self) -> Mapping[str, str]:
+    def _headers(self) -> Mapping[str, str]:
         """Return what asks for the rest alone, or for another edition of a file that is there."""
         if self._stream.tell() and self._known:
             return {"Range": f"bytes={self._stream.tell()}-", "If-Range": self._known.validator}
-        known = (
-            {"If-None-Match": self._whole.etag, "If-Modified-Since": self._whole.last_modified} if self._whole else {}
-        )
+        there = self._whole
+        known = {"If-None-Match": there.etag, "If-Modified-Since": there.last_modified} if there else {}
         return {name: value for name, value in known.items() if value}
 
-    def accepts(self, target: Target, status: int, headers: Mapping[str, str]) -> bool:
-        """Return whether an answer has a body for the file, and prepare for it."""
+    def _take(self, target: Target, status: int, headers: Mapping[str, str]) -> BinaryIO | None:
+        """Return what the body of an answer is written to, None where nothing of it is wanted."""
         found = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
         start, total = found.groups() if found else (None, headers.get("content-length"))
-        record = _Record(
+        offered = _Record(
             url=target.url,
             etag=headers.get("etag", ""),
             last_modified=headers.get("last-modified", ""),
@@ -166,46 +167,20 @@ class _Download:
         )
         size = self._stream.tell()
         is_other = status == _PARTIAL and start != str(size)
-        is_longer = status == _UNSATISFIABLE and (found is None or record.total_bytes != size)
+        is_longer = status == _UNSATISFIABLE and (found is None or offered.total_bytes != size)
         if status in SUCCESSES or is_other or is_longer:
             self._stream.truncate(0)
             self._stream.seek(0)
         if is_other:
             raise FetchFailed(Reason.TRUNCATED, f"{target.url}: other bytes than were asked for")
-        self._is_current = status == _NOT_MODIFIED or (status in SUCCESSES and self._is_edition_there(record))
+        there = self._whole and (self._whole.validator, self._whole.total_bytes)
+        is_there = bool(offered.validator) and there == (offered.validator, offered.total_bytes)
+        self._is_current = status == NOT_MODIFIED or (status in SUCCESSES and is_there)
         if self._is_current or status not in (*SUCCESSES, _PARTIAL):
-            return False
-        self._refuse_beyond(record.total_bytes or 0)
-        self._known = record
-        _write_record(self._path, record)
-        return True
-
-    def write(self, piece: bytes) -> None:
-        """Append a piece."""
-        self._refuse_beyond(self._stream.tell() + len(piece))
-        self._stream.write(piece)
-
-    def _is_edition_there(self, record: _Record) -> bool:
-        """Return whether a host that answers with the whole file has the edition that is there."""
-        there = self._whole
-        is_same = there is not None and (record.validator, record.total_bytes) == (there.validator, there.total_bytes)
-        return is_same and bool(record.validator)
-
-    def _finished(self, now: str) -> _Record:
-        """Put the file in its place, if it is another one, and say so."""
-        if self._is_current and self._whole:
-            record = replace(self._whole, checked_at=now)
-            Path(self._stream.name).unlink()
-        else:
-            record = replace(cast(_Record, self._known), fetched_at=now, checked_at=now)
-            Path(self._stream.name).replace(self._path)
-        _write_record(self._path, record)
-        return record
-
-    def _refuse_beyond(self, size: int) -> None:
-        limit = self._client.config.max_file_bytes
-        if size > limit:
-            raise FetchFailed(Reason.TOO_LARGE, f"{self._url}: more than http.max_file_bytes = {limit} bytes")
+            return None
+        self._known = offered
+        _write_record(self._path, offered)
+        return self._stream
 
 
 def _read_record(path: Path) -> _Record | None:

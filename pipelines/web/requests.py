@@ -1,16 +1,176 @@
-"""What is asked for and what came of it, as callers see them; and a request that is under way."""
+"""What is asked for and what came of it: addresses, requests, responses, failures, and what a status is worth.
+
+Two spellings of one address are one here (`parse_target`): capitals of the host, the scheme's own port,
+percent-encoding of what needs none, dots in the path, a fragment. Whether a host may be reached at all is decided in
+`addresses.py`, when a connection is opened.
+
+within a build      the same request is made again after a wait, where that may help (`may_help`)
+between builds      a failure holds for `REMEMBERED_S`; then the same is asked for again
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import re
+import string
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, BinaryIO
+from urllib.parse import urljoin
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.transport import Sink
-from pipelines.web.urls import Target
+from urllib3.util import parse_url
+
+from schemas.failures import Failure, Reason, Stage
 from schemas.raw import RawEntry
+
+SUCCESSES = frozenset({200, 203})
+NOT_MODIFIED = 304
+TOO_MANY_REQUESTS = 429
+RETRIED_STATUSES = frozenset({TOO_MANY_REQUESTS, 500, 502, 503, 504})
+LONGEST_WAIT_S = 120.0  # between two attempts; a longer `Retry-After` gives up
+_RETRIED_REASONS = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED})
+_REASONS = {
+    401: Reason.FORBIDDEN,
+    403: Reason.FORBIDDEN,
+    404: Reason.NOT_FOUND,
+    410: Reason.NOT_FOUND,
+    451: Reason.FORBIDDEN,
+}
+_HOUR_S, _DAY_S = 3_600.0, 86_400.0
+# What is not named is not remembered: no host has answered, or the reason is found again without a request.
+REMEMBERED_S = {
+    Reason.TIMED_OUT: _HOUR_S,
+    Reason.TRUNCATED: _HOUR_S,
+    Reason.HTTP_ERROR: _HOUR_S,
+    Reason.ADDRESS_REFUSED: _HOUR_S,  # a name may lead to another address
+    Reason.FORBIDDEN: _DAY_S,  # often a bad hour of a bot filter
+    Reason.NOT_AN_IMAGE: _DAY_S,  # a page in place of a picture: often an outage
+    Reason.INVALID_URL: 30 * _DAY_S,  # of a redirect
+    Reason.NOT_FOUND: 30 * _DAY_S,
+    Reason.REMOVED_IMAGE: 30 * _DAY_S,
+    Reason.TOO_LARGE: 30 * _DAY_S,
+    Reason.TOO_MANY_REDIRECTS: 30 * _DAY_S,
+}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_ESCAPE = re.compile("%([0-9a-fA-F]{2})")
+_UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~")  # RFC 3986 2.3
+_SHOWN = 200  # characters of an address in a message
+
+
+class FetchFailed(Exception):  # noqa: N818 - reads as a sentence where it is caught
+    """A URL gave no usable answer.
+
+    Attributes:
+        reason: one of the closed list.
+        message: one line: what was asked, what came instead. Nothing in it changes from one try to the next.
+        exception: class name of the library's exception behind it, if there was one.
+        status: HTTP status of the answer, if there was one.
+        retry_after_s: how long the host asks to be left alone, if it does.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        exception: str | None = None,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(reason, message, exception, status, retry_after_s)  # all positional: so it pickles
+        self.reason = reason
+        self.message = message
+        self.exception = exception
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    def failure(self, record_id: str, *, stage: Stage) -> Failure:
+        """Return the failure row of a record this fetch was for."""
+        return Failure(stage, record_id, self.reason, self.message, self.exception)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a URL points.
+
+    Attributes:
+        url: percent-encoded, the host in lower-case ASCII, without a fragment.
+        host: of the URL; an IPv6 address has no brackets.
+        origin: `scheme://host`, with the port where it is not the scheme's own.
+    """
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    origin: str
+
+
+@lru_cache(maxsize=256)  # one request asks several times
+def parse_target(url: str) -> Target:
+    """Return what an absolute http or https URL asks for.
+
+    Raises:
+        FetchFailed: INVALID_URL: it cannot be parsed, has another scheme, no host, or carries a password.
+    """
+    try:
+        parsed = parse_url(_ESCAPE.sub(_plain, url.strip()))
+    except ValueError as error:  # urllib3's own is among them
+        raise _invalid(url, "cannot be parsed", type(error).__name__) from error
+    scheme, host = parsed.scheme, parsed.host
+    if scheme not in _DEFAULT_PORTS:
+        raise _invalid(url, f"expected http or https, found {scheme or 'no scheme'}")
+    if not host:
+        raise _invalid(url, "names no host")
+    if parsed.auth is not None:
+        raise _invalid(host, "a URL there carries a user name or password")
+    port = parsed.port or _DEFAULT_PORTS[scheme]
+    suffix = "" if port == _DEFAULT_PORTS[scheme] else f":{port}"
+    origin = f"{scheme}://{host.lower()}{suffix}"
+    path = f"{parsed.path or '/'}{'' if parsed.query is None else f'?{parsed.query}'}"
+    return Target(f"{origin}{path}", scheme, host.strip("[]").lower(), port, origin)
+
+
+def normalise(url: str) -> str:
+    """Return the one spelling of a URL (raises as `parse_target` does)."""
+    return parse_target(url).url
+
+
+def host_of(url: str) -> str | None:
+    """Return the host of a URL, None where it is no URL that can be asked for."""
+    try:
+        return parse_target(url).host
+    except FetchFailed:
+        return None
+
+
+def redirected(target: Target, location: str) -> Target:
+    """Return where a redirect from `target` leads; `location` may be relative (raises as `parse_target` does).
+
+    Its bytes beyond ASCII are escaped as they came.
+    """
+    escaped = "".join(c if c.isascii() else f"%{ord(c) & 0xFF:02X}" for c in location.strip())
+    try:
+        joined = urljoin(target.url, escaped)
+    except ValueError as error:
+        raise _invalid(target.url, "redirects to what cannot be parsed", type(error).__name__) from error
+    return parse_target(joined)
+
+
+def _plain(escape: re.Match[str]) -> str:
+    """Return the character of an escape that needs none, or the escape in capitals."""
+    character = chr(int(escape[1], 16))
+    return character if character in _UNRESERVED else escape[0].upper()
+
+
+def _invalid(url: str, why: str, exception: str | None = None) -> FetchFailed:
+    return FetchFailed(Reason.INVALID_URL, f"{url[:_SHOWN]!r}: {why}", exception)
 
 
 class Kind(StrEnum):
@@ -72,33 +232,72 @@ class Response:
 Outcome = Response | FetchFailed
 
 
+# Returns what the body of an answer is written to, None where it is not wanted.
+Sink = Callable[[Target, int, Mapping[str, str]], BinaryIO | None]
+
+
 @dataclass(slots=True)
 class Task:
     """A request under way: where its next exchange goes, and what it has used up.
 
     Attributes:
         key: of the request in the raw store.
-        origin: where the request's own headers may go.
         target: of the next exchange.
-        attempt_s: time for the exchanges of one attempt.
-        budget_s: what is left of it.
-        attempt: the number of this attempt, from 1.
+        budget_s: time left for the exchanges of this attempt.
+        attempt: its number, from 1.
         ready_at: the next exchange starts no earlier.
         visited: addresses of this attempt, in order.
         stored: an answer that was too old, and may be still the right one.
         problem: what the last exchange failed with.
+        headers: returns further ones for the next exchange, to whatever origin.
         sink: takes a body that is too large for memory.
     """
 
     request: Request
     key: str
-    origin: str
     target: Target
-    attempt_s: float
     budget_s: float
     attempt: int = 1
     ready_at: float = 0.0
     visited: list[str] = field(default_factory=list)
     stored: RawEntry | None = None
     problem: FetchFailed | None = None
+    headers: Callable[[], Mapping[str, str]] = dict
     sink: Sink | None = None
+
+
+def reason_of_status(status: int) -> Reason:
+    """Return the reason that a status which is no success stands for."""
+    return _REASONS.get(status, Reason.HTTP_ERROR)
+
+
+def may_help(reason: Reason, status: int | None) -> bool:
+    """Return whether the same request may succeed when it is made again."""
+    return reason in _RETRIED_REASONS or (reason is Reason.HTTP_ERROR and status in RETRIED_STATUSES)
+
+
+def backoff_s(attempt: int, *, first_s: float) -> float:
+    """Return the wait after an attempt (counted from 1): doubling, times a factor drawn from [0.5, 1.5)."""
+    return min(LONGEST_WAIT_S, first_s * 2.0 ** min(attempt - 1, 32) * (0.5 + random.random()))
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: float) -> float | None:
+    """Return the seconds a `Retry-After` header asks for (a number or a date, RFC 9110 10.2.3), None without one."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now)
+
+
+def utc_text(moment: float) -> str:
+    """Return a POSIX time as ISO 8601 text in UTC."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def posix_time(text: str) -> float:
+    """Return the POSIX time of what `utc_text` gave."""
+    return datetime.fromisoformat(text).timestamp()

@@ -12,6 +12,7 @@ before and after decompression.
 
 from __future__ import annotations
 
+import io
 import math
 import socket
 import ssl
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPException, IncompleteRead
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import certifi
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
@@ -33,14 +34,12 @@ from urllib3.exceptions import HTTPError
 
 from pipelines.settings import HttpConfig
 from pipelines.web.addresses import AddressBook, Endpoint
-from pipelines.web.errors import FetchFailed
-from pipelines.web.urls import Target
+from pipelines.web.requests import SUCCESSES, FetchFailed, Sink, Target
 from schemas.failures import Reason, is_about_machine
 
 if TYPE_CHECKING:
     import requests
 
-SUCCESSES = frozenset({200, 203})
 _PIECE_BYTES = 65_536
 _LENGTH_DIGITS = 18
 _GZIP_WINDOW = 31  # zlib: the largest window, with a gzip header
@@ -64,22 +63,6 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
-
-
-class Sink(Protocol):
-    """Where a body goes that is too large for memory."""
-
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers that ask for what is still missing."""
-        ...
-
-    def accepts(self, target: Target, status: int, headers: Mapping[str, str]) -> bool:
-        """Return whether the body of an answer is wanted; it is then written in pieces."""
-        ...
-
-    def write(self, piece: bytes) -> None:
-        """Take the next piece of the body."""
-        ...
 
 
 class _Limits(threading.local):
@@ -116,7 +99,7 @@ class Transport:
         self._pools.transport = self
 
     def ask(self, target: Target, headers: Mapping[str, str], *, budget_s: float, sink: Sink | None = None) -> Answer:
-        """Return the answer to one GET, whatever its status; a body that `sink` accepts goes there and not into it.
+        """Return the answer to one GET, whatever its status; with a sink, its body goes there and not into it.
 
         Raises:
             FetchFailed: there is none: CONNECTION_FAILED, TIMED_OUT, TRUNCATED, TOO_LARGE or ADDRESS_REFUSED.
@@ -135,7 +118,7 @@ class Transport:
                 decode_content=False,
                 timeout=Timeout(connect=self._config.connect_timeout_s, read=self._config.read_timeout_s),
             )
-            return _take(response, target, max_bytes=self._config.max_bytes, sink=sink)
+            return _take(response, target, self._config, sink)
         except (HTTPError, HTTPException, OSError, ValueError) as error:
             problem = _failed(error, target)
         finally:
@@ -219,34 +202,39 @@ def _first_open(endpoints: list[Endpoint], ends: float) -> socket.socket:
         left_s = ends - time.monotonic()
         share_s = min(left_s, max(_LEAST_CONNECT_S, left_s / (len(endpoints) - number)))
         try:
-            opened = socket.create_connection((endpoint.address, endpoint.port), max(0.001, share_s))
+            opened = socket.create_connection(endpoint, max(0.001, share_s))
             return _Socket(fileno=opened.detach())
         except OSError as error:
             problem = error
     raise problem
 
 
-def _take(response: BaseHTTPResponse, target: Target, *, max_bytes: int, sink: Sink | None) -> Answer:
+def _take(response: BaseHTTPResponse, target: Target, config: HttpConfig, sink: Sink | None) -> Answer:
     """Return a response with its body, or give that to the sink."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS) or response.status < 200:
         raise FetchFailed(Reason.CONNECTION_FAILED, f"{target.url}: where its answer ends cannot be known")
-    if sink is not None and sink.accepts(target, response.status, headers):
-        while piece := response.read1(_PIECE_BYTES):
-            sink.write(piece)
-    if sink is not None or response.status not in SUCCESSES:
+    body, setting = io.BytesIO(), "max_file_bytes" if sink else "max_bytes"
+    stream = sink(target, response.status, headers) if sink else body if response.status in SUCCESSES else None
+    if stream is None:
         return Answer(response.status, headers)
-    body = bytearray()
-    while int(length) <= max_bytes >= len(body):
-        if not (piece := response.read1(_PIECE_BYTES)):
-            return Answer(response.status, headers, _unpack(bytes(body), headers, target, max_bytes=max_bytes))
-        body += piece
-    raise _too_large(target, max_bytes)
+    limit: int = getattr(config, setting)
+    too_large = FetchFailed(Reason.TOO_LARGE, f"{target.url}: more than http.{setting} = {limit} bytes")
+    if stream.tell() + int(length) > limit:
+        raise too_large
+    while piece := response.read1(_PIECE_BYTES):
+        if stream.tell() + len(piece) > limit:
+            raise too_large
+        stream.write(piece)
+    plain = b"" if sink else _unpack(body.getvalue(), headers, target, most=limit + 1)
+    if len(plain) > limit:
+        raise too_large
+    return Answer(response.status, headers, plain)
 
 
-def _unpack(body: bytes, headers: Mapping[str, str], target: Target, *, max_bytes: int) -> bytes:
-    """Return a body without its Content-Encoding, which must be the one that was asked for."""
+def _unpack(body: bytes, headers: Mapping[str, str], target: Target, *, most: int) -> bytes:
+    """Return at most so many bytes of a body without its Content-Encoding, which must be the one that was asked for."""
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         return body
@@ -254,30 +242,23 @@ def _unpack(body: bytes, headers: Mapping[str, str], target: Target, *, max_byte
         raise FetchFailed(Reason.HTTP_ERROR, f"{target.url}: expected gzip or no content encoding")
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        plain = unpacker.decompress(body, max_bytes + 1)
+        plain = unpacker.decompress(body, most)
     except zlib.error as error:
         raise FetchFailed(Reason.TRUNCATED, f"{target.url}: its gzip stream is broken", "error") from error
-    if len(plain) > max_bytes:
-        raise _too_large(target, max_bytes)
-    if body and not unpacker.eof:
+    if body and len(plain) < most and not unpacker.eof:
         raise FetchFailed(Reason.TRUNCATED, f"{target.url}: its gzip stream ends early")
     return plain
 
 
 def _failed(error: Exception, target: Target) -> FetchFailed:
     """Return what a library's exception about an answer means."""
-    root: BaseException | None = error
-    while root is not None:  # urllib3 names what is behind an error as its cause, or among its arguments
-        error, root = cast(Exception, root), root.__cause__ or next(filter(_is_error, root.args), None)
+    while behind := error.__cause__ or next((each for each in error.args if isinstance(each, Exception)), None):
+        error = cast(Exception, behind)  # urllib3 names what is behind an error as its cause, or among its arguments
     if isinstance(error, IncompleteRead):
         return FetchFailed(Reason.TRUNCATED, f"{target.url}: shorter than announced", "IncompleteRead")
     if isinstance(error, TimeoutError):
         return FetchFailed(Reason.TIMED_OUT, f"{target.url}: no complete answer in time", "TimeoutError")
     return _unreachable(error, target.host)
-
-
-def _is_error(argument: object) -> bool:
-    return isinstance(argument, Exception)
 
 
 def _unreachable(error: Exception, host: str) -> FetchFailed:
@@ -286,10 +267,6 @@ def _unreachable(error: Exception, host: str) -> FetchFailed:
         raise error
     kind, cause = next(known for known in _CAUSES if isinstance(error, known[0]))
     return FetchFailed(Reason.CONNECTION_FAILED, f"{host}: {cause}", kind.__name__)
-
-
-def _too_large(target: Target, max_bytes: int) -> FetchFailed:
-    return FetchFailed(Reason.TOO_LARGE, f"{target.url}: more than http.max_bytes = {max_bytes} bytes")
 
 
 @lru_cache(maxsize=8)  # reading the authorities takes as long as many requests

@@ -16,7 +16,7 @@ from PIL import Image
 from pipelines import recipes
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
-from pipelines.images.copies import encode_jpeg
+from pipelines.images.inspect import encode_jpeg
 from schemas.configs import override
 from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.features import FeatureColumn

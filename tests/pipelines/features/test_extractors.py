@@ -15,7 +15,7 @@ from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.catalogue import ENTRIES, PACKAGED, Extractor, extractors
 from pipelines.features.pixels import Square
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, checked
-from pipelines.images.copies import encode_jpeg
+from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig
 
 SENTENCES = [

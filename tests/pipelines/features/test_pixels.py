@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
 from pipelines.features.values import Rejected
-from pipelines.images.copies import encode_jpeg
+from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig
 
 NO_SCALE = {"mean": (0.0, 0.0, 0.0), "deviation": (1.0, 1.0, 1.0)}

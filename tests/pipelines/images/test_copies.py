@@ -7,8 +7,8 @@ import pytest
 from cykooz_resizer import CpuExtensions, Resizer
 from PIL import Image
 
-from pipelines.images import copies
-from pipelines.images.copies import MAX_ASPECT, encode_jpeg
+from pipelines.images import inspect
+from pipelines.images.inspect import MAX_ASPECT, encode_jpeg
 from schemas.codecs import decode_image
 
 
@@ -88,6 +88,6 @@ def test_copies_have_the_same_bytes_on_every_processor(size: tuple[int, int], mo
             limited.cpu_extensions = extensions
             return limited
 
-        monkeypatch.setattr(copies, "Resizer", resizer)
+        monkeypatch.setattr(inspect, "Resizer", resizer)
         made.add(encode_jpeg(picture))
     assert len(made) == 1

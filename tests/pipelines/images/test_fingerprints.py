@@ -9,7 +9,7 @@ import scipy.fft
 from PIL import Image
 from scipy import ndimage
 
-from pipelines.images.fingerprints import fingerprint_image, low_frequencies, smooth_grid
+from pipelines.images.inspect import fingerprint_image, low_frequencies, smooth_grid
 from pipelines.settings import FingerprintName
 
 

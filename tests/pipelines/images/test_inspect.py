@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.images.inspect import Inspected, inspect_image, is_flat
+from pipelines.images.inspect import inspect_image, is_flat
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected
 from schemas.failures import Reason
+from schemas.images import Image as Known
 
 
 def picture(width: int = 60, height: int = 40, seed: int = 0) -> Image.Image:
@@ -26,13 +27,13 @@ def file_of(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
     return stream.getvalue()
 
 
-def inspect(data: bytes, **settings: int) -> Inspected:
+def inspect(data: bytes, **settings: int) -> tuple[Known, bytes]:
     return inspect_image(data, config=ImagesConfig(**settings), fingerprint=FingerprintName.PHASH)
 
 
 def test_a_picture_is_described() -> None:
     data = file_of(picture())
-    image = inspect(data).image
+    image = inspect(data)[0]
     assert image.hash == hashlib.sha256(data).hexdigest()
     assert (image.format, image.width, image.height, image.original_bytes) == ("png", 60, 40, len(data))
     assert not image.is_flat
@@ -42,25 +43,25 @@ def test_a_picture_is_described() -> None:
 
 def test_the_copy_is_256_px_and_repeatable() -> None:
     data = file_of(picture())
-    jpeg = inspect(data).jpeg
+    jpeg = inspect(data)[1]
     with Image.open(io.BytesIO(jpeg)) as copy:
         assert (copy.format, copy.mode, copy.size) == ("JPEG", "RGB", (384, 256))
-    assert jpeg == inspect(data).jpeg
-    assert len(inspect(data, jpeg_quality=40).jpeg) < len(jpeg)
+    assert jpeg == inspect(data)[1]
+    assert len(inspect(data, jpeg_quality=40)[1]) < len(jpeg)
 
 
 def test_size_and_fingerprint_are_of_the_upright_picture() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     stored = picture().transpose(Image.Transpose.ROTATE_90)
-    image = inspect(file_of(stored, exif=exif)).image
+    image = inspect(file_of(stored, exif=exif))[0]
     assert (image.width, image.height) == (60, 40)
     assert image.fingerprint == str(imagehash.phash(picture()))
 
 
 def test_a_copy_in_another_format_has_a_near_fingerprint() -> None:
-    first = inspect(file_of(picture())).image
-    second = inspect(file_of(picture().resize((120, 80)), "JPEG", quality=70)).image
+    first = inspect(file_of(picture()))[0]
+    second = inspect(file_of(picture().resize((120, 80)), "JPEG", quality=70))[0]
     assert first.hash != second.hash
     assert (int(str(first.fingerprint), 16) ^ int(str(second.fingerprint), 16)).bit_count() <= 3
 
@@ -75,7 +76,7 @@ def test_flat_is_within_two_levels(levels: tuple[int, ...], flat: bool) -> None:
 
 
 def test_a_flat_colour_survives_jpeg() -> None:
-    assert inspect(file_of(Image.new("RGB", (50, 50), (200, 30, 90)), "JPEG", quality=60)).image.is_flat
+    assert inspect(file_of(Image.new("RGB", (50, 50), (200, 30, 90)), "JPEG", quality=60))[0].is_flat
 
 
 def test_two_channels_of_different_levels_are_still_one_colour() -> None:

@@ -4,8 +4,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from pipelines.web.addresses import AddressBook, Endpoint, is_public
-from pipelines.web.errors import FetchFailed
+from pipelines.settings import HttpConfig
+from pipelines.web.addresses import AddressBook, is_public
+from pipelines.web.requests import FetchFailed
 from schemas.errors import ConfigError
 from schemas.failures import Reason
 
@@ -42,7 +43,7 @@ def test_one_private_address_among_public_ones_refuses_the_host() -> None:
 
 def test_public_addresses_are_given_in_order() -> None:
     book = AddressBook(lookup=lambda host, port: ["2606:4700::1111", "93.184.216.34"])
-    assert book.endpoints("Example.org", 443) == [Endpoint("2606:4700::1111", 443), Endpoint("93.184.216.34", 443)]
+    assert book.endpoints("Example.org", 443) == [("2606:4700::1111", 443), ("93.184.216.34", 443)]
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1", "0x7f.0.0.1", "[::1]", "localhost"])
@@ -65,7 +66,7 @@ def test_other_spellings_of_loopback_are_refused(host: str) -> None:
 def test_an_allowance_is_for_a_host_or_address_and_one_port(allowed: str, port: int, is_allowed: bool) -> None:
     book = AddressBook(allow_hosts=[allowed], lookup=lambda host, port: ["10.0.0.1"])
     if is_allowed:
-        assert book.endpoints("inner.example", port) == [Endpoint("10.0.0.1", port)]
+        assert book.endpoints("inner.example", port) == [("10.0.0.1", port)]
     else:
         with pytest.raises(FetchFailed):
             book.endpoints("inner.example", port)
@@ -77,14 +78,14 @@ def test_a_detour_needs_its_address_allowed_and_asks_no_name_server() -> None:
 
     detour = ["imgur.com=127.0.0.1:8080"]
     book = AddressBook(connect_to=detour, allow_hosts=["127.0.0.1:8080"], lookup=unwanted)
-    assert book.endpoints("imgur.com", 443) == [Endpoint("127.0.0.1", 8080)]
+    assert book.endpoints("imgur.com", 443) == [("127.0.0.1", 8080)]
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.1:8080") as caught:
         AddressBook(connect_to=detour, lookup=unwanted).endpoints("imgur.com", 443)
     assert caught.value.reason is Reason.ADDRESS_REFUSED
 
 
 def test_an_ipv6_allowance_is_written_in_brackets() -> None:
-    assert AddressBook(allow_hosts=["[::1]:80"]).endpoints("::1", 80) == [Endpoint("::1", 80)]
+    assert AddressBook(allow_hosts=["[::1]:80"]).endpoints("::1", 80) == [("::1", 80)]
 
 
 def test_a_name_without_addresses_is_a_failed_connection() -> None:
@@ -98,4 +99,4 @@ def test_a_name_without_addresses_is_a_failed_connection() -> None:
 
 def test_an_allowance_without_port_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
-        AddressBook(allow_hosts=["localhost"])
+        HttpConfig(allow_hosts=("localhost",))

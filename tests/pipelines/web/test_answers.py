@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines.web.answers import (
+from pipelines.web.requests import (
     LONGEST_WAIT_S,
     backoff_s,
     may_help,

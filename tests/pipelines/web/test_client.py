@@ -6,8 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind
+from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason, Stage
 
 PNG = b"\x89PNG not really"

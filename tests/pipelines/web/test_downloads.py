@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.web.downloads import file_name
-from pipelines.web.errors import FetchFailed
+from pipelines.web.downloads import capture_file, file_name
+from pipelines.web.requests import FetchFailed
 from schemas.failures import Reason
 
 CONTENT = hashlib.shake_256(b"dump").digest(300_000)
@@ -55,16 +55,16 @@ def asked(web: Any) -> list[str | None]:
 def test_a_file_is_captured_once(web: Any, client_of: Any) -> None:
     web.scripts["/d/RS_2018-01.zst"] = ranged(CONTENT)
     client = client_of(max_bytes=1000)  # the cap of small bodies has no say
-    first = client.file(f"{web.url}/d/RS_2018-01.zst")
+    first = capture_file(client, f"{web.url}/d/RS_2018-01.zst")
     assert first.path.name == "RS_2018-01.zst"
     assert first.path.read_bytes() == CONTENT
-    assert client_of().file(f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
+    assert capture_file(client_of(), f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
     assert asked(web) == [None]
 
 
 def test_what_breaks_off_goes_on_where_it_stopped(web: Any, client_of: Any) -> None:
     web.scripts["/f"] = ranged(CONTENT, breaks=2)
-    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
     assert asked(web) == [None, "bytes=100000-", "bytes=200000-"]
 
 
@@ -73,10 +73,10 @@ def test_a_later_run_goes_on_too(web: Any, client_of: Any) -> None:
     broken = web.scripts["/f"]
     web.scripts["/f"] = lambda handler: (broken(handler), web.scripts.pop("/f"))
     with pytest.raises(FetchFailed) as caught:
-        client_of(attempts=1).file(f"{web.url}/f")
+        capture_file(client_of(attempts=1), f"{web.url}/f")
     assert caught.value.reason is Reason.NOT_FOUND
     web.scripts["/f"] = ranged(CONTENT)
-    assert client_of().file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert capture_file(client_of(), f"{web.url}/f").path.read_bytes() == CONTENT
     assert asked(web)[-1] == "bytes=100000-"
 
 
@@ -84,17 +84,17 @@ def test_another_edition_starts_anew(web: Any, client_of: Any, replies: Any) -> 
     first = ranged(CONTENT, breaks=1)
     other = ranged(CONTENT[::-1], etag='"two"')
     web.scripts["/f"] = replies(first, other)
-    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[::-1]
 
 
 def test_a_host_that_knows_no_ranges_is_asked_for_all(web: Any, client_of: Any, reply: Any, replies: Any) -> None:
     web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), reply(200, CONTENT))
-    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
 
 
 def test_a_part_that_is_longer_than_the_file_is_thrown_away(web: Any, client_of: Any, replies: Any) -> None:
     web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), ranged(CONTENT[:50_000]))
-    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT[:50_000]
 
 
 def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of: Any) -> None:
@@ -114,7 +114,7 @@ def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of
         handler.close_connection = True
 
     web.scripts["/f"] = slices
-    assert client_of(attempts=1).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
     assert len(asked(web)) == 8
 
 
@@ -124,7 +124,7 @@ def test_a_part_of_no_known_whole_is_not_trusted(
 ) -> None:
     odd = reply(206, CONTENT[100_000:200_000], content_range=f"bytes 100000-199999/{total}")
     web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), odd, reply(200, CONTENT))
-    assert client_of(attempts=3).file(f"{web.url}/f").path.read_bytes() == CONTENT
+    assert capture_file(client_of(attempts=3), f"{web.url}/f").path.read_bytes() == CONTENT
 
 
 DAY_S = 86_400.0
@@ -136,14 +136,14 @@ def at(moment: float) -> dict[str, Any]:
 
 def test_the_next_day_a_file_is_asked_about_and_kept_or_fetched_anew(web: Any, client_of: Any, reply: Any) -> None:
     web.scripts["/f"] = reply(200, b"monday", etag='"1"')
-    first = client_of(**at(1e6)).file(f"{web.url}/f")
-    assert client_of(**at(1e6 + DAY_S - 1)).file(f"{web.url}/f") == first
+    first = capture_file(client_of(**at(1e6)), f"{web.url}/f")
+    assert capture_file(client_of(**at(1e6 + DAY_S - 1)), f"{web.url}/f") == first
     web.scripts["/f"] = reply(304)
-    assert client_of(**at(1e6 + DAY_S + 1)).file(f"{web.url}/f") == first
+    assert capture_file(client_of(**at(1e6 + DAY_S + 1)), f"{web.url}/f") == first
     assert web.asked[-1][1]["if-none-match"] == '"1"'
-    assert client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f") == first
+    assert capture_file(client_of(**at(1e6 + 2 * DAY_S)), f"{web.url}/f") == first
     web.scripts["/f"] = reply(200, b"thursday", etag='"2"')
-    later = client_of(**at(1e6 + 3 * DAY_S + 2)).file(f"{web.url}/f")
+    later = capture_file(client_of(**at(1e6 + 3 * DAY_S + 2)), f"{web.url}/f")
     assert later.path.read_bytes() == b"thursday" and later.fetched_at > first.fetched_at
     assert len(asked(web)) == 3
 
@@ -159,19 +159,19 @@ def test_a_host_without_conditional_answers_is_not_read_to_the_end(web: Any, cli
         sent.append(handler.wfile.write(CONTENT[:1000]) if sent else handler.wfile.write(CONTENT))
 
     web.scripts["/f"] = always
-    first = client_of(**at(1e6)).file(f"{web.url}/f")
-    again = client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f")
+    first = capture_file(client_of(**at(1e6)), f"{web.url}/f")
+    again = capture_file(client_of(**at(1e6 + 2 * DAY_S)), f"{web.url}/f")
     assert again == first and again.path.read_bytes() == CONTENT and sent == [len(CONTENT), 1000]
 
 
 def test_a_host_in_trouble_leaves_the_file_that_is_there(web: Any, client_of: Any, reply: Any) -> None:
     web.scripts["/f"] = reply(200, b"monday", etag='"1"')
-    first = client_of(**at(1e6)).file(f"{web.url}/f")
+    first = capture_file(client_of(**at(1e6)), f"{web.url}/f")
     web.scripts["/f"] = reply(503)
-    assert client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f") == first
+    assert capture_file(client_of(**at(1e6 + 2 * DAY_S)), f"{web.url}/f") == first
     web.scripts["/f"] = reply(404)
     with pytest.raises(FetchFailed, match="not-found"):
-        client_of(**at(1e6 + 2 * DAY_S)).file(f"{web.url}/f")
+        capture_file(client_of(**at(1e6 + 2 * DAY_S)), f"{web.url}/f")
 
 
 @pytest.mark.parametrize("announces", [True, False])
@@ -187,7 +187,7 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
 
     web.scripts["/f"] = script
     with pytest.raises(FetchFailed, match=r"http\.max_file_bytes = 1000") as caught:
-        client_of(max_file_bytes=1000).file(f"{web.url}/f")
+        capture_file(client_of(max_file_bytes=1000), f"{web.url}/f")
     assert caught.value.reason is Reason.TOO_LARGE
     assert len(asked(web)) == 1
 
@@ -195,14 +195,14 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
 def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
     web.scripts["/robots.txt"] = reply(200, b"User-agent: *\nDisallow: /", content_type="text/plain")
     with pytest.raises(FetchFailed) as caught:
-        client_of().file(f"{web.url}/f")
+        capture_file(client_of(), f"{web.url}/f")
     assert caught.value.reason is Reason.ROBOTS_DENIED
 
 
 def test_nothing_half_is_ever_under_the_files_name(web: Any, client_of: Any, tmp_path: Path) -> None:
     web.scripts["/f"] = ranged(CONTENT, breaks=9, at=0)
     with pytest.raises(FetchFailed):
-        client_of(attempts=2).file(f"{web.url}/f")
+        capture_file(client_of(attempts=2), f"{web.url}/f")
     assert [path.name for path in (tmp_path / "raw" / "files").rglob("f")] == []
 
 

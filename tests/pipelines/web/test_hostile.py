@@ -27,9 +27,8 @@ from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
-from pipelines.web.errors import FetchFailed
+from pipelines.web.requests import FetchFailed, parse_target
 from pipelines.web.transport import Transport
-from pipelines.web.urls import parse_target
 from schemas.failures import Failure, Reason, Stage
 from schemas.images import Image
 from schemas.lake import Folder, Lake
@@ -298,9 +297,9 @@ from pathlib import Path
 from pipelines.settings import FingerprintName, ImagesConfig
 from pipelines.images.inspect import inspect_image
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = inspect_image(Path(sys.argv[1]).read_bytes(), config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
+found, _ = inspect_image(Path(sys.argv[1]).read_bytes(), config=ImagesConfig(), fingerprint=FingerprintName.PHASH)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"size": [found.image.width, found.image.height], "peak_mb": (peak - before) / 1024}))
+print(json.dumps({"size": [found.width, found.height], "peak_mb": (peak - before) / 1024}))
 """
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from pipelines.settings import HttpConfig
 from pipelines.web.client import Client, process_client
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind, Response
+from pipelines.web.requests import FetchFailed, Kind, Response
 from schemas.failures import Reason
 from schemas.lake import Folder
 

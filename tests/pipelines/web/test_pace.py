@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.web.pace import Pace
+from pipelines.web.hosts import Pace
 
 
 class Clock:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind
+from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
 
 

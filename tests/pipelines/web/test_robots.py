@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind
+from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
 
 RULES = b"""\

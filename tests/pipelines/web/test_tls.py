@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind
+from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")

@@ -13,9 +13,8 @@ import pytest
 
 from pipelines.settings import HttpConfig
 from pipelines.web.addresses import AddressBook
-from pipelines.web.errors import FetchFailed
+from pipelines.web.requests import FetchFailed, parse_target
 from pipelines.web.transport import Answer, Transport
-from pipelines.web.urls import parse_target
 from schemas.failures import Reason
 
 Ask = Callable[[str], bytes]

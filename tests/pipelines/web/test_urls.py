@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.web.errors import FetchFailed
-from pipelines.web.urls import host_of, normalise, parse_target, redirected
+from pipelines.web.requests import FetchFailed, host_of, normalise, parse_target, redirected
 from schemas.failures import Reason
 
 

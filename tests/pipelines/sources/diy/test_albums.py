@@ -17,8 +17,7 @@ from pipelines.sources.diy.settings import DiySource, PageOrApi
 from pipelines.sources.diy.submissions import Submission
 from pipelines.sources.records import FieldError
 from pipelines.web.client import Client
-from pipelines.web.errors import FetchFailed
-from pipelines.web.requests import Kind, Request, Response
+from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
 from schemas.errors import IntegrityError
 from schemas.failures import Failure, Reason, Stage
