@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import BuildError
-from schemas.lake import Folder
+from schemas.lake import Folder, Sink
 from schemas.tables import travels
 
 PACK_BYTES = 64 << 20
@@ -78,16 +79,14 @@ class PackFolder:
         """
         if not refs:
             return self.schema.empty_table().select(list(columns))
-        rows_of: dict[str, list[int]] = {}
+        numbers_of = defaultdict[str, list[int]](list)
         for number, ref in enumerate(refs):
-            rows_of.setdefault(ref.pack, []).append(number)
-        order = np.empty(len(refs), np.int64)
-        tables, start = [], 0
-        for pack, numbers in rows_of.items():
-            tables.append(self._read_rows(pack, np.array([refs[number].row for number in numbers]), columns))
-            order[numbers] = np.arange(start, start + len(numbers))
-            start += len(numbers)
-        return pa.concat_tables(tables).take(pa.array(order))
+            numbers_of[ref.pack].append(number)
+        tables = [
+            self._read_rows(pack, np.array([refs[number].row for number in numbers]), columns)
+            for pack, numbers in numbers_of.items()
+        ]
+        return pa.concat_tables(tables).take(pa.array(np.argsort(np.concatenate(list(numbers_of.values())))))
 
     def writer(self) -> PackWriter:
         """Return a writer of new packs."""
@@ -116,12 +115,9 @@ class PackIndex:
 
     def _forget(self) -> None:
         self._packs: list[str] = []
-        self._keys: _Keys = np.empty(0, f"S{_KEY_BYTES}")
-        self._pack_numbers = np.empty(0, np.uint32)
-        self._rows = np.empty(0, np.uint32)
-
-    def __len__(self) -> int:
-        return len(self._keys)
+        self._starts = np.zeros(1, np.int64)  # of each pack's rows, counted over all packs; at the end, their number
+        self._keys = parse_keys([])
+        self._positions = np.empty(0, np.int64)  # of each key's row, counted over all packs
 
     def refresh(self) -> None:
         """Take in the packs that have come since, and forget those that are gone."""
@@ -131,28 +127,27 @@ class PackIndex:
         new = sorted(names.difference(self._packs))
         if not new:
             return
-        keys, numbers, rows = [self._keys], [self._pack_numbers], [self._rows]
-        for pack in new:
-            found = read_keys(self._folder, f"{pack}{SUFFIX}", self._key)
-            keys.append(found)
-            numbers.append(np.full(len(found), len(self._packs), np.uint32))
-            rows.append(np.arange(len(found), dtype=np.uint32))
-            self._packs.append(pack)
-        together = np.concatenate(keys)
-        order = np.argsort(together, kind="stable")
-        self._keys = together[order]
-        self._pack_numbers, self._rows = np.concatenate(numbers)[order], np.concatenate(rows)[order]
+        found = [read_keys(self._folder, f"{pack}{SUFFIX}", self._key) for pack in new]
+        self._packs += new
+        self._starts = np.append(self._starts, self._starts[-1] + np.cumsum([len(keys) for keys in found]))
+        keys = np.concatenate([self._keys, *found])
+        order = np.argsort(keys, kind="stable")
+        self._keys = keys[order]
+        self._positions = np.append(self._positions, np.arange(len(self._positions), len(keys)))[order]
 
     def find(self, keys: Sequence[str]) -> list[PackRef | None]:
         """Return where each key is, None where it is not; of several rows of a key, the newest."""
         wanted = parse_keys(keys)
         with _LOCK:
+            if not len(self._keys):
+                return [None] * len(keys)
             at = np.searchsorted(self._keys, wanted, side="right") - 1
-            is_there = at >= 0
-            is_there[is_there] = self._keys[at[is_there]] == wanted[is_there]
+            is_there = (at >= 0) & (self._keys[at] == wanted)
+            positions = self._positions[at]
+            packs = np.searchsorted(self._starts, positions, side="right") - 1
             return [
-                PackRef(self._packs[self._pack_numbers[row]], int(self._rows[row])) if found else None
-                for row, found in zip(at.tolist(), is_there.tolist(), strict=True)
+                PackRef(self._packs[pack], row) if found else None
+                for pack, row, found in zip(packs, (positions - self._starts[packs]).tolist(), is_there, strict=True)
             ]
 
 
@@ -161,62 +156,49 @@ class PackWriter:
 
     def __init__(self, packs: PackFolder) -> None:
         self._packs = packs
-        self._open: _OpenPack | None = None
+        self._sink: Sink | None = None
 
     def add(self, rows: Mapping[str, Sequence[Any]]) -> list[PackRef]:
         """Append rows, given as columns of equal length, and return where they will be once the pack is closed."""
         count = len(rows[self._packs.key])
         if not count:
             return []
-        pack = self._open = self._open or _OpenPack(self._packs)
-        first = pack.append(rows, count)
-        if pack.is_due():
-            self.close()
-        return [PackRef(pack.name, first + number) for number in range(count)]
-
-    def close(self) -> None:
-        """Make what was added visible."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-
-class _OpenPack:
-    """A pack that is being written: whole row groups go out as they fill."""
-
-    def __init__(self, packs: PackFolder) -> None:
-        self.name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
-        self._packs = packs
-        self._sink = packs.folder.create(f"{self.name}{SUFFIX}")
-        self._writer = pq.ParquetWriter(
-            self._sink.stream,
-            packs.schema,
-            compression={field.name: "none" if field.type == pa.binary() else "zstd" for field in packs.schema},
-            use_dictionary=False,
-            write_statistics=False,
-        )
-        self._waiting: dict[str, list[Any]] = {name: [] for name in packs.schema.names}
-        self._rows = 0
-        self._opened = time.monotonic()
-
-    def append(self, rows: Mapping[str, Sequence[Any]], count: int) -> int:
-        """Add that many rows, and return the number of the first."""
-        first = self._rows
-        self._rows += count
+        sink = self._sink = self._sink or self._create()
         for name, waiting in self._waiting.items():
             waiting.extend(rows[name])
         whole = FLUSHED_GROUPS * self._packs.rows_per_group
         while len(self._waiting[self._packs.key]) >= whole:
             self._write(whole)
-        return first
-
-    def is_due(self) -> bool:
-        return self._sink.stream.tell() >= PACK_BYTES or time.monotonic() - self._opened >= PACK_AGE_S
+        refs = [PackRef(self._name, row) for row in range(self._rows, self._rows + count)]
+        self._rows += count
+        if sink.stream.tell() >= PACK_BYTES or time.monotonic() - self._opened >= PACK_AGE_S:
+            self.close()
+        return refs
 
     def close(self) -> None:
-        self._write(self._rows)
-        self._writer.close()
-        self._sink.commit()
+        """Make what was added visible."""
+        if self._sink is not None:
+            self._write(self._rows)
+            self._writer.close()
+            self._sink.commit()
+            self._sink = None
+
+    def _create(self) -> Sink:
+        """Begin a new pack: whole row groups go out as they fill."""
+        schema = self._packs.schema
+        self._name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
+        sink = self._packs.folder.create(f"{self._name}{SUFFIX}")
+        self._writer = pq.ParquetWriter(
+            sink.stream,
+            schema,
+            compression={field.name: "none" if field.type == pa.binary() else "zstd" for field in schema},
+            use_dictionary=False,
+            write_statistics=False,
+        )
+        self._waiting: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._rows = 0
+        self._opened = time.monotonic()
+        return sink
 
     def _write(self, rows: int) -> None:
         group = {name: waiting[:rows] for name, waiting in self._waiting.items()}

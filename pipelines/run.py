@@ -35,7 +35,7 @@ from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
 from pipelines.progress import Progress, Watcher
-from pipelines.raw.segments import recover
+from pipelines.raw import recover
 from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifest import build_identity

@@ -21,8 +21,7 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from pipelines.raw.segments import request_key
-from pipelines.raw.store import RawStore
+from pipelines.raw import RawStore, request_key
 from pipelines.settings import HttpConfig
 from pipelines.web.hosts import FRESH_S, Pace, Robots
 from pipelines.web.requests import (

@@ -15,9 +15,8 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import pipelines
-from pipelines.raw import segments
-from pipelines.raw.segments import recover, request_key
-from pipelines.raw.store import RawStore
+from pipelines import raw as module
+from pipelines.raw import RawStore, recover, request_key
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.raw import RAW_SCHEMA, RawEntry
@@ -165,7 +164,7 @@ KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 from test_raw import fill
-from pipelines.raw.store import RawStore
+from pipelines.raw import RawStore
 from schemas.lake import Folder
 store = RawStore(Folder(sys.argv[1]))
 fill(store, 20)
@@ -192,11 +191,11 @@ def test_what_a_killed_process_stored_is_there(raw: Folder) -> None:
 
 
 def test_a_segment_is_closed_when_it_is_large_or_long(raw: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "LOCAL_BYTES", 10_000)
+    monkeypatch.setattr(module, "LOCAL_BYTES", 10_000)
     store = RawStore(raw)
     fill(store, 20)
     assert len(files_of(raw, ".parquet")) >= 2
-    monkeypatch.setattr(segments, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     before = len(files_of(raw, ".parquet"))
     fill(store, 9, first=20)
     assert len(files_of(raw, ".parquet")) >= before + 3
@@ -221,7 +220,7 @@ def test_on_an_object_store_a_segment_appears_when_it_is_closed(
     other = RawStore(far)
     assert other.find_many("web", [entry.key for entry in added]) == added
     assert other.body("web", added[1]) == body_of(1)
-    monkeypatch.setattr(segments, "REMOTE_AGE_S", 0.0)
+    monkeypatch.setattr(module, "REMOTE_AGE_S", 0.0)
     fill(store, 2, first=3)
     assert len(list((tmp_path / "bucket").rglob("*.warc.gz"))) == 3
     (tmp_path / "bucket" / "web" / "index" / f"{added[0].segment}.parquet").unlink()

@@ -1,0 +1,279 @@
+"""The raw store: every answer a host gave and every failure worth remembering, so that a rerun asks for the rest.
+
+    <raw>/<source>/<segment>.warc.gz            on a file system appended to in place, and locked while it is open
+    <raw>/<source>/index/<segment>.parquet      written when the segment is closed
+
+A segment is one WARC 1.1 file that one process writes (ISO 28500:2017), each record a gzip member of its own. A record
+holds the status line, the few headers that are kept, and the body without transfer or content encoding, so that its
+length and digest are those of the payload. Headers of a request are never stored: they may be credentials.
+
+What closed segments hold is found through their indexes, many keys at once. The newest entry of a key counts. Two
+processes that fetch into one store need not know of each other: at worst both ask for the same thing.
+
+On an object store a segment is held in memory and appears when it is closed. What a kill leaves is a segment without
+an index, whole up to its last record: `recover` cuts off what is half and writes the index. Failures stand in the
+index alone, so a kill forgets those of the open segment; they are found again by asking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import io
+import os
+import re
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from http.client import responses
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fastwarc import ArchiveIterator, WarcRecordType
+
+from pipelines.packs import PackFolder
+from schemas.errors import IntegrityError
+from schemas.lake import Folder
+from schemas.raw import RAW_SCHEMA, RawEntry
+
+SUFFIX = ".warc.gz"
+LOCAL_BYTES = 256 << 20
+REMOTE_BYTES = 64 << 20
+REMOTE_AGE_S = 60.0
+MAX_ENTRIES = 20_000
+_GZIP_WINDOW = 31
+_KEPT_HEADERS = ("cache-control", "content-language", "content-type", "etag", "last-modified")
+_REQUEST = "X-Request"  # an extension field: what the key of a request is made of
+_COMPRESSED = re.compile("text/|application/(json|xml|xhtml)")
+
+
+class RawStore:
+    """The raw store of a lake, as one process knows it; thread-safe."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._segments: dict[str, _Segment] = {}
+        self._lock = threading.Lock()
+
+    def find_many(self, source: str, keys: Sequence[str]) -> list[RawEntry | None]:
+        """Return the newest entry of each key, None where there is none."""
+        packs = _index_of(self._folder.child(source))
+        with self._lock:
+            open_entries = dict(self._segments[source].entries) if source in self._segments else {}
+            refs = packs.index().find(keys)
+            table = packs.read([ref for ref in refs if ref is not None], RAW_SCHEMA.names)
+        stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
+        return [open_entries.get(key) or stored.get(key) for key in keys]
+
+    def add(self, source: str, entry: RawEntry, headers: Mapping[str, str], body: bytes) -> RawEntry:
+        """Store an answer, and return its entry with its digest and position."""
+        whole = replace(entry, digest=hashlib.sha256(body).hexdigest(), payload_bytes=len(body))
+        return self._append(source, whole, _make_record(whole, headers, body))
+
+    def note(self, source: str, entry: RawEntry) -> None:
+        """Store an entry without a record of its own: a failure, or an answer that was found unchanged."""
+        self._append(source, entry, None)
+
+    def body(self, source: str, entry: RawEntry) -> bytes:
+        """Return the body of an answer.
+
+        Raises:
+            IntegrityError: the stored bytes are not the ones that were received.
+        """
+        with self._lock:
+            segment = self._segments.get(source)
+            if segment is not None and segment.name == entry.segment:  # on an object store it is not there yet
+                self._segments.pop(source).close()
+        name = f"{entry.segment}{SUFFIX}"
+        try:
+            with self._folder.child(source).open(name) as stream:
+                stream.seek(entry.offset)
+                record = stream.read(entry.length)
+            body = _read_body(record)
+        except (FileNotFoundError, ValueError) as problem:
+            raise IntegrityError(f"{self._folder.uri}/{source}/{name}: no record at {entry.offset}") from problem
+        if hashlib.sha256(body).hexdigest() != entry.digest:
+            found = f"{self._folder.uri}/{source}/{name}: the body at {entry.offset} is not the one received"
+            raise IntegrityError(f"{found}; delete the file and its index, and rerun")
+        return body
+
+    def close(self) -> None:
+        """Close every open segment: what is in them can then be found by other processes."""
+        with self._lock:
+            for source in list(self._segments):
+                self._segments.pop(source).close()
+
+    def _append(self, source: str, entry: RawEntry, record: bytes | None) -> RawEntry:
+        with self._lock:
+            if source not in self._segments:
+                self._segments[source] = _Segment(self._folder.child(source), entry.fetched_at)
+            segment = self._segments[source]
+            placed = segment.append(entry, record)
+            if segment.is_due:
+                self._segments.pop(source).close()
+        return placed
+
+
+class _Segment:
+    """An open segment of a source. Not thread-safe.
+
+    Attributes:
+        entries: by key: what its index will have.
+    """
+
+    def __init__(self, folder: Folder, date: str) -> None:
+        self.name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
+        self.entries: dict[str, RawEntry] = {}
+        self._folder = folder
+        self._opened = time.monotonic()
+        self._stream: BinaryIO = io.BytesIO()
+        if folder.local is not None:
+            folder.local.mkdir(parents=True, exist_ok=True)
+            self._stream = (folder.local / f"{self.name}{SUFFIX}").open("xb", buffering=0)
+            fcntl.flock(self._stream, fcntl.LOCK_EX)
+        fields = {"WARC-Type": "warcinfo", "WARC-Date": date, "Content-Type": "application/warc-fields"}
+        self._stream.write(_member(fields, b"software: multilink\r\nformat: WARC File Format 1.1\r\n", 0))
+
+    def append(self, entry: RawEntry, record: bytes | None) -> RawEntry:
+        """Add an entry and its record, if it has one, and return it with the record's position."""
+        if record is not None:
+            entry = replace(entry, segment=self.name, offset=self._stream.tell(), length=len(record))
+            self._stream.write(record)
+        self.entries[entry.key] = entry
+        return entry
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether the segment should be closed."""
+        is_remote = isinstance(self._stream, io.BytesIO)
+        is_old = is_remote and time.monotonic() - self._opened >= REMOTE_AGE_S
+        limit = REMOTE_BYTES if is_remote else LOCAL_BYTES
+        return is_old or self._stream.tell() >= limit or len(self.entries) >= MAX_ENTRIES
+
+    def close(self) -> None:
+        """Put the segment where it belongs, and its index beside it."""
+        if isinstance(self._stream, io.BytesIO):
+            self._folder.write(f"{self.name}{SUFFIX}", self._stream.getvalue())
+        else:
+            os.fsync(self._stream.fileno())
+        _write_index(self._folder, self.name, self.entries.values())
+        self._stream.close()
+
+
+def request_key(kind: str, url: str) -> str:
+    """Return the key of a request for a normalised URL."""
+    return hashlib.sha256(f"{kind}\n{url}".encode()).hexdigest()
+
+
+def recover(raw: Folder) -> None:
+    """Write the index of every segment that has none and that no process is writing."""
+    for source in raw.names():
+        folder = raw.child(source)
+        indexed = set(_index_of(folder).folder.names())
+        for name in folder.names():
+            segment = name.removesuffix(SUFFIX)
+            if name.endswith(SUFFIX) and f"{segment}.parquet" not in indexed:
+                _recover(folder, segment)
+
+
+def _recover(folder: Folder, segment: str) -> None:
+    name, entries = f"{segment}{SUFFIX}", list[RawEntry]()
+    with contextlib.ExitStack() as stack:
+        local = folder.local
+        if local is not None:
+            stream = stack.enter_context((local / name).open("rb+"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # its process is alive
+                return
+        data = folder.read(name)
+        with contextlib.suppress(OSError):  # what follows is no record
+            entries.extend(_read_entries(io.BytesIO(data), segment))
+        ends = [entry.offset for entry in entries[1:]]
+        if entries:
+            tail = zlib.decompressobj(_GZIP_WINDOW)
+            tail.decompress(data[entries[-1].offset :])
+            ends.append(len(data) - len(tail.unused_data) if tail.eof else entries.pop().offset)
+        if local is not None:
+            stream.truncate(ends[-1] if ends else 0)
+        found = zip(entries, ends, strict=False)
+        _write_index(folder, segment, [replace(entry, length=end - entry.offset) for entry, end in found])
+
+
+def _index_of(folder: Folder) -> PackFolder:
+    """Return the indexes of a source's closed segments."""
+    return PackFolder(folder.child("index"), RAW_SCHEMA, key="key", rows_per_group=1024)
+
+
+def _write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:
+    table = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=RAW_SCHEMA)
+    packs, sink = _index_of(folder), io.BytesIO()
+    pq.write_table(table, sink, row_group_size=packs.rows_per_group, compression="zstd")
+    packs.folder.write(f"{segment}.parquet", sink.getvalue())
+
+
+def _make_record(entry: RawEntry, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the record of an answer; `entry` says what is known of it."""
+    lines = [f"{name.title()}: {' '.join(headers[name].split())}" for name in _KEPT_HEADERS if name in headers]
+    status = entry.status or 0
+    head = "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, f"Content-Length: {len(body)}"])
+    fields = {
+        "WARC-Type": "response",
+        "WARC-Target-URI": entry.final_url or entry.url,
+        "WARC-Date": entry.fetched_at,
+        "WARC-Payload-Digest": f"sha256:{entry.digest}",
+        _REQUEST: f"{entry.kind} {entry.url}",
+        "Content-Type": "application/http; msgtype=response",
+    }
+    level = 1 if _COMPRESSED.match(entry.media_type or "") else 0
+    return _member(fields, head.encode("latin-1", "replace") + b"\r\n\r\n" + body, level)
+
+
+def _member(fields: Mapping[str, str], block: bytes, level: int) -> bytes:
+    lines = [f"{name}: {value}\r\n" for name, value in fields.items()]
+    head = f"WARC/1.1\r\nWARC-Record-ID: <urn:uuid:{uuid.uuid4()}>\r\n{''.join(lines)}Content-Length: {len(block)}\r\n"
+    return gzip.compress(head.encode() + b"\r\n" + block + b"\r\n\r\n", level, mtime=0)
+
+
+def _read_body(record: bytes) -> bytes:
+    """Return the body in a record.
+
+    Raises:
+        ValueError: it is no record.
+    """
+    try:
+        return bytes(next(ArchiveIterator(io.BytesIO(record))).reader.read())
+    except (OSError, StopIteration) as problem:
+        raise ValueError("no record") from problem
+
+
+def _read_entries(stream: BinaryIO, segment: str) -> Iterator[RawEntry]:
+    """Yield the entry of each answer in a segment, its length still to be filled in.
+
+    Raises:
+        OSError: what follows is no record.
+    """
+    for record in ArchiveIterator(stream, record_types=WarcRecordType.response):
+        fields, headers = record.headers, record.http_headers
+        kind, _, url = fields[_REQUEST].partition(" ")
+        yield RawEntry(
+            key=request_key(kind, url),
+            kind=kind,
+            url=url,
+            fetched_at=fields["WARC-Date"],
+            final_url=fields["WARC-Target-URI"],
+            status=headers.status_code,
+            media_type=headers.get("Content-Type"),
+            etag=headers.get("Etag"),
+            last_modified=headers.get("Last-Modified"),
+            digest=fields["WARC-Payload-Digest"].partition(":")[2],
+            payload_bytes=len(record.reader.read()),
+            segment=segment,
+            offset=record.stream_pos,
+        )
