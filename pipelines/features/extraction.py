@@ -31,8 +31,7 @@ from pipelines.features.values import (
     value_rows,
 )
 from pipelines.images.inspect import METHOD
-from pipelines.images.packed import given_array
-from pipelines.images.packed import PackedImage
+from pipelines.images.packed import PackedImage, given_array
 from pipelines.packs import PackRef
 from pipelines.settings import DocumentsConfig, FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
