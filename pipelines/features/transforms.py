@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
-from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, add_features
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
@@ -63,10 +64,10 @@ class ExtractFeatures(beam.PTransform):
         else:
             images = images | "without features" >> beam.MapTuple(_without_features)
         met = documents | "meet images" >> MeetParts(id_of, hashes_of, images)
-        featured = met | "add images" >> Fallible(Stage.FEATURES, partial(_add_images, config=self.config), _met_id)
+        featured = met | "add images" >> Fallible(
+            Stage.FEATURES, partial(_add_images, config=self.config), itemgetter(0)
+        )
         once = images | "outcomes only" >> beam.Values() | "of images" >> Separate()
-        if not self.plan.extracted(DOCUMENTS):
-            return Featured(featured.results, featured.failures, *once)
         complete: Outcome = (
             featured.results
             | "batch" >> beam.BatchElements(min_batch_size=DOCUMENTS_AT_ONCE, max_batch_size=DOCUMENTS_AT_ONCE)
@@ -92,7 +93,7 @@ class _ExtractImages(_Extract):
     def process(
         self, block: tuple[Any, Iterable[tuple[str, PackedImage]]]
     ) -> Iterator[tuple[str, FeaturedImage | Failure]]:
-        images = sorted((packed for _, packed in block[1]), key=_row)
+        images = sorted((packed for _, packed in block[1]), key=attrgetter("copy.row"))
 
         def read(numbers: Sequence[int]) -> Iterator[bytes]:
             refs = [cast(PackRef, images[number].copy) for number in numbers]
@@ -140,19 +141,16 @@ def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[st
     return (copy.pack, copy.row // BLOCK), keyed
 
 
-def _row(packed: PackedImage) -> int:
-    return cast(PackRef, packed.copy).row
-
-
 def _without_features(content_hash: str, packed: PackedImage) -> tuple[str, FeaturedImage]:
     return content_hash, FeaturedImage(packed)
 
 
-def _met_id(met: Met[SettledDocument]) -> str:
-    return met[0]
-
-
 def _add_images(met: Met[SettledDocument], config: DocumentsConfig) -> Iterator[FeaturedDocument | Failure]:
-    _, documents, outcomes = met
-    for settled in documents:
-        yield from add_features(settled, outcomes, config)
+    """Yield a failure row for each image that an extractor rejected, then the document of the others, if it stays."""
+    _, (settled,), outcomes = met
+    rejected = {key: found for key, found in outcomes.items() if isinstance(found, Failure)}
+    for kept in without_images(settled, rejected, config, stage=Stage.FEATURES):
+        if isinstance(kept, SettledDocument):
+            yield FeaturedDocument(kept.document, tuple(outcomes[image.hash] for image in kept.document.images))
+        else:
+            yield kept

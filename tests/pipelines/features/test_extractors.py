@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.catalogue import ENTRIES, PACKAGED, Extractor, extractors
+from pipelines.features.networks import ARCHITECTURES
 from pipelines.features.pixels import Square
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, checked
 from pipelines.images.inspect import encode_jpeg

