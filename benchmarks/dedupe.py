@@ -75,9 +75,8 @@ from pipelines.images.packed import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.packs import PackRef
 from pipelines.settings import Policy
-from schemas.documents import Document, ImageRef, Provenance
+from schemas.documents import Document, Image, ImageRef, Provenance
 from schemas.duplicates import Duplicate
-from schemas.images import Image
 
 Random = np.random.Generator
 Chunk = tuple[int, np.ndarray]  # number of the first occurrence; fingerprints

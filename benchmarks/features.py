@@ -33,7 +33,7 @@ from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig
-from schemas.images import KNOWN_COLUMNS, Image
+from schemas.documents import KNOWN_COLUMNS, Image
 from schemas.lake import Lake
 
 LITE, DENSE = "efficientnet-lite0", "densenet169"

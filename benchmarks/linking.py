@@ -39,9 +39,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, to_row
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn
-from schemas.images import image_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, to_table

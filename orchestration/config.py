@@ -26,8 +26,8 @@ import yaml
 
 from pipelines import recipes as build_recipes
 from schemas.configs import override, require, restore
+from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
-from schemas.leaks import LeakKind
 from training import recipes as train_recipes
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
+from schemas.duplicates import LeakKind
 from schemas.errors import IntegrityError
 from schemas.failures import Stage
 from schemas.lake import Folder
-from schemas.leaks import LeakKind
 from schemas.manifest import Manifest, verify
 from schemas.tables import FEATURE_PREFIX
 

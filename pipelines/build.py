@@ -32,10 +32,9 @@ from pipelines.sources.credentials import Credentials
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
-from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
-from schemas.leaks import LEAK_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

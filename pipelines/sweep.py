@@ -54,12 +54,12 @@ def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:
     needs = _Needs(lake, [read_manifest(lake, version) for version in versions])
     gone: list[str] = []
     size = 0
-    for file in lake.root.infos():
-        if file.changed < before and needs.is_unneeded(file.path):
-            gone.append(file.path)
-            size += file.bytes
+    for path, file in lake.root.infos().items():
+        if file.mtime_ns / 1e9 < before and needs.is_unneeded(path):
+            gone.append(path)
+            size += file.size
             if not dry_run:
-                lake.root.delete(file.path)
+                lake.root.delete(path)
     return Swept(tuple(gone), size)
 
 

@@ -1,7 +1,12 @@
-"""DOCUMENT: ordered sentences, ordered image references, and links that are unknown, empty or known.
+"""DOCUMENT and IMAGE: the two parts of a shard.
 
-The dataclasses are what stages pass along; `document_schema` is what a documents part holds. Three states of the
-links stay apart everywhere: `None` (unknown), `()` (known: there is none), and a non-empty tuple.
+A document is ordered sentences, ordered image references, and links that are unknown, empty or known: these three
+states stay apart everywhere, as `None`, `()` (there is none), and a non-empty tuple. The dataclasses are what stages
+pass along; `document_schema` is what a documents part holds.
+
+An images part holds every image the same-numbered documents part refers to, once, with its features as columns. `jpeg`
+is the picture a person or a later extractor can use: orientation applied, RGB, shorter side 256 px. A data set made
+from feature vectors alone (`multi-retrieval`) has no pixels: the picture columns are null.
 """
 
 from __future__ import annotations
@@ -13,10 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.features import FeatureColumn, sentence_fields
+from schemas.features import FeatureColumn, image_fields, sentence_fields
 from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"
+SHORTER_SIDE_PX = 256
 
 
 class Split(StrEnum):
@@ -169,3 +175,45 @@ def to_row(document: Document) -> dict[str, Any]:
             "licence": document.provenance.licence,
         },
     }
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is known of one image before features; `fingerprint` is the 64-bit hash in hexadecimal."""
+
+    hash: str
+    source: str | None = None
+    format: str | None = None
+    width: int | None = None
+    height: int | None = None
+    original_bytes: int | None = None
+    fingerprint: str | None = None
+    is_flat: bool = False
+    licence: str | None = None
+
+
+def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
+    """Return the schema of an images part with these feature columns."""
+    columns = [
+        column("hash", pa.string(), "SHA-256 (hex) of the original bytes"),
+        column("source", pa.string(), "URL or path it came from", nullable=True),
+        column("format", pa.string(), "format of the original: jpeg, png, gif, webp ...", nullable=True),
+        column("width", pa.int32(), "of the original, orientation applied", nullable=True, unit="px"),
+        column("height", pa.int32(), "of the original, orientation applied", nullable=True, unit="px"),
+        column("original_bytes", pa.int64(), "size of the original file", nullable=True, unit="bytes"),
+        column(
+            "fingerprint",
+            pa.string(),
+            "perceptual hash (hex) by the manifest's fingerprint name",
+            nullable=True,
+        ),
+        column("is_flat", pa.bool_(), "one colour all over: left out of near-duplicate search"),
+        column("licence", pa.string(), "licence where known", nullable=True),
+        column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
+    ]
+    return table_schema("images", 1, [*columns, *image_fields(features)])
+
+
+KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat")  # by the bytes alone
+COPY_SCHEMA = pa.schema([image_schema().field(name) for name in (*KNOWN_COLUMNS, "jpeg")])

@@ -1,11 +1,21 @@
-"""DUPLICATE: one row per occurrence of an image that has a near-duplicate somewhere in the data set."""
+"""DUPLICATE and LEAK: images that occur again in a data set, and what documents of different splits share.
+
+A duplicate is one row per occurrence of an image that has a near-duplicate somewhere in the data set.
+
+A leak is one row per document and shared thing that ties it to a document of another split. It has two ends, and each
+end has its own row: the training document that shares a picture with a test document, and the test document that shares
+it. A row names one document of the other split, the first, not all of them: a caption that a thousand documents of each
+split share gives two thousand rows, not a million.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
+from schemas.documents import Split
 from schemas.tables import column, table_schema, travels
 
 
@@ -44,5 +54,62 @@ DUPLICATE_SCHEMA = table_schema(
         column("nearest", pa.string(), "content hash of the closest other member"),
         column("distance", pa.int32(), "Hamming distance to nearest", unit="bits"),
         column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
+    ],
+)
+
+
+class LeakKind(StrEnum):
+    """What two documents share."""
+
+    EXACT_IMAGE = "exact-image"  # the same bytes
+    NEAR_IMAGE = "near-image"  # other bytes, fingerprints within the radius
+    SENTENCE = "sentence"  # the same words
+    DOCUMENT_TEXT = "document-text"  # the same sentences, all of them
+
+
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class Leak:
+    """One end of a leak.
+
+    Attributes:
+        kind: what is shared.
+        split: split of `document`.
+        other_split: split of `other_document`, never `split`.
+        key: content hash of the document's image, or the normalised text (a long one: its beginning and digest).
+        document: the document whose row this is.
+        other_document: the first document of the other split that shares it, by id; of near images, that of the
+            closest image.
+        other_key: content hash of the other document's image, or the same text.
+        distance: Hamming distance between the two images' fingerprints; 0 for what is equal.
+        tokens: words of a shared text; 0 of an image.
+    """
+
+    kind: LeakKind
+    split: Split
+    other_split: Split
+    key: str
+    document: str
+    other_document: str
+    other_key: str
+    distance: int = 0
+    tokens: int = 0
+
+
+LEAK_SCHEMA = table_schema(
+    "leaks",
+    1,
+    [
+        column("kind", pa.string(), "exact-image, near-image, sentence or document-text"),
+        column("split", pa.string(), "split of document"),
+        column("other_split", pa.string(), "split of other_document"),
+        column(
+            "key", pa.string(), "content hash of the document's image, or the normalised text (long: beginning, digest)"
+        ),
+        column("document", pa.string(), "document whose row this is"),
+        column("other_document", pa.string(), "first document of the other split that shares it"),
+        column("other_key", pa.string(), "content hash of the other document's image, or the same text"),
+        column("distance", pa.int32(), "Hamming distance of the images' fingerprints", unit="bits"),
+        column("tokens", pa.int32(), "words of a shared text; 0 of an image", unit="words"),
     ],
 )

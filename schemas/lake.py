@@ -98,13 +98,14 @@ class Folder:
 
     def files(self) -> Iterator[str]:
         """Return the path of every file below this folder, relative to it, in sorted order."""
-        return (info.path for info in self.infos())
+        return iter(self.infos())
 
-    def infos(self) -> list[FileInfo]:
-        """Return what is known of every file below this folder, in the order of their paths."""
+    def infos(self) -> dict[str, pafs.FileInfo]:
+        """Return what is known of every file below this folder, by its path relative to it, in sorted order."""
         _, path = self._open()
-        found = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
-        return sorted(FileInfo(i.path.removeprefix(path).lstrip("/"), i.size, i.mtime_ns / 1e9) for i in found)
+        files = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
+        by_path = {info.path.removeprefix(path).lstrip("/"): info for info in files}
+        return dict(sorted(by_path.items()))
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
@@ -132,15 +133,6 @@ class Folder:
             filesystem, path = pafs.FileSystem.from_uri(self.uri)
             return filesystem, path.rstrip("/")
         return pafs.LocalFileSystem(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class FileInfo:
-    """A file: its path relative to the folder, its size, and when it was changed (seconds since 1970)."""
-
-    path: str
-    bytes: int
-    changed: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
 from pipelines.card.show import split_lines, stage_lines
-from schemas.documents import Split
-from schemas.images import image_schema
+from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.versions import canonical_json

@@ -14,8 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.documents import document_schema
-from schemas.images import image_schema
+from schemas.documents import document_schema, image_schema
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import MEANING
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pipelines.card.card import render
 from pipelines.images.packed import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
-from schemas.images import COPY_SCHEMA
+from schemas.documents import COPY_SCHEMA
 from schemas.lake import Lake
 
 MAX_CLUSTERS, MAX_IMAGES, MAX_OCCURRENCES = 100, 24, 12  # on the page; in a cluster; of an image

@@ -27,7 +27,7 @@ from PIL import Image as Pixels
 
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import decode_image
-from schemas.images import SHORTER_SIDE_PX, Image
+from schemas.documents import SHORTER_SIDE_PX, Image
 
 METHOD = "bilinear-2"
 MAX_ASPECT = 8  # of a copy: a longer picture loses its ends, so that a 16 x 60000 strip stays small

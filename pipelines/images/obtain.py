@@ -25,8 +25,8 @@ from pipelines.web.client import Client, process_client
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.codecs import ImageRejected
+from schemas.documents import KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
-from schemas.images import KNOWN_COLUMNS, Image
 from schemas.lake import Folder
 
 WEB = "web"  # the folder of images in the raw store

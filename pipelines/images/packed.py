@@ -18,10 +18,10 @@ from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, picture_libraries
 from schemas.configs import resolve
+from schemas.documents import COPY_SCHEMA, Image
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
 from schemas.features import Storage, storable
-from schemas.images import COPY_SCHEMA, Image
 from schemas.lake import Lake
 from schemas.tables import travels
 from schemas.versions import fingerprint as digest_of

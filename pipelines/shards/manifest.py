@@ -16,11 +16,9 @@ from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.splits.leaks import LeakCount
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
-from schemas.documents import Document, Split, document_schema
-from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.documents import Document, Split, document_schema, image_schema
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Failure
-from schemas.images import image_schema
-from schemas.leaks import LEAK_SCHEMA
 from schemas.manifest import Manifest, version_name
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, code_digest, code_version, content

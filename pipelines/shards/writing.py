@@ -21,9 +21,8 @@ from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.statistics import DocumentSize, size_of
-from schemas.documents import Split, document_schema, to_row
+from schemas.documents import Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn, vectors_to_column
-from schemas.images import image_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
 from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.web.requests import FetchFailed, normalise
+from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
-from schemas.images import Image
 from schemas.versions import fingerprint
 
 DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates

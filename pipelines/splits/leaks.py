@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pipelines.settings import SharedThing, SplitsConfig
 from schemas.documents import Split
+from schemas.duplicates import Leak, LeakKind
 from schemas.errors import BuildError
-from schemas.leaks import Leak, LeakKind
 
 _THINGS = {
     LeakKind.EXACT_IMAGE: SharedThing.EXACT_IMAGES,

@@ -16,8 +16,7 @@ from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.neighbours import pack_images
 from pipelines.documents.settle import SettledDocument
 from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items
-from schemas.duplicates import Duplicate
-from schemas.leaks import Leak, LeakKind
+from schemas.duplicates import Duplicate, Leak, LeakKind
 
 _FAR = np.iinfo(np.int64).max
 

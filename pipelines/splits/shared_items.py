@@ -16,7 +16,7 @@ import numpy as np
 from pipelines.dedupe.columns import Bytes, Columns, Numbers, Texts, from_hex
 from pipelines.documents.settle import SettledDocument
 from schemas.documents import Document, Split
-from schemas.leaks import Leak, LeakKind
+from schemas.duplicates import Leak, LeakKind
 
 KINDS, SPLITS = tuple(LeakKind), tuple(Split)
 MIN_TOKENS = 5  # a shorter text ("Finished product.") is shared by chance

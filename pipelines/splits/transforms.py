@@ -35,9 +35,8 @@ from pipelines.splits.shared_images import (
     pack_shown,
 )
 from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items, pack_texts
-from schemas.duplicates import Duplicate
+from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
-from schemas.leaks import Leak
 
 _ENDS = tuple(product(KINDS, SPLITS, SPLITS))  # of leaks: their kind, split and other split
 

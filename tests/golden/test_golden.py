@@ -13,13 +13,11 @@ from orchestration.config import DatasetSettings, Settings
 from orchestration.definitions import make_definitions
 from pipelines import recipes as build_recipes
 from schemas.configs import resolve
-from schemas.documents import document_schema
-from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.documents import document_schema, image_schema
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
 from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.images import image_schema
-from schemas.leaks import LEAK_SCHEMA
 from schemas.links import LINK_SCHEMA
 from schemas.raw import RAW_SCHEMA
 from schemas.retrievals import RETRIEVAL_SCHEMA

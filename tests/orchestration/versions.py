@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
 from orchestration.verdicts import VersionOnDisk
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, to_row
+from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn
-from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, version_name
 from schemas.tables import FEATURE_PREFIX, to_table

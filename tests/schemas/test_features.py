@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from schemas.configs import restore
-from schemas.documents import document_schema
+from schemas.documents import document_schema, image_schema
 from schemas.errors import IntegrityError
 from schemas.features import (
     FeatureColumn,
@@ -28,7 +28,6 @@ from schemas.features import (
     storable,
     vectors_to_column,
 )
-from schemas.images import image_schema
 from schemas.tables import MEANING, UNIT
 
 MATRICES = hnp.arrays(

@@ -11,6 +11,7 @@ from pipelines.images.packed import PackedImage
 from pipelines.packs import PackRef
 from schemas.documents import (
     Document,
+    Image,
     ImageRef,
     Link,
     Provenance,
@@ -18,12 +19,12 @@ from schemas.documents import (
     Sentence,
     Split,
     document_schema,
+    image_schema,
     to_row,
 )
 from schemas.errors import IntegrityError
 from schemas.failures import Failure, Reason, Stage
 from schemas.features import FeatureColumn
-from schemas.images import Image, image_schema
 from schemas.tables import check_schema, to_table
 
 VECTOR = FeatureColumn(name="use", dimensions=4)

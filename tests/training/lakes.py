@@ -15,9 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, to_row
+from schemas.documents import (
+    Document,
+    ImageRef,
+    Link,
+    Provenance,
+    Role,
+    Sentence,
+    Split,
+    document_schema,
+    image_schema,
+    to_row,
+)
 from schemas.features import FeatureColumn
-from schemas.images import image_schema
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, to_table

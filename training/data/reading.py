@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.documents import Split, document_schema
+from schemas.documents import Split, document_schema, image_schema
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.features import FeatureColumn, FeatureKind, column_to_vectors
-from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import FEATURE_PREFIX, check_schema

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from pipelines.card.card import dataset_card, write_cards
+from schemas.documents import image_schema
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.images import image_schema
 from schemas.lake import MANIFEST, Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, verify, version_name
 

@@ -16,9 +16,18 @@ from PIL import Image
 
 from pipelines.card.croissant import croissant
 from pipelines.shards.writing import write_rows
-from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, to_row
+from schemas.documents import (
+    Document,
+    ImageRef,
+    Link,
+    Provenance,
+    Sentence,
+    Split,
+    document_schema,
+    image_schema,
+    to_row,
+)
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.images import image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 

@@ -14,8 +14,8 @@ from pipelines.card import duplicates as page
 from pipelines.card.duplicates import duplicates_page
 from pipelines.images.packed import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
+from schemas.documents import COPY_SCHEMA
 from schemas.duplicates import DUPLICATE_SCHEMA, Duplicate
-from schemas.images import COPY_SCHEMA
 from schemas.lake import Lake
 from schemas.tables import row_of, to_table
 

@@ -34,9 +34,8 @@ from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import Policy
-from schemas.documents import Document, Provenance
+from schemas.documents import Document, Image, Provenance
 from schemas.duplicates import Duplicate
-from schemas.images import Image
 
 PLAIN, NEAR, FAR = "00000000000000ff", "00000000000001ff", "ffffffffffffffff"
 CHAIN = ["0000000000000000", "0000000000000007", "000000000000003f"]  # 3 bits from one to the next

@@ -11,9 +11,8 @@ from pipelines.documents.settle import SettledDocument, settle, without_images
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.candidate import CandidateDocument
-from schemas.documents import ImageRef, Link, Provenance, Sentence
+from schemas.documents import Image, ImageRef, Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
-from schemas.images import Image
 
 LONG = "one two three four five"
 

@@ -11,8 +11,8 @@ from PIL import Image
 from pipelines.images.inspect import inspect_image, is_flat
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected
+from schemas.documents import Image as Known
 from schemas.failures import Reason
-from schemas.images import Image as Known
 
 
 def picture(width: int = 60, height: int = 40, seed: int = 0) -> Image.Image:

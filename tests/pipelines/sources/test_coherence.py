@@ -18,10 +18,9 @@ from pipelines.sources.clue import ClueSource
 from pipelines.sources.clue import read as read_clue
 from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
-from schemas.documents import Link, Provenance, Sentence, Split
+from schemas.documents import Image, Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason
-from schemas.images import Image
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PUBLISHED = Path(__file__).resolve().parents[3].parent / "shared/data/cite-data.csv"

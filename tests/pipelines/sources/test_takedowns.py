@@ -9,9 +9,8 @@ import pytest
 
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.takedowns import Takedowns, parse_takedowns, read_takedowns
-from schemas.documents import Provenance, Sentence
+from schemas.documents import Image, Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
-from schemas.images import Image
 
 HASH = "0123456789abcdef" * 4
 

@@ -20,10 +20,9 @@ from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_
 from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
 from pipelines.splits.shared_items import Items, leaks_of_items, normalise, pack_texts
 from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
-from schemas.documents import Document, ImageRef, Provenance, Sentence, Split
+from schemas.documents import Document, Image, ImageRef, Provenance, Sentence, Split
+from schemas.duplicates import LEAK_SCHEMA, Leak, LeakKind
 from schemas.errors import BuildError
-from schemas.images import Image
-from schemas.leaks import LEAK_SCHEMA, Leak, LeakKind
 from schemas.tables import row_of, to_table
 
 TRAIN, VAL, TEST = Split.TRAIN, Split.VAL, Split.TEST

@@ -29,8 +29,8 @@ from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
 from pipelines.web.requests import FetchFailed, parse_target
 from pipelines.web.transport import Transport
+from schemas.documents import Image
 from schemas.failures import Failure, Reason, Stage
-from schemas.images import Image
 from schemas.lake import Folder, Lake
 
 ROOT = Path(pipelines.__file__).parents[1]
