@@ -59,16 +59,18 @@ import faiss
 import numpy as np
 
 from pipelines.dedupe.columns import to_hex
-from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.neighbours import (
+from pipelines.dedupe.duplicates import (
     Neighbours,
     Occurrences,
+    duplicate_rows,
+    find_duplicates,
     find_neighbours,
     keyed_codes,
+    mark_dropped,
     merge_clusters,
     pack_images,
 )
-from pipelines.dedupe.policies import duplicate_rows, find_duplicates, mark_dropped
+from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage

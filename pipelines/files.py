@@ -30,7 +30,7 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-import zstandard
+from backports import zstd
 
 from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
@@ -44,14 +44,13 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", *(f".tar{suffix}" for suffi
 # Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")
 _BUFFER_BYTES = 2**20
-_PIECE_BYTES = 2**16
-_ZSTD_STEP_BYTES = 2**8  # a block of 4 bytes may become 128 KiB
-_ZSTD_WINDOW = 2**31  # what the published dumps are compressed with
+_PIECE_BYTES = 2**18
+_OF_DUMPS = {zstd.DecompressionParameter.window_log_max: 31}  # what the published ones are compressed with
 _NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _DAMAGE = (
     EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
-    zstandard.ZstdError,
+    zstd.ZstdError,
 )  # fmt: skip
 
 
@@ -114,7 +113,7 @@ class InputFile:
                 yield _decompressed(stream, self.name)
                 return
             for name, open_member in _members(stream, self.uri):
-                if name == _plain(self.member):
+                if name == self.member.removeprefix("./"):
                     with open_member() as inner:
                         yield _decompressed(inner, self.name)
                     return
@@ -161,9 +160,8 @@ def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
 
 
 def file_names(root: str) -> Iterator[str]:
-    """Yield the path of every file of a folder or an archive, relative to it; see `read_tree`."""
-    for name, _ in _files(root):
-        yield name
+    """Return the path of every file of a folder or an archive, relative to it; see `read_tree`."""
+    return (name for name, _ in _files(root))
 
 
 def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | BrokenInputError]]:
@@ -257,11 +255,11 @@ def _index(uri: str, changed: int | None) -> Mapping[str, Callable[[int], bytes]
             if zipfile.is_zipfile(stream):
                 zipped = zipfile.ZipFile(open_uri(uri) if "://" in uri else uri)  # stays open
                 entries = (entry for entry in zipped.infolist() if not entry.is_dir())
-                return {_plain(entry.filename): partial(_zipped_bytes, zipped, entry) for entry in entries}
+                return {entry.filename.removeprefix("./"): partial(_zipped_bytes, zipped, entry) for entry in entries}
             stream.seek(0)
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 return {
-                    _plain(member.name): partial(_span_bytes, uri, member.offset_data, member.size)
+                    member.name.removeprefix("./"): partial(_span_bytes, uri, member.offset_data, member.size)
                     for member in _tar_members(archive)
                     if not member.issparse()
                 }
@@ -318,12 +316,12 @@ def _members(stream: BinaryIO, uri: str) -> Iterator[tuple[str, Callable[[], Bin
         with zipfile.ZipFile(stream) as zipped:
             for entry in sorted(zipped.infolist(), key=attrgetter("filename")):
                 if not entry.is_dir():
-                    yield _plain(entry.filename), cast(Callable[[], BinaryIO], partial(zipped.open, entry))
+                    yield entry.filename.removeprefix("./"), cast(Callable[[], BinaryIO], partial(zipped.open, entry))
         return
     plain = _decompressed(stream, uri)
     with tarfile.open(fileobj=plain, mode="r:" if plain is stream else "r|") as archive:
         for member in _tar_members(archive):
-            yield _plain(member.name), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
+            yield member.name.removeprefix("./"), cast(Callable[[], BinaryIO], partial(archive.extractfile, member))
 
 
 def _tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -333,44 +331,25 @@ def _tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         archive.members = []  # type: ignore[attr-defined]  # else it remembers every member it has passed
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix("./")
-
-
-# How a compressed file begins, how its name ends, and what opens it.
-_MAGIC = {b"\x1f\x8b\x08": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
-_SUFFIXES = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".tbz2": "bz2", ".xz": "xz", ".txz": "xz", ".zst": "zst"}
-_OPENERS: dict[str, Callable[[BinaryIO], io.BufferedIOBase]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+# How the name of a compressed file ends, how the file begins, and what opens it.
+_COMPRESSIONS: tuple[tuple[tuple[str, ...], bytes, Callable[[BinaryIO], io.BufferedIOBase]], ...] = (
+    ((".gz", ".tgz"), b"\x1f\x8b\x08", gzip.open),
+    ((".bz2", ".tbz2"), b"BZh", bz2.open),
+    ((".xz", ".txz"), b"\xfd7zXZ\x00", lzma.open),
+    ((".zst",), b"\x28\xb5\x2f\xfd", partial(zstd.open, options=_OF_DUMPS)),
+)
 
 
 def _decompressed(stream: BinaryIO, name: str) -> io.BufferedReader:
     """Return a stream of a file's content; how it is compressed is told by its first bytes, or else by its name."""
     packed = cast(io.BufferedReader, stream)
-    start = packed.peek(8)[:8]
-    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    kind = kind or _SUFFIXES.get(PurePosixPath(name.lower()).suffix, "")
-    if not kind and isinstance(stream, io.BufferedReader):
+    start = packed.peek(8)
+    known = [opener for _, magic, opener in _COMPRESSIONS if start.startswith(magic)]
+    known += [opener for suffixes, _, opener in _COMPRESSIONS if name.lower().endswith(suffixes)]
+    if not known and isinstance(stream, io.BufferedReader):
         return stream
-    plain = _OPENERS[kind](stream) if kind in _OPENERS else packed
-    pieces = _zstandard_pieces(stream) if kind == "zst" else iter(partial(plain.read1, _PIECE_BYTES), b"")
-    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
-
-
-def _zstandard_pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of every frame; zstandard's own reader does not tell an end from a cut."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    frame, step = None, _ZSTD_STEP_BYTES
-    while packed := stream.read(step):  # the less, the more came of it: what is given has no bound
-        while packed:
-            frame = frame or decompressor.decompressobj()
-            piece = frame.decompress(packed)
-            step = max(step // 2, 1) if len(piece) > _BUFFER_BYTES else min(step * 2, _PIECE_BYTES)
-            if piece:
-                yield piece
-            packed = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise EOFError("the compressed stream ends early")
+    plain = known[0](stream) if known else packed
+    return io.BufferedReader(_Pieces(iter(partial(plain.read1, _PIECE_BYTES), b"")), _BUFFER_BYTES)
 
 
 class _Pieces(io.RawIOBase):

@@ -26,18 +26,21 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from pipelines.dedupe.columns import Columns
-from pipelines.dedupe.neighbours import (
+from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
+    Duplicates,
     Neighbours,
     Occurrences,
     cut_crowded,
+    duplicate_rows,
+    find_duplicates,
     find_neighbours,
     keyed_codes,
+    mark_dropped,
     merge_clusters,
     pack_images,
 )
-from pipelines.dedupe.policies import Duplicates, duplicate_rows, find_duplicates, mark_dropped
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import Policy

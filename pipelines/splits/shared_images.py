@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipelines.dedupe.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
+from pipelines.dedupe.duplicates import pack_images
 from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.neighbours import pack_images
 from pipelines.documents.settle import SettledDocument
 from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items
 from schemas.duplicates import Duplicate, Leak, LeakKind

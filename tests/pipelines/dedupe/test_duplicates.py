@@ -15,20 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe.columns import from_hex, words_of
-from pipelines.dedupe.hamming import near_pairs
-from pipelines.dedupe.neighbours import (
+from pipelines.dedupe.duplicates import (
     Clusters,
     Codes,
     Neighbours,
     Occurrences,
     cut_crowded,
+    duplicate_rows,
+    find_duplicates,
     find_neighbours,
     join,
     keyed_codes,
+    mark_dropped,
     merge_clusters,
     pack_images,
 )
-from pipelines.dedupe.policies import duplicate_rows, find_duplicates, mark_dropped
+from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe import bands, hamming
-from pipelines.dedupe.bands import KEY_BITS, MAX_KEYS, key_bits, keys_of
-from pipelines.dedupe.hamming import near_pairs, near_rows, rows_by_bucket
+from pipelines.dedupe import hamming
+from pipelines.dedupe.hamming import KEY_BITS, MAX_KEYS, key_bits, keys_of, near_pairs, near_rows, rows_by_bucket
 
 Pairs = list[tuple[int, int, int]]  # two rows and their distance
 
@@ -143,4 +142,4 @@ def test_a_bad_cut_is_refused() -> None:
         key_bits(63, radius=3, count=1)
     with pytest.raises(ValueError, match="a radius below it"):
         key_bits(64, radius=64, count=1)
-    assert bands.WORD_BITS == 64
+    assert hamming.WORD_BITS == 64
