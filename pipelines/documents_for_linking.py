@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pipelines.config import BuildConfig
 from pipelines.documents.filters import check_candidate
 from pipelines.documents.settle import SettledDocument, settle, without_images
-from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features
+from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
@@ -138,7 +138,7 @@ def add_vectors(
     hashes = sorted(refs)
     jpegs = copies.read([refs[content_hash] for content_hash in hashes], ["jpeg"])["jpeg"].to_pylist()
     found = _filled(extraction.plan, IMAGES, hashes, jpegs)
-    rejected = {key: _failure(key, value) for key, value in found.items() if isinstance(value, Rejected)}
+    rejected = {key: missing_feature(key, value) for key, value in found.items() if isinstance(value, Rejected)}
     texts = [[sentence.text for sentence in each.document.sentences] for each in documents]
     keys = [texts_key(of_document) for of_document in texts]
     read = _filled(extraction.plan, DOCUMENTS, keys, texts)
@@ -148,7 +148,7 @@ def add_vectors(
             if isinstance(kept, Failure):
                 yield kept
             elif isinstance(sentences, Rejected):
-                yield _failure(kept.document.id, sentences)
+                yield missing_feature(kept.document.id, sentences)
             else:
                 shown = [image.hash for image in kept.document.images]
                 images = [cast(FeatureRefs, found[content_hash]) for content_hash in shown]
@@ -165,10 +165,6 @@ def _filled(
     found = dict(zip(keys, features.fill(keys, lambda numbers: [items[n] for n in numbers]), strict=True))
     features.close()
     return found
-
-
-def _failure(record_id: str, problem: Rejected) -> Failure:
-    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
 
 
 def _with_features(

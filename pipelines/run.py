@@ -56,7 +56,7 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, commit
-from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
 # Settings of `http` that change how fast answers come, and not which.

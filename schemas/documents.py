@@ -79,7 +79,7 @@ class Provenance:
 
     Attributes:
         retrieved: when its page was fetched, ISO 8601 in UTC. It is no part of what the document is: neither compared,
-            nor digested, nor in a row; it goes into the lake's `retrievals/` (`schemas.retrievals`).
+            nor digested, nor in a row; it goes into the lake's `retrievals/` (`schemas.raw`).
     """
 
     source: str

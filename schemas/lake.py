@@ -192,7 +192,7 @@ class Lake:
         return self.root.child("datasets", name, version)
 
     def retrievals(self, name: str, version: str) -> Folder:
-        """Return where it is said when what a version was made of was fetched (`schemas.retrievals`)."""
+        """Return where it is said when what a version was made of was fetched (`schemas.raw`)."""
         return self.root.child("retrievals", name, version)
 
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:

@@ -37,7 +37,7 @@ from schemas.codecs import picture_libraries
 from schemas.configs import require
 from schemas.documents import Document
 from schemas.errors import BuildError, MultilinkError
-from schemas.failures import is_about_machine
+from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.features import FeatureColumn
 from schemas.lake import Lake
 from schemas.tables import travels
@@ -82,10 +82,6 @@ class FeaturePlan:
         columns = (*self.extracted(IMAGES), *self.extracted(DOCUMENTS))
         return tuple(sorted((column.name, column.fingerprint) for column in columns))
 
-    def extractors(self, table: str) -> list[Extractor]:
-        """Return the extractors of `extracted(table)`: one of each for all threads of a process."""
-        return _extractors(self, table)
-
     def arrays(self, table: str, refs: Sequence[Sequence[PackRef]]) -> dict[str, pa.Array]:
         """Return the computed columns of a shard by name, for the references of each of its images or documents.
 
@@ -99,7 +95,12 @@ class FeaturePlan:
 
 
 @lru_cache(maxsize=2)
-def _extractors(plan: FeaturePlan, table: str) -> list[Extractor]:
+def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
+    """Return the extractors of `plan.extracted(table)`: one of each for all threads of a process.
+
+    Raises:
+        BuildError: they are not what was planned.
+    """
     names = plan.config.images if table == IMAGES else plan.config.sentences
     made = extractors(names, table, plan.config, plan.http)
     differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
@@ -162,6 +163,11 @@ def _columns(made: Iterable[Extractor], table: str, copies: str) -> list[Feature
     return [replace(c, fingerprint=fingerprint({"extractor": c.fingerprint, "copies": copies})) for c in columns]
 
 
+def missing_feature(record_id: str, problem: Rejected) -> Failure:
+    """Return the failure row of a record that an extractor rejected."""
+    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
+
+
 class Unexpected(Rejected):
     """An error that no extractor foresees: about this item now, and not kept for later builds."""
 
@@ -170,7 +176,7 @@ class Features:
     """The computed columns of a table, in one worker: what is kept, and open packs for what is computed."""
 
     def __init__(self, plan: FeaturePlan, table: str) -> None:
-        self._extractors = plan.extractors(table)
+        self._extractors = extractors_of(plan, table)
         self._columns = {column.name: column for column in plan.extracted(table)}
         self._packs = {name: feature_packs(plan.lake, column, table) for name, column in self._columns.items()}
         self._writers = {name: packs.writer() for name, packs in self._packs.items()}

@@ -19,14 +19,14 @@ import apache_beam as beam
 
 from pipelines.documents.settle import SettledDocument, without_images
 from pipelines.documents.transforms import MeetParts, Met, hashes_of, id_of
-from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.packed import PackedImage
 from pipelines.packs import PackFolder, PackRef
 from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import Fallible, Outcome, Separate
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Stage
 
 BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32
@@ -102,7 +102,10 @@ class _ExtractImages(_Extract):
         found_for = self._features.fill([packed.image.hash for packed in images], read)
         for packed, found in zip(images, found_for, strict=True):
             image, name = packed.image, packed.image.source or packed.image.hash
-            yield image.hash, _failure(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found)
+            yield (
+                image.hash,
+                missing_feature(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found),
+            )
             self._progress.advance("features")
 
 
@@ -115,12 +118,12 @@ class _ExtractSentences(_Extract):
 
         for featured, found in zip(documents, self._features.fill([*map(texts_key, texts)], read), strict=True):
             document = featured.document
-            yield _failure(document.id, found) if isinstance(found, Rejected) else replace(featured, sentences=found)
+            yield (
+                missing_feature(document.id, found)
+                if isinstance(found, Rejected)
+                else replace(featured, sentences=found)
+            )
             self._progress.advance("sentences", len(document.sentences))
-
-
-def _failure(record_id: str, problem: Rejected) -> Failure:
-    return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
 
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:

@@ -25,7 +25,7 @@ from schemas.documents import Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn, vectors_to_column
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry
-from schemas.retrievals import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.tables import to_table
 
 ROWS_PER_GROUP = 256

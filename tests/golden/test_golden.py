@@ -19,8 +19,7 @@ from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.links import LINK_SCHEMA
-from schemas.raw import RAW_SCHEMA
-from schemas.retrievals import RETRIEVAL_SCHEMA
+from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
 
 FOLDER = Path(__file__).parent

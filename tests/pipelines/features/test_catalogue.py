@@ -13,7 +13,6 @@ from orchestration.cli import run
 from pipelines.features.catalogue import (
     ENTRIES,
     Entry,
-    best_seconds,
     extractors,
     listed_extractors,
     listing,
@@ -74,11 +73,6 @@ def test_a_bench_measures_what_it_was_asked_for(counts: Counter[str]) -> None:
     with pytest.raises(ConfigError, match="expected one of"):
         measured("unknown", FeaturesConfig(), count=4)
     assert len(set(made_up_pictures(4))) == 4
-
-
-def test_the_least_time_counts_but_for_the_first() -> None:
-    times = iter([0.0, 9.0, 10.0, 12.0, 20.0, 25.0])
-    assert best_seconds(lambda: "found", clock=lambda: next(times)) == (2.0, "found")
 
 
 def test_the_commands_print_their_rows(counts: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pipelines import recipes
-from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, plan_features
+from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
 from pipelines.images.inspect import encode_jpeg
 from schemas.configs import override
@@ -109,7 +109,7 @@ def test_a_sentence_without_a_finite_vector_is_its_documents_failure(
     tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(tmp_path)
-    [lengths] = plan.extractors(DOCUMENTS)
+    [lengths] = extractors_of(plan, DOCUMENTS)
     monkeypatch.setattr(lengths, "value", lambda texts: np.full((len(texts), 2), np.nan if "" in texts else 1.0))
     sound, broken, other = fill_texts(plan, ("one",), ("", "two"), ("three",))
     assert broken == Rejected("lengths: a value is not finite, or beyond float16's 65504")
@@ -136,7 +136,7 @@ def test_an_unexpected_error_is_about_one_item(tmp_path: Path) -> None:
 
 def test_an_unexpected_error_is_not_kept(tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(tmp_path)
-    [lengths] = plan.extractors(DOCUMENTS)
+    [lengths] = extractors_of(plan, DOCUMENTS)
     sound = lengths.value
     monkeypatch.setattr(lengths, "value", lambda texts: sound(texts) if texts[0] != "odd" else 1 / 0)
     first, odd = fill_texts(plan, ("even",), ("odd",))
@@ -163,7 +163,7 @@ def test_a_worker_that_differs_from_the_plan_says_so(tmp_path: Path, counts: Cou
         copies=plan.copies,
     )
     with pytest.raises(BuildError, match="extractor cells: this worker's weights, libraries, device or precision"):
-        other.extractors(IMAGES)
+        extractors_of(other, IMAGES)
 
 
 def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[str]) -> None:
