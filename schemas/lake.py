@@ -86,11 +86,8 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
-        return bool(self._info(name).type != pafs.FileType.NotFound)
-
-    def size(self, name: str) -> int | None:
-        """Return a file's size in bytes, or None where there is no such file."""
-        return cast("int | None", self._info(name).size)
+        filesystem, path = self._open()
+        return bool(filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
         """Return the names directly inside, sorted; an absent folder has none."""
@@ -118,10 +115,6 @@ class Folder:
         filesystem, path = self._open()
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(path)
-
-    def _info(self, name: str) -> pafs.FileInfo:
-        filesystem, path = self._open()
-        return filesystem.get_file_info(f"{path}/{name}".rstrip("/"))
 
     def _list(self, *, recursive: bool = False) -> list[pafs.FileInfo]:
         filesystem, path = self._open()

@@ -151,14 +151,14 @@ def verify(manifest: Manifest, folder: Folder) -> Iterator[str]:
     named = version_name(manifest.config, manifest.inputs, manifest.schema_versions)
     if named != manifest.version:
         yield f"{MANIFEST}: of version {manifest.version}, by its settings and inputs it is {named}"
-    found = set(folder.files()) - {MANIFEST}
-    for path in sorted(found - {entry.path for entry in manifest.files}):
+    found = folder.infos()
+    for path in sorted(found.keys() - {MANIFEST, *(entry.path for entry in manifest.files)}):
         yield f"{path}: extra file, not in the manifest"
     for entry in manifest.files:
         if entry.path not in found:
             yield f"{entry.path}: missing"
-        elif (size := folder.size(entry.path)) != entry.bytes:
-            yield f"{entry.path}: {size} bytes, the manifest says {entry.bytes}"
+        elif found[entry.path].size != entry.bytes:
+            yield f"{entry.path}: {found[entry.path].size} bytes, the manifest says {entry.bytes}"
         elif (digest := _digest(folder, entry.path)) != entry.sha256:
             yield f"{entry.path}: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}..."
 

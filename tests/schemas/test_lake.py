@@ -15,7 +15,7 @@ def test_a_written_file_reads_back_and_leaves_no_temporary(tmp_path: Path) -> No
     folder.write("a/b.bin", b"one")
     folder.write("a/b.bin", b"two")
     assert folder.read("a/b.bin") == b"two"
-    assert folder.size("a/b.bin") == 3
+    assert folder.infos()["a/b.bin"].size == 3
     assert list(folder.files()) == ["a/b.bin"]
 
 
@@ -23,7 +23,7 @@ def test_an_absent_folder_is_empty(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path / "none"))
     assert folder.names() == []
     assert list(folder.files()) == []
-    assert folder.size("x") is None
+    assert not folder.exists("x")
     folder.remove()
     folder.delete("x")
     with pytest.raises(FileNotFoundError):
