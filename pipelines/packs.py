@@ -121,7 +121,7 @@ class PackIndex:
 
     def refresh(self) -> None:
         """Take in the packs that have come since, and forget those that are gone."""
-        names = {name.removesuffix(SUFFIX) for name in self._folder.names() if _is_pack(name)}
+        names = {name.removesuffix(SUFFIX) for name in self._folder.names() if name.endswith(SUFFIX) and name[0] != "."}
         if not names.issuperset(self._packs):
             self._forget()  # a swept folder: rare, so begin anew
         new = sorted(names.difference(self._packs))
@@ -218,10 +218,6 @@ def read_keys(folder: Folder, name: str, key: str) -> _Keys:
     """Return the keys of a pack, in the order of its rows."""
     with folder.open(name) as stream:
         return parse_keys(pq.read_table(stream, columns=[key], use_threads=False)[key].to_pylist())
-
-
-def _is_pack(name: str) -> bool:
-    return name.endswith(SUFFIX) and not name.startswith(".")
 
 
 @lru_cache(maxsize=32)

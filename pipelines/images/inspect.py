@@ -131,21 +131,16 @@ def phash(image: Pixels.Image, *, side: int = 8) -> str:
     return np.packbits(spectrum > median).tobytes().hex()
 
 
-def dhash(image: Pixels.Image, *, side: int = 8) -> str:
-    """Return the gradient hash of `imagehash.dhash`: which pixel of a (side + 1) x side grid is above its left one."""
-    import imagehash
+def library_hash(image: Pixels.Image, *, name: str, side: int) -> str:
+    """Return the hash of a function of `imagehash`.
 
-    return str(imagehash.dhash(image, hash_size=side))
-
-
-def whash(image: Pixels.Image, *, side: int = 8) -> str:
-    """Return the Haar wavelet hash of `imagehash.whash`, computed at the picture's own scale.
-
-    It holds about six float64 copies of a square with the largest power of two that the picture's shorter side allows.
+    `dhash`, the gradient: which pixel of a (side + 1) x side grid is above its left one. `whash`, the Haar wavelet,
+    computed at the picture's own scale: it holds about six float64 copies of a square with the largest power of two
+    that the picture's shorter side allows.
     """
     import imagehash
 
-    return str(imagehash.whash(image, hash_size=side))
+    return str(getattr(imagehash, name)(image, hash_size=side))
 
 
 def findimagedupes(image: Pixels.Image) -> str:
@@ -191,9 +186,9 @@ def _neighbourhoods(size: int) -> npt.NDArray[np.int64]:
 _FINGERPRINTS: Mapping[FingerprintName, Callable[[Pixels.Image], str]] = {
     FingerprintName.PHASH: phash,
     FingerprintName.FINDIMAGEDUPES: findimagedupes,
-    FingerprintName.DHASH: dhash,
-    FingerprintName.WHASH: whash,
+    FingerprintName.DHASH: partial(library_hash, name="dhash", side=8),
+    FingerprintName.WHASH: partial(library_hash, name="whash", side=8),
     FingerprintName.PHASH_256: partial(phash, side=16),
-    FingerprintName.DHASH_256: partial(dhash, side=16),
-    FingerprintName.WHASH_256: partial(whash, side=16),
+    FingerprintName.DHASH_256: partial(library_hash, name="dhash", side=16),
+    FingerprintName.WHASH_256: partial(library_hash, name="whash", side=16),
 }

@@ -69,60 +69,60 @@ class Inspector:
         """Make the new copies visible to other processes."""
         self._writer.close()
 
-    def image_of(self, data: bytes, uri: str) -> Found:
-        """Return the image in the bytes of an address, or why it is refused."""
-        return self.image_of_digest(hashlib.sha256(data).hexdigest(), lambda: data, uri)
+    def image_of(self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None) -> Found:
+        """Return the image of an address by the SHA-256 of its bytes, which are read only where no pack has it.
 
-    def image_of_digest(
-        self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None
-    ) -> Found:
-        """Return the image of an address by the SHA-256 of its bytes, which are read only where no pack has it."""
+        Raises:
+            ImageRejected: the bytes are no acceptable picture.
+        """
         if digest not in self._recent:
             self.look_up([digest])
-        if digest in self._recent:
-            return self._checked(self._recent[digest], uri, retrieved)
-        try:
+        if digest not in self._recent:
             image, jpeg = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
-        except ImageRejected as problem:
-            return rejection(uri, problem)
-        except Exception as error:  # noqa: BLE001 - the border of the stage
-            return unexpected(error, stage=Stage.IMAGES, record_id=uri)
-        row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [jpeg]}
-        (copy,) = self._writer.add(row)
-        found = self._recent[digest] = PackedImage(image, copy)
-        self._forget_old()
-        return self._checked(found, uri, retrieved)
-
-    def look_up(self, digests: Sequence[str]) -> None:
-        """Read what the packs know of some images, at most RECENT: `image_of_digest` then finds them at once."""
-        refs = [ref for ref in self._index.find(digests) if ref is not None]
-        for ref, row in zip(refs, self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist(), strict=True):
-            self._recent[row["hash"]] = PackedImage(Image(**row), ref)
-        self._forget_old()
-
-    def _forget_old(self) -> None:
-        while len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
-
-    def _checked(self, found: PackedImage, uri: str, retrieved: str | None) -> Found:
-        """Return an image under the address it was asked by, unless the takedown list names it."""
+            row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [jpeg]}
+            (copy,) = self._writer.add(row)
+            self._remember(PackedImage(image, copy))
+        found = self._recent[digest]
         image = replace(found.image, source=uri)
         entry = self._access.takedowns.matches_image(image)
         return taken_down(uri, entry) if entry else PackedImage(image, found.copy, retrieved)
 
+    def look_up(self, digests: Sequence[str]) -> None:
+        """Read what the packs know of some images, at most RECENT: `image_of` then finds them at once."""
+        refs = [ref for ref in self._index.find(digests) if ref is not None]
+        for ref, row in zip(refs, self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist(), strict=True):
+            self._remember(PackedImage(Image(**row), ref))
 
-def read_at_hand(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
-    """Return the image of an address that is not to be fetched, or why there is none."""
+    def _remember(self, found: PackedImage) -> None:
+        self._recent[found.image.hash] = found
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+
+
+def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
+    """Yield the image of each address that is not to be fetched, or why there is none."""
+    for uri in uris:
+        yield uri, _found(uri, partial(_read, uri, access, inspector))
+
+
+def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
     entry = access.takedowns.matches_address(uri)
     if entry is not None:
         return taken_down(uri, entry)
+    if access.features is not None and uri.startswith(ROW):
+        vector = given_vector(uri, access.features).astype("<f2")
+        return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
+    data = read_named(access.files, uri, max_bytes=access.http.max_bytes)
+    return inspector.image_of(hashlib.sha256(data).hexdigest(), lambda: data, uri)
+
+
+def _found(uri: str, obtain: Callable[[], Found]) -> Found:
+    """Return the image that a function gives, or the failure row of what it raises: the border of the stage."""
     try:
-        if access.features is not None and uri.startswith(ROW):
-            return PackedImage(_row_image(uri, access.features))
-        return inspector.image_of(read_named(access.files, uri, max_bytes=access.http.max_bytes), uri)
+        return obtain()
     except (FileRejected, ImageRejected) as problem:
-        return rejection(uri, problem)
-    except Exception as error:  # noqa: BLE001 - the border of the stage
+        return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
+    except Exception as error:  # noqa: BLE001
         return unexpected(error, stage=Stage.IMAGES, record_id=uri)
 
 
@@ -159,7 +159,7 @@ def _answered(
         inspector.look_up([str(response.entry.digest) for _, response in responses])
     for uri, response in responses:
         read, digest = partial(client.body, response), str(response.entry.digest)
-        yield uri, inspector.image_of_digest(digest, read, uri, retrieved=response.fetched_at)
+        yield uri, _found(uri, partial(inspector.image_of, digest, read, uri, retrieved=response.fetched_at))
 
 
 def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:
@@ -170,7 +170,7 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
         if is_to_fetch(uri, access):
             on_web.append(uri)
         else:
-            yield uri, read_at_hand(uri, access, inspector)
+            yield from read_at_hand([uri], access, inspector)
     yield from fetch_images(on_web, access, inspector)
     inspector.close()
 
@@ -180,16 +180,6 @@ def is_to_fetch(uri: str, access: ImageAccess) -> bool:
     return uri.lower().startswith(("http:", "https:")) and access.takedowns.matches_address(uri) is None
 
 
-def rejection(uri: str, problem: FileRejected | ImageRejected) -> Failure:
-    """Return the failure row of an address that gave no image."""
-    return Failure(Stage.IMAGES, uri, problem.reason, problem.message, type(problem).__name__)
-
-
 def taken_down(uri: str, entry: str) -> Failure:
     """Return the failure row of an image that the takedown list names."""
     return Failure(Stage.IMAGES, uri, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
-
-
-def _row_image(uri: str, features: str) -> Image:
-    vector = given_vector(uri, features)
-    return Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.astype("<f2").tobytes()).hexdigest(), source=uri)

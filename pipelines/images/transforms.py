@@ -10,7 +10,7 @@ A host's addresses go to one worker, which keeps its pace. A worker has all its 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +21,6 @@ from pipelines.progress import Progress
 from pipelines.sources.candidate import CandidateDocument
 from pipelines.transforms import Separate
 from pipelines.web.requests import host_of
-
-_DONE, _TO_FETCH = "done", "to-fetch"
 
 
 class Images(NamedTuple):
@@ -47,51 +45,55 @@ class ObtainImages(beam.PTransform):
 
     def expand(self, candidates: beam.PCollection) -> Images:
         addresses = candidates | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
-        at_hand = addresses | "read what is at hand" >> beam.ParDo(_AtHand(self.access, self.progress)).with_outputs(
-            _TO_FETCH, main=_DONE
+        at_hand, to_fetch = addresses | "at hand or to fetch" >> beam.Partition(_is_to_fetch, 2, self.access)
+        read = (
+            at_hand
+            | "one at a time" >> beam.Map(_alone)
+            | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access, self.progress))
         )
         fetched = (
-            at_hand[_TO_FETCH]
+            to_fetch
             | "to the worker of its host" >> beam.Map(_key_by_share, shares=self.shares)
             | "group by worker" >> beam.GroupByKey()
-            | "fetch" >> beam.ParDo(_Fetch(self.access, self.progress))
+            | "of each worker" >> beam.Values()
+            | "fetch" >> beam.ParDo(_Obtain(fetch_images, self.access, self.progress))
         )
-        outcomes = (at_hand[_DONE], fetched) | "outcomes" >> beam.Flatten()
+        outcomes = (read, fetched) | "outcomes" >> beam.Flatten()
         found = outcomes | "outcomes only" >> beam.Values() | Separate()
         return Images(outcomes, found.results, found.failures)
 
 
-class _Obtaining(beam.DoFn):
-    """A DoFn with an inspector, whose packs are closed when a bundle ends."""
+class _Obtain(beam.DoFn):
+    """Applies a function of addresses with an inspector, whose packs are closed when a bundle ends."""
 
-    def __init__(self, access: ImageAccess, progress: Progress) -> None:
+    def __init__(
+        self,
+        function: Callable[[Iterable[str], ImageAccess, Inspector], Iterator[tuple[str, Found]]],
+        access: ImageAccess,
+        progress: Progress,
+    ) -> None:
+        self._function = function
         self._access = access
         self._progress = progress
 
     def setup(self) -> None:
         self._inspector = Inspector(self._access)
 
+    def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found]]:
+        for found in self._function(uris, self._access, self._inspector):
+            self._progress.advance("images")
+            yield found
+
     def finish_bundle(self) -> None:
         self._inspector.close()
 
-    def _counted(self, uri: str, found: Found) -> tuple[str, Found]:
-        self._progress.advance("images")
-        return uri, found
+
+def _is_to_fetch(uri: str, _: int, access: ImageAccess) -> int:
+    return int(is_to_fetch(uri, access))
 
 
-class _AtHand(_Obtaining):
-    def process(self, uri: str) -> Iterator[tuple[str, Found] | beam.pvalue.TaggedOutput]:
-        if is_to_fetch(uri, self._access):
-            yield beam.pvalue.TaggedOutput(_TO_FETCH, uri)
-        else:
-            yield self._counted(uri, read_at_hand(uri, self._access, self._inspector))
-
-
-class _Fetch(_Obtaining):
-    def process(self, group: tuple[int, Iterable[str]]) -> Iterator[tuple[str, Found]]:
-        _, uris = group
-        for uri, found in fetch_images(uris, self._access, self._inspector):
-            yield self._counted(uri, found)
+def _alone(uri: str) -> list[str]:
+    return [uri]
 
 
 def _addresses(candidate: CandidateDocument) -> Iterator[str]:

@@ -114,11 +114,10 @@ def _seconds_until(reset: float, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What one origin's file says; where it could not be read, why, and how often in a row."""
+    """What one origin's file says, or why it could not be read, and how often in a row."""
 
     expires: float
-    parsed: Protego | None = None
-    failed: FetchFailed | None = None
+    said: Protego | FetchFailed
     failures: int = 0
 
 
@@ -144,14 +143,12 @@ class Robots:
         rules = self._rules.get(target.origin)
         if rules is None or rules.expires <= self._clock():
             rules = self._rules[target.origin] = self._load(target.origin, rules.failures if rules else 0)
-        if rules.failed is not None:
-            raise FetchFailed(*rules.failed.args)  # a fresh one for each thread
-        if rules.parsed is None:
-            return 0.0
-        if not rules.parsed.can_fetch(target.url, self._token):
+        if isinstance(rules.said, FetchFailed):
+            raise FetchFailed(*rules.said.args)  # a fresh one for each thread
+        if not rules.said.can_fetch(target.url, self._token):
             message = f"{target.origin}/robots.txt disallows {target.url} to {self._token}"
             raise FetchFailed(Reason.ROBOTS_DENIED, message)
-        delay_s = rules.parsed.crawl_delay(self._token) or 0.0
+        delay_s = rules.said.crawl_delay(self._token) or 0.0
         if delay_s > LONGEST_WAIT_S:
             message = f"{target.origin}/robots.txt wants {delay_s:g} s between requests, over {LONGEST_WAIT_S:g}"
             raise FetchFailed(Reason.ROBOTS_DENIED, message)
@@ -163,12 +160,13 @@ class Robots:
         try:
             text = self._read(url)[:_PARSED_BYTES].decode("utf-8-sig", errors="replace")
         except FetchFailed as problem:
-            if problem.status is not None and 400 <= problem.status < 500 and problem.status != TOO_MANY_REQUESTS:
-                return _Rules(self._clock() + FRESH_S)
-            if failures + 1 < self._attempts:
-                return _Rules(self._clock(), None, problem, failures + 1)
-            if problem.status is not None:
-                message = f"{url} must be read first: {problem.message}"
-                problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
-            return _Rules(self._clock() + _RETRY_S, None, problem)
+            status = problem.status or 0
+            if not 400 <= status < 500 or status == TOO_MANY_REQUESTS:
+                if failures + 1 < self._attempts:
+                    return _Rules(self._clock(), problem, failures + 1)
+                if status:
+                    message = f"{url} must be read first: {problem.message}"
+                    problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
+                return _Rules(self._clock() + _RETRY_S, problem)
+            text = ""  # it is not there
         return _Rules(self._clock() + FRESH_S, Protego.parse(text))
