@@ -8,7 +8,7 @@ multicast and reserved addresses are refused, also where an IPv6 address carries
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 from pipelines.web.requests import FetchFailed
@@ -26,7 +26,7 @@ _NOT_PUBLIC = (ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
 def is_public(address: IpAddress) -> bool:
     """Return whether an address is globally reachable unicast, and so is every IPv4 address it carries."""
     if isinstance(address, IPv6Address):
-        carried = list(_carried(address))
+        carried = _carried(address)
         if carried:
             return all(is_public(inner) for inner in carried)
         if address.is_site_local:
@@ -36,16 +36,11 @@ def is_public(address: IpAddress) -> bool:
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
-def _carried(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Yield the IPv4 addresses inside an IPv6 address (mapped, 6to4, Teredo, NAT64)."""
-    if address.ipv4_mapped is not None:
-        yield address.ipv4_mapped
-    if address.sixtofour is not None:
-        yield address.sixtofour
-    if address.teredo is not None:
-        yield from address.teredo
-    if address in _NAT64:
-        yield IPv4Address(int(address) & 0xFFFFFFFF)
+def _carried(address: IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses inside an IPv6 address (mapped, 6to4, Teredo, NAT64)."""
+    nat64 = IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+    found = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), nat64)
+    return [each for each in found if each is not None]
 
 
 def look_up(host: str, port: int) -> list[str]:
@@ -81,7 +76,10 @@ class AddressBook:
         """
         host = host.strip("[]").lower()
         is_detour = host in self._detours
-        endpoints = [self._detours[host]] if is_detour else [(each, port) for each in self._resolve(host, port)]
+        try:
+            endpoints = [self._detours[host]] if is_detour else [(each, port) for each in self._lookup(host, port)]
+        except OSError as error:
+            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name cannot be resolved", "gaierror") from error
         if not is_detour and (host, port) in self._allowed:
             return endpoints
         for endpoint in endpoints:
@@ -90,15 +88,6 @@ class AddressBook:
                 message = f"{host}:{port} leads to {shown}, which is not public; http.allow_hosts can allow {shown}"
                 raise FetchFailed(Reason.ADDRESS_REFUSED, message)
         return endpoints
-
-    def _resolve(self, host: str, port: int) -> list[str]:
-        try:
-            addresses = list(self._lookup(host, port))
-        except OSError as error:
-            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name cannot be resolved", "gaierror") from error
-        if not addresses:
-            raise FetchFailed(Reason.CONNECTION_FAILED, f"{host}: its name has no address")
-        return addresses
 
 
 def _host_and_port(entry: str) -> Endpoint:

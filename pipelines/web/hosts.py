@@ -86,15 +86,13 @@ class Pace:
             if left is None or reset is None:
                 continue
             window_s = min(_seconds_until(reset, self._clock()), LONGEST_WINDOW_S) if left < _NEAR_ZERO else 0.0
-            self._slow_for(host, min(window_s / max(left, 1.0), LONGEST_INTERVAL_S), window_s)
+            interval_s = min(window_s / max(left, 1.0), LONGEST_INTERVAL_S)
+            with self._lock:
+                known, now = self._hosts[host], self._clock()
+                known.slow_interval_s, known.slow_until = interval_s, now + window_s
+                known.next_start = max(known.next_start, now + interval_s)
             if window_s:
                 return
-
-    def _slow_for(self, host: str, interval_s: float, window_s: float) -> None:
-        with self._lock:
-            known, now = self._hosts[host], self._clock()
-            known.slow_interval_s, known.slow_until = interval_s, now + window_s
-            known.next_start = max(known.next_start, now + interval_s)
 
 
 def _number(text: str | None) -> float | None:

@@ -198,14 +198,13 @@ class _Crew:
         self._free -= 1
         self._free_for_slow -= is_slow
         host.busy += 1
-        exchange = _Exchange(host, host.pop(), is_slow, host.given_up)
+        exchange = _Exchange(host, host.pop(), is_slow)
         self._threads.submit(self._make, exchange).add_done_callback(self._finished.put)
 
     def _make(self, exchange: _Exchange) -> _Exchange:
-        if exchange.outcome is None:
-            began = time.monotonic()
-            exchange.outcome = self._client.advance(exchange.task)
-            exchange.seconds = time.monotonic() - began
+        began = time.monotonic()
+        exchange.outcome = exchange.host.given_up or self._client.advance(exchange.task)
+        exchange.seconds = time.monotonic() - began
         return exchange
 
     def _learn(self, host: _Host, problem: FetchFailed | None, seconds: float) -> None:
