@@ -70,13 +70,11 @@ class Inspector:
         self._writer.close()
 
     def image_of(self, digest: str, read: Callable[[], bytes], uri: str, *, retrieved: str | None = None) -> Found:
-        """Return the image of an address by the SHA-256 of its bytes, which are read only where no pack has it.
+        """Return the image of an address by the SHA-256 of its bytes, which are read only where it was not looked up.
 
         Raises:
             ImageRejected: the bytes are no acceptable picture.
         """
-        if digest not in self._recent:
-            self.look_up([digest])
         if digest not in self._recent:
             image, jpeg = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
             row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [jpeg]}
@@ -88,8 +86,9 @@ class Inspector:
         return taken_down(uri, entry) if entry else PackedImage(image, found.copy, retrieved)
 
     def look_up(self, digests: Sequence[str]) -> None:
-        """Read what the packs know of some images, at most RECENT: `image_of` then finds them at once."""
-        refs = [ref for ref in self._index.find(digests) if ref is not None]
+        """Read what the packs know of some images, at most RECENT, for `image_of`."""
+        new = [digest for digest in digests if digest not in self._recent]
+        refs = [ref for ref in self._index.find(new) if ref is not None]
         for ref, row in zip(refs, self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist(), strict=True):
             self._remember(PackedImage(Image(**row), ref))
 
@@ -113,7 +112,9 @@ def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
         vector = given_vector(uri, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
     data = read_named(access.files, uri, max_bytes=access.http.max_bytes)
-    return inspector.image_of(hashlib.sha256(data).hexdigest(), lambda: data, uri)
+    digest = hashlib.sha256(data).hexdigest()
+    inspector.look_up([digest])
+    return inspector.image_of(digest, lambda: data, uri)
 
 
 def _found(uri: str, obtain: Callable[[], Found]) -> Found:
@@ -155,8 +156,7 @@ def _answered(
     responses: Sequence[tuple[str, Response]], client: Client, inspector: Inspector
 ) -> Iterator[tuple[str, Found]]:
     """Yield the image of each answer; those whose copies are in the packs are looked up together."""
-    if len(responses) > 1:
-        inspector.look_up([str(response.entry.digest) for _, response in responses])
+    inspector.look_up([str(response.entry.digest) for _, response in responses])
     for uri, response in responses:
         read, digest = partial(client.body, response), str(response.entry.digest)
         yield uri, _found(uri, partial(inspector.image_of, digest, read, uri, retrieved=response.fetched_at))
