@@ -131,7 +131,7 @@ def build(settings: list[str], lake: str, workers: int) -> Found:
     from pipelines.launch import Runner, run_pipeline
     from pipelines.recipes import recipe
     from pipelines.run import build_dataset
-    from pipelines.sources.credentials import Credentials
+    from pipelines.sources.diy.submissions import Credentials
     from schemas.configs import override
     from schemas.lake import Lake
 

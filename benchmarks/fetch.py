@@ -50,7 +50,7 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Provenance
 from schemas.failures import Failure
 from schemas.lake import Lake

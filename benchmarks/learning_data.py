@@ -18,7 +18,7 @@ from orchestration.recorded_web import build_settings, recording_at, serving
 from pipelines.config import BuildConfig
 from pipelines.recipes import recipe
 from pipelines.run import build_dataset
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake

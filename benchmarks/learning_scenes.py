@@ -31,9 +31,8 @@ from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, buil
 from pipelines.features.catalogue import extractors
 from pipelines.recipes import recipe
 from pipelines.settings import FeaturesConfig
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.mscoco import MscocoSource
-from pipelines.sources.mscoco import read as read_mscoco
+from pipelines.sources.records import CandidateDocument
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.manifest import read_manifest
@@ -112,7 +111,7 @@ def compose(scenes: LakeData, folder: Path, times: int) -> ComposedScenes:
     numbers = {image["id"] for image in images}
     annotations = [each for each in written["annotations"] if each["image_id"] in numbers]
     source = override(MscocoSource(), [*SCENES_SETTINGS, f"captions={_write(images, annotations, folder / TRAINING)}"])
-    drafts = (draft for seed in range(1, times) for draft in read_mscoco(replace(source, val=0.0, test=0.0, seed=seed)))
+    drafts = (draft for seed in range(1, times) for draft in replace(source, val=0.0, test=0.0, seed=seed).read())
     return ComposedScenes(scenes, times, tuple(draft for draft in drafts if isinstance(draft, CandidateDocument)))
 
 

@@ -83,7 +83,7 @@ class DemoRun:
         from orchestration.recorded_web import recording_at, scraping
         from pipelines.recipes import recipe
         from pipelines.run import build_dataset
-        from pipelines.sources.credentials import Credentials
+        from pipelines.sources.diy.submissions import Credentials
         from schemas.configs import override
 
         recording = recording_at()

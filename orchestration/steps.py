@@ -49,7 +49,7 @@ class BuildStep:
 
         from pipelines.recipes import recipe
         from pipelines.run import build_dataset, check_credentials, parse_runner
-        from pipelines.sources.credentials import Credentials
+        from pipelines.sources.diy.submissions import Credentials
         from schemas.configs import override
         from schemas.lake import Lake
 

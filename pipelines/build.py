@@ -28,7 +28,7 @@ from pipelines.progress import Progress
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks

@@ -51,7 +51,7 @@ def build(
     config = override(find_recipe(dataset, recipe), settings or [])
     console = Console(is_json=is_json)
     from pipelines.run import build_dataset, check_credentials, parse_runner, summary_lines
-    from pipelines.sources.credentials import Credentials
+    from pipelines.sources.diy.submissions import Credentials
 
     credentials = Credentials.from_environment(os.environ)
     check_credentials(config, credentials)

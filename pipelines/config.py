@@ -17,9 +17,8 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from pipelines.sources.cite import CiteSource
-from pipelines.sources.clue import ClueSource
-from pipelines.sources.diy.settings import DiySource
+from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import path_settings
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource

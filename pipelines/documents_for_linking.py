@@ -5,8 +5,8 @@ The same plain functions as in the pipeline, so the same bytes give the same vec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.config import BuildConfig
-from pipelines.documents.filters import check_candidate
-from pipelines.documents.settle import SettledDocument, settle, without_images
+from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.obtain import ImageAccess, obtain_images
@@ -24,8 +22,8 @@ from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
 from pipelines.recipes import recipe
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.jsonl import read_documents
+from pipelines.sources.records import CandidateDocument
 from schemas.configs import override
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
@@ -90,7 +88,7 @@ def read_vectors(
         config=config.images,
         fingerprint=config.dedupe.fingerprint,
     )
-    found = documents_of(read_documents(path), config, access)
+    found = documents_of(read_documents(path), config.documents, access)
     while batch := list(islice(found, DOCUMENTS_AT_ONCE)):
         yield from (item for item in batch if isinstance(item, Failure))
         documents = [item for item in batch if isinstance(item, SettledDocument)]
@@ -99,32 +97,26 @@ def read_vectors(
 
 
 def documents_of(
-    records: Iterable[CandidateDocument | Failure], config: BuildConfig, access: ImageAccess
+    records: Iterable[CandidateDocument | Failure], config: DocumentsConfig, access: ImageAccess
 ) -> Iterator[SettledDocument | Failure]:
     """Yield the document of every record that can become one, the first of its id, and a failure row for all others."""
-    candidates: list[CandidateDocument] = []
     seen: set[str] = set()
-    for record in records:
-        checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config.documents))
-        if isinstance(checked, CandidateDocument) and checked.id in seen:
-            checked = Failure(Stage.DOCUMENTS, checked.id, Reason.DUPLICATE_RECORD, "another document has the same id")
-        if isinstance(checked, Failure):
-            yield checked
-            continue
-        seen.add(checked.id)
-        candidates.append(checked)
-        if len(candidates) == DOCUMENTS_AT_ONCE:
-            yield from _settled(candidates, config, access)
-            candidates = []
-    yield from _settled(candidates, config, access)
-
-
-def _settled(
-    candidates: Sequence[CandidateDocument], config: BuildConfig, access: ImageAccess
-) -> Iterator[SettledDocument | Failure]:
-    outcomes = dict(obtain_images(sorted({uri for each in candidates for uri in each.image_uris}), access))
-    for candidate in candidates:
-        yield from settle(candidate, outcomes, config.documents)
+    remaining = iter(records)
+    while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
+        candidates: list[CandidateDocument] = []
+        for record in batch:
+            checked = record if isinstance(record, Failure) else next(check_candidate(record, config=config))
+            if isinstance(checked, CandidateDocument) and checked.id not in seen:
+                candidates.append(checked)
+                seen.add(checked.id)
+            elif isinstance(checked, CandidateDocument):
+                message = "another document has the same id"
+                yield Failure(Stage.DOCUMENTS, checked.id, Reason.DUPLICATE_RECORD, message)
+            else:
+                yield checked
+        outcomes = dict(obtain_images(sorted({uri for each in candidates for uri in each.image_uris}), access))
+        for candidate in candidates:
+            yield from settle(candidate, outcomes, config)
 
 
 def add_vectors(
@@ -134,17 +126,17 @@ def add_vectors(
 
     A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
     """
+    plan = extraction.plan
     refs = {found.image.hash: found.copy for document in documents for found in document.images if found.copy}
-    hashes = sorted(refs)
-    jpegs = copies.read([refs[content_hash] for content_hash in hashes], ["jpeg"])["jpeg"].to_pylist()
-    found = _filled(extraction.plan, IMAGES, hashes, jpegs)
+    jpegs = dict(zip(refs, copies.read([*refs.values()], ["jpeg"])["jpeg"].to_pylist(), strict=True))
+    found = _filled(plan, IMAGES, jpegs)
     rejected = {key: missing_feature(key, value) for key, value in found.items() if isinstance(value, Rejected)}
     texts = [[sentence.text for sentence in each.document.sentences] for each in documents]
     keys = [texts_key(of_document) for of_document in texts]
-    read = _filled(extraction.plan, DOCUMENTS, keys, texts)
-    for document, key in zip(documents, keys, strict=True):
-        for kept in without_images(document, rejected, config, stage=Stage.DOCUMENTS):
-            sentences = read[key]
+    read = _filled(plan, DOCUMENTS, dict(zip(keys, texts, strict=True)))
+    for settled, key in zip(documents, keys, strict=True):
+        sentences = read[key]
+        for kept in without_images(settled, rejected, config, stage=Stage.FEATURES):
             if isinstance(kept, Failure):
                 yield kept
             elif isinstance(sentences, Rejected):
@@ -152,31 +144,34 @@ def add_vectors(
             else:
                 shown = [image.hash for image in kept.document.images]
                 images = [cast(FeatureRefs, found[content_hash]) for content_hash in shown]
-                with_values = _with_features(kept.document, images, sentences, extraction)
-                pictures = tuple(jpegs[hashes.index(content_hash)] for content_hash in shown)
-                yield replace(with_values, jpegs=pictures) if extraction.pictures else with_values
+                pictures = tuple(jpegs[content_hash] for content_hash in shown)
+                yield _with_values(kept.document, images, sentences, extraction, pictures)
 
 
-def _filled(
-    plan: FeaturePlan, table: str, keys: Sequence[str], items: Sequence[Any]
-) -> dict[str, FeatureRefs | Rejected]:
-    """Return where the values of each item are."""
-    features = Features(plan, table)
-    found = dict(zip(keys, features.fill(keys, lambda numbers: [items[n] for n in numbers]), strict=True))
+def _filled(plan: FeaturePlan, table: str, items: Mapping[str, Any]) -> dict[str, FeatureRefs | Rejected]:
+    """Return where the values of each item are, by its key."""
+    features, values = Features(plan, table), list(items.values())
+    found = dict(zip(items, features.fill([*items], lambda numbers: [values[n] for n in numbers]), strict=True))
     features.close()
     return found
 
 
-def _with_features(
-    document: Document, images: Sequence[FeatureRefs], sentences: FeatureRefs, extraction: Extraction
+def _with_values(
+    document: Document,
+    images: Sequence[FeatureRefs],
+    sentences: FeatureRefs,
+    extraction: Extraction,
+    pictures: tuple[bytes, ...],
 ) -> VectorDocument:
     """Return a document with its values, read from columns as those of shards are."""
     columns = extraction.plan.arrays(IMAGES, images)
     (read,) = extraction.plan.arrays(DOCUMENTS, [sentences]).values() or (None,)
     vectors, regions = columns.get(f"features.{extraction.vectors}"), columns.get(f"regions.{extraction.regions}")
+    nothing = np.zeros((len(images), 0), np.float16)
     return VectorDocument(
         document,
         None if read is None else column_to_vectors(read.flatten()).astype(np.float16),
-        np.zeros((len(images), 0), np.float16) if vectors is None else column_to_vectors(vectors).astype(np.float16),
+        nothing if vectors is None else column_to_vectors(vectors).astype(np.float16),
         None if regions is None else column_to_regions(regions),
+        pictures if extraction.pictures else None,
     )

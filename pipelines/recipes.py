@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 
 from pipelines.config import BuildConfig, Source
 from pipelines.settings import DedupeConfig, DocumentsConfig, FeaturesConfig, Policy, SplitsConfig
-from pipelines.sources.cite import CiteSource
-from pipelines.sources.clue import ClueSource
-from pipelines.sources.diy.settings import DiySource
+from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
 from pipelines.sources.news import NewsSource
 from pipelines.sources.recipeqa import RecipeqaSource
-from pipelines.sources.vist import StoryKind, VistSource
+from pipelines.sources.vist import VistSource
 from pipelines.sources.wikipedia.imageclef import ImageclefSource
 from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.errors import ConfigError
@@ -61,17 +60,17 @@ def mscoco() -> BuildConfig:
 
 def story_dii() -> BuildConfig:
     """VIST's descriptions in isolation: five photos, a description each."""
-    return _as_published("story-dii", VistSource(kind=StoryKind.DII))
+    return _as_published("story-dii", VistSource(kind="dii"))
 
 
 def story_sis() -> BuildConfig:
     """VIST's stories in sequence: five photos, a sentence of the story each."""
-    return _as_published("story-sis", VistSource(kind=StoryKind.SIS))
+    return _as_published("story-sis", VistSource(kind="sis"))
 
 
 def dii_stress() -> BuildConfig:
     """story-dii with 45 captions of other photos in every document."""
-    return _as_published("dii-stress", VistSource(kind=StoryKind.DII_STRESS))
+    return _as_published("dii-stress", VistSource(kind="dii-stress"))
 
 
 def rqa() -> BuildConfig:

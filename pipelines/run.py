@@ -40,11 +40,9 @@ from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.diy.settings import DiySource, DumpOrApi, PageOrApi
-from pipelines.sources.inputs import find_inputs, named_inputs
-from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from pipelines.sources.readers import image_root
+from pipelines.sources.diy.submissions import Credentials, DiySource
+from pipelines.sources.inputs import find_inputs, image_root, named_inputs
+from pipelines.sources.multi_retrieval import EXTRACTOR, MultiRetrievalSource
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
@@ -199,7 +197,7 @@ def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan
     """Return the features of a build; see `plan_features`."""
     source, given = config.source, None
     if isinstance(source, MultiRetrievalSource):
-        given = (source.extractor, source.features)
+        given = (EXTRACTOR, source.features)
     return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=workers)
 
 
@@ -274,10 +272,10 @@ def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
     if not isinstance(source, DiySource):
         return
     wanted: list[tuple[str, str]] = []
-    if source.kind is DumpOrApi.API:
+    if source.kind == "api":
         wanted += [("REDDIT_CLIENT_ID", credentials.reddit_client_id)]
         wanted += [("REDDIT_CLIENT_SECRET", credentials.reddit_client_secret)]
-    if source.albums is PageOrApi.API:
+    if source.albums == "api":
         wanted += [("IMGUR_CLIENT_ID", credentials.imgur_client_id)]
     missing = [name for name, value in wanted if not value]
     if missing:
@@ -290,9 +288,7 @@ def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
     That is so for an API, and for image files, which no one lists by content.
     """
     source = config.source
-    is_fixed = (isinstance(source, DiySource) and source.kind is DumpOrApi.DUMP) or isinstance(
-        source, MultiRetrievalSource
-    )
+    is_fixed = (isinstance(source, DiySource) and source.kind == "dump") or isinstance(source, MultiRetrievalSource)
     if not is_fixed:
         return None
     return fingerprint(

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
-from apache_beam.coders import VarIntCoder
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
-from apache_beam.transforms.window import GlobalWindows
 
 from schemas.failures import Failure, Stage, unexpected
 
@@ -68,40 +65,20 @@ def _tagged(element: Any) -> Iterator[Any]:
 class OnOneWorker(beam.PTransform, Generic[T]):
     """Applies a function to batches of elements, all on one worker, none of which holds more than a batch of them.
 
-    For requests to one host, whose pace one process keeps: a group of all of them would have to fit into memory.
+    For requests to one host, whose pace one process keeps: a group of all of them would have to fit into memory. Beam
+    hands the elements of one key to one worker at a time where a step has state, as `GroupIntoBatches` has.
     """
 
     function: Callable[[Sequence[T]], Iterable[Any]]
-    batch_size: int = 1024
+    batch_size: int = 512
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
         keyed = elements | "one key" >> beam.Map(_key_by_nothing).with_output_types(tuple[str, Any])
-        return keyed | "batches" >> beam.ParDo(_Batches(self))
+        return keyed | "batches" >> beam.GroupIntoBatches(self.batch_size) | "apply" >> beam.FlatMapTuple(self._apply)
+
+    def _apply(self, _: str, batch: Iterable[T]) -> Iterable[Any]:
+        return self.function(list(batch))
 
 
 def _key_by_nothing(element: Any) -> tuple[str, Any]:
     return "", element
-
-
-class _Batches(beam.DoFn):
-    """Beam hands the elements of a key to one worker at a time where a step has state: so it has some, unused."""
-
-    _UNUSED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("unused", VarIntCoder()))
-
-    def __init__(self, settings: OnOneWorker[Any]) -> None:
-        self._settings = settings
-
-    def start_bundle(self) -> None:
-        self._waiting: list[Any] = []
-
-    def process(self, keyed: tuple[str, Any], _: Any = _UNUSED) -> Iterator[Any]:
-        self._waiting.append(keyed[1])
-        if len(self._waiting) >= self._settings.batch_size:
-            yield from self._batch()
-
-    def finish_bundle(self) -> Iterator[Any]:
-        yield from map(GlobalWindows.windowed_value, self._batch())
-
-    def _batch(self) -> Iterator[Any]:
-        batch, self._waiting = self._waiting, []
-        yield from self._settings.function(batch)

@@ -1,4 +1,7 @@
-"""A candidate becomes a document: addresses of images become content hashes, and images that cannot be had leave.
+"""Which candidates become documents, by the thresholds of SPEC 2, and what is left of them.
+
+Candidates are filtered before any image is fetched: what cannot become a document costs no request. Once it is known
+what became of their images, addresses become content hashes, and images that cannot be had leave:
 
     images of the candidate   a   b   c   d          b cannot be had
     images of the document    a       c   d          links renumber: 0 -> 0, 2 -> 1, 3 -> 2
@@ -12,12 +15,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipelines.documents.filters import reject_document
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
 from schemas.documents import Document, ImageRef, Link
-from schemas.failures import Failure, Stage
+from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
 
 
@@ -28,6 +31,32 @@ class SettledDocument:
 
     document: Document
     images: tuple[PackedImage, ...]
+
+
+def check_candidate(
+    candidate: CandidateDocument, *, config: DocumentsConfig, takedowns: Takedowns = NO_TAKEDOWNS
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield a candidate that can still become a document, or why it cannot."""
+    entry = takedowns.matches_candidate(candidate)
+    tokens = [len(sentence.text.split()) for sentence in candidate.sentences]  # separated by white space
+    long = sum(count >= config.long_sentence_tokens for count in tokens)
+    problem = _outside(len(tokens), config.min_sentences, config.max_sentences, "sentences")
+    if entry is not None:
+        problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
+    elif problem is None and long < config.min_long_sentences:
+        wanted = f"{config.min_long_sentences} sentences of {config.long_sentence_tokens} tokens or more"
+        problem = Reason.TOO_FEW_SENTENCES, f"expected at least {wanted}, found {long}"
+    problem = problem or _outside(len(candidate.image_uris), config.min_images, config.max_images, "images")
+    yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
+
+
+def _outside(found: int, least: int, most: int, what: str) -> tuple[Reason, str] | None:
+    """Return why a document with so many sentences or images is dropped, or None where it is not."""
+    if found < least:
+        return Reason(f"too-few-{what}"), f"expected at least {least} {what}, found {found}"
+    if found > most:
+        return Reason(f"too-many-{what}"), f"expected at most {most} {what}, found {found}"
+    return None
 
 
 def settle(
@@ -45,21 +74,22 @@ def settle(
             yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{position}", stage=Stage.IMAGES)
         else:
             kept[position] = outcome
+    images = (
+        ImageRef(found.image.hash, candidate.image_uris[position], candidate.licence_of(position))
+        for position, found in kept.items()
+    )
     document = Document(
         id=candidate.id,
         dataset=candidate.dataset,
         sentences=candidate.sentences,
-        images=tuple(
-            ImageRef(found.image.hash, candidate.image_uris[position], candidate.licence_of(position))
-            for position, found in kept.items()
-        ),
+        images=tuple(images),
         links=_renumber(candidate.links, list(kept)),
         provenance=candidate.provenance,
         language=candidate.language,
         split=candidate.split,
     )
     missing = len(candidate.image_uris) - len(kept)
-    yield reject_document(document, config, missing=missing) or SettledDocument(document, tuple(kept.values()))
+    yield _judge(SettledDocument(document, tuple(kept.values())), missing, config, Stage.DOCUMENTS)
 
 
 def without_images(
@@ -75,23 +105,26 @@ def without_images(
     """
     document = settled.document
     kept = [position for position, image in enumerate(document.images) if image.hash not in rejected]
-    if len(kept) == len(document.images):
+    missing = len(document.images) - len(kept)
+    if not missing:
         yield settled
         return
     for position, image in enumerate(document.images):
         if image.hash in rejected:
             yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
-    missing = len(document.images) - len(kept)
-    document = dataclasses.replace(
-        document,
-        images=tuple(document.images[position] for position in kept),
-        links=_renumber(document.links, kept),
-    )
-    problem = reject_document(document, config, missing=missing)
-    if problem is not None:
-        yield dataclasses.replace(problem, stage=stage)
-    else:
-        yield SettledDocument(document, tuple(settled.images[position] for position in kept))
+    images = tuple(document.images[position] for position in kept)
+    left = dataclasses.replace(document, images=images, links=_renumber(document.links, kept))
+    yield _judge(SettledDocument(left, tuple(settled.images[position] for position in kept)), missing, config, stage)
+
+
+def _judge(settled: SettledDocument, missing: int, config: DocumentsConfig, stage: Stage) -> SettledDocument | Failure:
+    """Return a document, or why it is dropped now that `missing` images of it are gone."""
+    document, found = settled.document, len(settled.images)
+    if missing and not config.keep_partial:
+        message = f"expected all of its {found + missing} images, {missing} cannot be had"
+        return Failure(stage, document.id, Reason.TOO_FEW_IMAGES, message)
+    problem = _outside(found, config.min_images, config.max_images, "images")
+    return Failure(stage, document.id, problem[0], f"{problem[1]} that are valid") if problem else settled
 
 
 def _renumber(links: tuple[Link, ...] | None, kept: list[int]) -> tuple[Link, ...] | None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
-from pipelines.documents.filters import check_candidate
-from pipelines.documents.settle import SettledDocument, settle
+from pipelines.documents.settle import SettledDocument, check_candidate, settle
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
 from pipelines.transforms import Fallible, Outcome
 from schemas.failures import Failure, Reason, Stage
 
 T = TypeVar("T")
 Met = tuple[str, list[T], Mapping[str, Any]]  # id, the wholes of it, what became of their parts by key
+id_of: Callable[[SettledDocument], str] = attrgetter("document.id")
 
 
 @dataclass(eq=False)
@@ -46,7 +47,7 @@ class SettleDocuments(beam.PTransform):
     outcomes: beam.PCollection
 
     def expand(self, candidates: beam.PCollection) -> Outcome:
-        met = candidates | "meet images" >> MeetParts(_candidate_id, _addresses, self.outcomes)
+        met = candidates | "meet images" >> MeetParts(attrgetter("id"), _addresses, self.outcomes)
         outcome: Outcome = met | "settle" >> Fallible(Stage.DOCUMENTS, self._settle)
         return outcome
 
@@ -73,13 +74,10 @@ class MeetParts(beam.PTransform, Generic[T]):
     outcomes: beam.PCollection
 
     def expand(self, wholes: beam.PCollection) -> beam.PCollection:
-        by_id = wholes | "by id" >> beam.Map(self._keyed)
+        by_id = wholes | "by id" >> beam.WithKeys(self.id_of)
         parts = wholes | "parts" >> beam.FlatMap(self._parts)
         found = (parts, self.outcomes) | "meet outcomes" >> beam.CoGroupByKey() | "deliver" >> beam.FlatMap(_deliver)
         return (by_id, found) | "meet wholes" >> beam.CoGroupByKey() | "met" >> beam.MapTuple(_met)
-
-    def _keyed(self, whole: T) -> tuple[str, T]:
-        return self.id_of(whole), whole
 
     def _parts(self, whole: T) -> Iterator[tuple[str, str]]:
         for key in self.parts_of(whole):
@@ -104,36 +102,19 @@ class LeaveOut(beam.PTransform):
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         documents, unwanted = inputs
-        by_id = documents | "key documents" >> beam.Map(_by_settled_id)
-        keyed = unwanted | "key ids" >> beam.Map(_by_itself)
-        return (by_id, keyed) | "meet ids" >> beam.CoGroupByKey() | "stay" >> beam.FlatMap(_staying)
+        by_id = documents | "key documents" >> beam.WithKeys(id_of)
+        keyed = unwanted | "key ids" >> beam.WithKeys(str)
+        return (by_id, keyed) | "meet ids" >> beam.CoGroupByKey() | "stay" >> beam.FlatMapTuple(_staying)
 
 
-def _by_itself(document_id: str) -> tuple[str, None]:
-    return document_id, None
-
-
-def _by_settled_id(settled: SettledDocument) -> tuple[str, SettledDocument]:
-    return settled.document.id, settled
-
-
-def _staying(group: tuple[str, tuple[Iterable[SettledDocument], Iterable[None]]]) -> Iterator[SettledDocument]:
-    _, (documents, unwanted) = group
-    if not list(unwanted):
-        yield from documents
-
-
-def id_of(settled: SettledDocument) -> str:
-    return settled.document.id
+def _staying(_: str, group: tuple[Iterable[SettledDocument], Iterable[str]]) -> Iterable[SettledDocument]:
+    documents, unwanted = group
+    return () if list(unwanted) else documents
 
 
 def hashes_of(settled: SettledDocument) -> list[str]:
     """Return the content hash of each image of a document, once."""
     return sorted({image.hash for image in settled.document.images})
-
-
-def _candidate_id(candidate: CandidateDocument) -> str:
-    return candidate.id
 
 
 def _addresses(candidate: CandidateDocument) -> list[str]:

@@ -18,7 +18,7 @@ import apache_beam as beam
 
 from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, is_to_fetch, read_at_hand
 from pipelines.progress import Progress
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from pipelines.transforms import Separate
 from pipelines.web.requests import host_of
 

@@ -1,8 +1,19 @@
-"""Pairs of a text and an image whose relations people judged: what CITE and CLUE share (Alikhani 2022; SPEC 2).
+"""CITE and CLUE: pairs of a text and an image whose relations people judged (Alikhani 2022; SPEC 2).
+
+    CITE     |Index|q10_resp|q1_resp|...|q9_resp|qimg|stim_id|stim_txt|complement     True, False or blank
+    CITE++   the same with commas, in a training and a test file
+    CLUE     ,index,caption,url,Visible,Subjective,Action,Story,Meta,Irrelevant,Other,When,...     1, 0 or blank
 
 A row of a CSV file is a document of one sentence and one image, linked, the link carrying each relation as true, false
-or unknown. The columns of each data set, and where its splits and images come from, are in `cite.py` and `clue.py`.
-Files are streamed; a row that is not as the header says is a failure row of its own.
+or unknown. Files are streamed; a row that is not as the header says is a failure row of its own.
+
+CITE's texts are steps of RecipeQA's recipes; of its ten questions, `q2` to `q8` are relations. It has no published
+split: where neither a file nor a column `split` names one, test and validation rows are drawn by a hash of the image's
+name, so that the rows of one pair, which was judged up to four times, stay together.
+
+CLUE's texts and images are those of Conceptual Captions. The published split is kept although 610 of the 1,512 test
+rows share their image with training rows: the build reports such leaks, and with `splits.on_leak=drop
+splits.leak_kinds=images-exact` drops those training rows (`pipelines.splits.leaks`).
 """
 
 from __future__ import annotations
@@ -11,21 +22,158 @@ import csv
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
-from pipelines.sources.candidate import CandidateDocument, sentence
-from pipelines.sources.records import UNKNOWN, WEB, FieldError, outcomes_of
+from pipelines.sources.draws import share_of
+from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.json_stream import read_mapping
+from pipelines.sources.records import (
+    UNKNOWN,
+    WEB,
+    CandidateDocument,
+    FieldError,
+    file_name,
+    outcomes_of,
+    sentence,
+    split_named,
+    web_url,
+)
+from schemas.configs import require
 from schemas.documents import Link, Provenance, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
 
 Row = dict[str, str]  # cells by column name, without space around them
 LANGUAGE = "en"
+VAL_SHARE = 0.1  # of the training rows (A)
+CITE_TEST_SHARE = 0.2  # of the rows of a file without a split (A: 860 of 4,299)
+# Relation -> the columns that may hold it, the likeliest last (A table 1).
+CITE_RELATIONS: Mapping[str, tuple[str, ...]] = {
+    name: (f"q{number}", f"q{number}_resp")
+    for number, name in enumerate(
+        (
+            "expansion",
+            "image_needed",
+            "elaboration_text",
+            "elaboration_image_tool",
+            "temporal_image_before",
+            "temporal_image_after",
+            "temporal_image_during",
+        ),
+        start=2,
+    )
+}
+CLUE_RELATIONS: Mapping[str, tuple[str, ...]] = {
+    name.lower(): (name,) for name in ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
+}
 _TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0"})
 _FALSE = frozenset({"false", "f", "no", "n", "0", "0.0"})
 _SPELLED = re.compile(r"\\(?:[tnr]|xa0|u(00[01a][0-9a-f]))")
 _ROW_NUMBERS = ("", "Unnamed: 0")  # what pandas names the column it writes its row numbers to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiteSource:
+    """CITE's one file, or the two files of CITE++.
+
+    Attributes:
+        train: path of the training rows, or of the only file.
+        test: path of the test rows; empty where there is only one file.
+        images: folder or tar of RecipeQA's images, as `images.zip` unpacks to it. The rows are of its training images.
+        seed: of the splits that are drawn.
+    """
+
+    train: str = ""
+    test: str = ""
+    images: str = ""
+    seed: int = 0
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        train = Input("train", published=("data.csv", "train.csv"), is_needed=True)
+        return train, Input("test", published=("test.csv",)), IMAGES
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
+
+        An id is `<file>-<row number>`, the file being `train`, `test`, or `all` where there is only one.
+
+        Raises:
+            BuildError: a file has no header, or one without the columns needed.
+            NotFoundError: there is no such file.
+        """
+        columns = ("stim_txt", "qimg", "stim_id")
+        for part, path in (("test", self.test), ("train" if self.test else "all", self.train)):
+            image_of = partial(self._image, part)
+            yield from read_pairs(path, "cite", part, relations=CITE_RELATIONS, columns=columns, image_of=image_of)
+
+    def _image(self, part: str, row: Row) -> tuple[str, Split]:
+        name = file_name(row["qimg"], "qimg")
+        named = split_named(row.get("split"), "split")
+        return f"images-qa/train/images-qa/{name}", named or self._drawn_split(part, name)
+
+    def _drawn_split(self, part: str, name: str) -> Split:
+        """Return the split of an image's rows, as the file's part and a hash of the name say."""
+        test_share = CITE_TEST_SHARE if part == "all" else 0.0
+        drawn = share_of(name, seed=self.seed)
+        if part == "test" or drawn < test_share:
+            return Split.TEST
+        return Split.VAL if drawn < test_share + VAL_SHARE * (1 - test_share) else Split.TRAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClueSource:
+    """CLUE's two files, and the images that its authors fetched, if there are any.
+
+    Attributes:
+        train: path of `conceptual_train_dis.csv`.
+        test: path of `conceptual_test_dis.csv`; empty: no test split.
+        numbers: path of `img2idxmap.json` (`{url: number}`, in memory): the authors' copy of an image is
+            `<number>.jpg`; empty: images are fetched from their URLs.
+        images: folder or tar of the numbered images; needed with `numbers`.
+        seed: of the validation rows that are drawn from the training ones.
+    """
+
+    train: str = ""
+    test: str = ""
+    numbers: str = ""
+    images: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        has_root = bool(self.images) or not self.numbers
+        require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        train = Input("train", published=("conceptual_train_dis.csv",), is_needed=True)
+        test = Input("test", published=("conceptual_test_dis.csv",))
+        return train, test, Input("numbers", published=("img2idxmap.json",)), IMAGES
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
+
+        An id is `train-<row number>` or `test-<row number>`.
+
+        Raises:
+            BuildError: a file has no header, or one without the columns needed; `numbers` is not JSON of its form.
+            NotFoundError: there is no such file.
+        """
+        numbers = read_mapping(self.numbers, int) if self.numbers else {}
+        columns = ("caption", "url", "index")
+        for part, path in (("test", self.test), ("train", self.train)):
+            image_of = partial(self._image, part, numbers)
+            yield from read_pairs(path, "clue", part, relations=CLUE_RELATIONS, columns=columns, image_of=image_of)
+
+    def _image(self, part: str, numbers: Mapping[str, int], row: Row) -> tuple[str, Split]:
+        if not row["url"]:
+            raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
+        url = web_url(row["url"], "url")
+        is_val = share_of(url, seed=self.seed) < VAL_SHARE
+        split = Split.TEST if part == "test" else Split.VAL if is_val else Split.TRAIN
+        return f"{numbers[url]}.jpg" if url in numbers else url, split
 
 
 def read_pairs(
@@ -37,7 +185,7 @@ def read_pairs(
     columns: tuple[str, str, str],
     image_of: Callable[[Row], tuple[str, Split]],
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield the document of each row of a file, or why there is none.
+    """Yield the document of each row of a file, or why there is none; nothing where the path is empty.
 
     Its id is `<part>-<row number>`, the number being pandas' where the file has it, else `line` and the line's.
 
@@ -52,25 +200,24 @@ def read_pairs(
     Raises:
         BuildError: the text's column, the image's, or those of all relations are missing.
     """
+    if not path:
+        return
     text_column, image_column, id_column = columns
-    table = read_table(path)
-    names = {
-        relation: next((name for name in among if name in table.columns), None) for relation, among in relations.items()
-    }
-    missing = [name for name in (image_column, text_column) if name not in table.columns]
+    header, rows = read_table(path)
+    names = {relation: next((name for name in among if name in header), None) for relation, among in relations.items()}
+    missing = [name for name in (image_column, text_column) if name not in header]
     missing += [] if any(names.values()) else [among[-1] for among in relations.values()]
     if missing:
-        found = ", ".join(table.columns)[:200]
-        raise BuildError(f"{path}: expected the columns {', '.join(missing)}; found {found}")
+        raise BuildError(f"{path}: expected the columns {', '.join(missing)}; found {', '.join(header)[:200]}")
 
-    def document(row: Row, document_id: str) -> list[CandidateDocument]:
+    def document(row: Row, document_id: str) -> Iterator[CandidateDocument]:
         uri, split = image_of(row)
         text = sentence(html.unescape(_SPELLED.sub(_spelled, row[text_column])))
         if not text.text:
             raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
         labels = tuple((relation, _label(row[name], name) if name else None) for relation, name in names.items())
         url = row[image_column] if row[image_column].startswith(WEB) else None
-        made = CandidateDocument(
+        yield CandidateDocument(
             id=document_id,
             dataset=dataset,
             sentences=(text,),
@@ -80,9 +227,8 @@ def read_pairs(
             language=LANGUAGE,
             split=split,
         )
-        return [made]
 
-    yield from outcomes_of(((_id(where, row, part), row) for where, row in table.rows), document)
+    yield from outcomes_of(((_id(where, row, part), row) for where, row in rows), document)
 
 
 def _id(where: str, row: Row | FieldError, part: str) -> str:
@@ -95,11 +241,9 @@ def _id(where: str, row: Row | FieldError, part: str) -> str:
 def _label(cell: str, name: str) -> bool | None:
     """Return what a cell says; a blank is unknown (A's code took it for false)."""
     value = cell.lower()
-    if value in UNKNOWN:
-        return None
-    if value not in _TRUE and value not in _FALSE:
+    if value not in _TRUE | _FALSE | UNKNOWN:
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected true, false or nothing, found {cell[:40]!r}")
-    return value in _TRUE
+    return None if value in UNKNOWN else value in _TRUE
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -107,15 +251,10 @@ def _spelled(found: re.Match[str]) -> str:
     return chr(int(found.group(1), 16)) if found.group(1) else " "
 
 
-class Table(NamedTuple):
-    """A file's columns, and its rows, which can be read once, each under `<file name>:<line>`."""
+def read_table(path: str) -> tuple[list[str], Iterator[tuple[str, Row | FieldError]]]:
+    """Return the columns of a CSV file with a header, and its rows, which can be read once, under `<file name>:<line>`.
 
-    columns: tuple[str, ...]
-    rows: Iterator[tuple[str, Row | FieldError]]
-
-
-def read_table(path: str) -> Table:
-    """Return the columns and rows of a CSV file with a header, whose delimiter is the pipe or comma it has more of.
+    The delimiter is the pipe or comma that the header has more of.
 
     Raises:
         BuildError: there is no header.
@@ -127,15 +266,15 @@ def read_table(path: str) -> Table:
         header = next(lines, (0, b""))[1].decode("utf-8-sig", errors="replace")
     except BrokenInputError as problem:
         raise BuildError(f"{path}: expected a header, found {problem}") from problem
-    delimiter = "|" if header.count("|") > header.count(",") else ","
-    columns = tuple(cell.strip() for cell in header.split(delimiter))
     if not header:
         raise BuildError(f"{path}: expected a header, found an empty file")
-    return Table(columns, _rows(lines, columns, input_file(path).name, delimiter))
+    delimiter = "|" if header.count("|") > header.count(",") else ","
+    columns = [cell.strip() for cell in header.split(delimiter)]
+    return columns, _rows(lines, columns, input_file(path).name, delimiter)
 
 
 def _rows(
-    lines: Iterator[tuple[int, bytes]], columns: tuple[str, ...], name: str, delimiter: str
+    lines: Iterator[tuple[int, bytes]], columns: list[str], name: str, delimiter: str
 ) -> Iterator[tuple[str, Row | FieldError]]:
     line_number = 1
 
@@ -148,12 +287,12 @@ def _rows(
     while True:
         record: Row | FieldError
         try:
-            cells = next(reader, None)
-            if cells is None:
-                return
+            cells = next(reader)
             record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns, found {len(cells)}")
             if len(cells) == len(columns):
                 record = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+        except StopIteration:
+            return
         except csv.Error as error:
             record = FieldError(Reason.BROKEN_RECORD, f"expected {len(columns)} columns: {error}")
         yield f"{name}:{line_number}", record

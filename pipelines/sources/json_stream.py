@@ -16,6 +16,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar, cast
@@ -119,11 +120,9 @@ class _Text:
     def peek(self) -> str:
         """Return the next character that is no white space; empty at the end of the file."""
         while True:
-            found = self._rest[self._offset : self._offset + 1]
-            if found.isspace():
-                self._offset = cast(re.Match[str], _SPACE.match(self._rest, self._offset)).end()
-            elif found or not self._read_on():
-                return found
+            self._offset = cast(re.Match[str], _SPACE.match(self._rest, self._offset)).end()
+            if self._offset < len(self._rest) or not self._read_on():
+                return self._rest[self._offset : self._offset + 1]
 
     def value(self) -> object:
         """Return the JSON value that comes next and pass over it."""
@@ -170,10 +169,6 @@ class _Text:
 
 def _texts(file: InputFile) -> Iterator[str]:
     """Yield a file's text in pieces, never empty, without a byte order mark."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with file.open() as stream:
-        while piece := stream.read1(_PIECE_BYTES):
-            if text := decoder.decode(piece):
-                yield text
-        if text := decoder.decode(b"", final=True):
-            yield text
+        pieces = iter(partial(stream.read1, _PIECE_BYTES), b"")
+        yield from codecs.iterdecode(pieces, "utf-8-sig", errors="replace")

@@ -17,20 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument, sentence, stated
-from pipelines.sources.inputs import IMAGES, Input, needed
+from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
     WEB,
+    CandidateDocument,
     FieldError,
     checked,
     file_name,
     identifier,
     json_lines,
+    linked,
     optional,
     outcomes_of,
     required,
+    sentence,
+    stated,
+    web_url,
 )
-from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
+from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
 
 DATASET = "documents"
@@ -55,12 +59,11 @@ class DocumentsSource:
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        return needed("documents", "documents.jsonl", "*.jsonl"), IMAGES
+        return Input("documents", published=("documents.jsonl", "*.jsonl"), is_needed=True), IMAGES
 
-
-def read(source: DocumentsSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the documents of a user's file; see `read_documents`."""
-    yield from read_documents(source.documents)
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield the documents of a user's file; see `read_documents`."""
+        return read_documents(self.documents)
 
 
 def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]:
@@ -72,24 +75,24 @@ def read_documents(address: str | Path) -> Iterator[CandidateDocument | Failure]
     Raises:
         NotFoundError: there is no such file.
     """
-    yield from outcomes_of(json_lines(address), _outcomes, identifier)
+    return outcomes_of(json_lines(address), _outcomes, identifier)
 
 
 def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of a record, or why there is none, then the failures of its parts."""
     sentences = [_sentence(item) for item in required(record, "sentences", list)]
     images: list[dict[str, Any]] = [checked(item, dict, "an image") for item in required(record, "images", list)]
-    kept = {old: new for new, old in enumerate(index for index, text in enumerate(sentences) if text.text)}
-    links, failures = _links(record.get("links"), len(sentences), len(images), kept)
+    pairs = [_pair(item) for item in optional(record, "links", list[object]())]
+    links, lost = linked(pairs, [bool(text.text) for text in sentences], [True] * len(images))
     document = CandidateDocument(
         id=record_id,
         dataset=DATASET,
-        sentences=tuple(sentences[index] for index in kept),
+        sentences=tuple(text for text in sentences if text.text),
         image_uris=tuple(map(_image_uri, images)),
-        links=links,
+        links=None if record.get("links") is None else links,
         provenance=Provenance(DATASET, record_id, optional(record, "url", "") or None, _licence(record)),
         language=optional(record, "language", "").strip() or UNDETERMINED,
-        split=_member(Split, record["split"], "split") if record.get("split") is not None else None,
+        split=None if record.get("split") is None else _member(Split, record["split"], "split"),
         image_licences=stated(map(_licence, images)),
     )
     if document.sentences and document.image_uris:
@@ -97,10 +100,10 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
     else:
         found = f"{len(document.sentences)} sentences and {len(images)} images"
         yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_DOCUMENT, f"expected one of each at least, found {found}")
-    for index in range(len(sentences)):
-        if index not in kept:
+    for index, text in enumerate(sentences):
+        if not text.text:
             yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_SENTENCE, f"sentence {index} is blank")
-    for message in failures:
+    for message in lost:
         yield Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message)
 
 
@@ -120,32 +123,15 @@ def _image_uri(fields: Mapping[str, Any]) -> str:
     if len(given) != 1:
         found = " and ".join(given) or "none"
         raise FieldError(Reason.MISSING_FIELD, f"an image: expected 'path' or 'url', found {found}")
-    if given == ["path"]:
-        return file_name(fields["path"], "an image's path")
-    url = required(fields, "url", str)
-    if not url.startswith(WEB):
-        raise FieldError(Reason.BROKEN_RECORD, f"an image: expected an http or https URL, found {url[:80]!r}")
-    return url
+    return file_name(fields["path"], "an image's path") if given == ["path"] else web_url(fields["url"], "an image")
 
 
-def _links(
-    items: object, sentences: int, images: int, kept: Mapping[int, int]
-) -> tuple[tuple[Link, ...] | None, list[str]]:
-    """Return the links between what is kept, each once, and what is wrong with each that leads nowhere."""
-    if items is None:
-        return None, []
-    links: dict[Link, None] = {}
-    problems: list[str] = []
-    for item in checked(items, list, "links"):
-        pair = checked(item, list, "a link")
-        if len(pair) != 2:
-            raise FieldError(Reason.BROKEN_RECORD, f"a link: expected [sentence, image], found {len(pair)} values")
-        text, image = (checked(index, int, "a link's index") for index in pair)
-        if not (0 <= text < sentences and 0 <= image < images):
-            problems.append(f"link [{text}, {image}] leads outside {sentences} sentences and {images} images")
-        elif text in kept:
-            links[Link(kept[text], image)] = None
-    return tuple(links), problems
+def _pair(item: object) -> tuple[int, int]:
+    pair = checked(item, list, "a link")
+    if len(pair) != 2:
+        raise FieldError(Reason.BROKEN_RECORD, f"a link: expected [sentence, image], found {len(pair)} values")
+    text, image = (checked(index, int, "a link's index") for index in pair)
+    return text, image
 
 
 def _member(kind: Any, value: object, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""How much work a parser of markup may be made to do, known before it starts.
+"""Markup of pages: how much work a parser may be made to do, known before it starts, and the addresses in it.
 
 The parsers used here (`html.parser`, mwparserfromhell) read to the end of a text for what would close an opening, and
 come back where nothing does: their time grows with the openings that never close times the length of the text.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from urllib.parse import urljoin
 
 from pipelines.sources.records import FieldError
 from schemas.failures import Reason
@@ -44,3 +45,11 @@ def check_work(text: str, *, limit: float, unclosed: int = 0) -> None:
     count = unclosed + comments + len(_CUT_TAG.findall(text))
     if count * len(text) > limit:
         raise FieldError(Reason.BROKEN_RECORD, f"expected markup, found {count} openings that never close")
+
+
+def absolute_url(base_url: str, address: str) -> str:
+    """Return an address completed by that of its page; as it stands where it is malformed, for others to refuse."""
+    try:
+        return urljoin(base_url, address)
+    except ValueError:
+        return address

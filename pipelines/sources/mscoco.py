@@ -11,7 +11,7 @@ A caption's id is its own among those of its image: files like COCO's may number
     paired             (t0, f0)   (t1, f1)   (t2, f2)   ...
 
 Groups, versions and distractors follow from ids and the seed, whatever the order of the records. Files are streamed;
-ids, names and captions are in memory (100 MB for the 414,113 captions of train2014).
+ids, names and captions are in memory (130 MB for the 414,113 captions of train2014).
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument, stated
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
-from pipelines.sources.inputs import Form, Input, needed, require_least, require_share
+from pipelines.sources.inputs import Input, require_least
 from pipelines.sources.json_stream import read_lists
-from pipelines.sources.records import caption_text, checked, file_name, number, outcomes_of, text_or_none
+from pipelines.sources.records import (
+    CandidateDocument,
+    caption_text,
+    checked,
+    file_name,
+    number,
+    outcomes_of,
+    stated,
+    text_or_none,
+)
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.failures import Failure, Reason, Stage
@@ -33,6 +41,7 @@ from schemas.failures import Failure, Reason, Stage
 DATASET = "mscoco"
 LANGUAGE = "en"
 Captions = Mapping[int, Sequence[str]]  # of each image, in an order that its versions take them in
+Stated = tuple[int, str]  # the number of a captions file, and what it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +80,74 @@ class MscocoSource:
         rule = f"expected none, one, or one for each of {len(self.captions)} captions files"
         is_one_each = len(self.folders) in (0, 1, len(self.captions))
         require(is_one_each, field="source.folders", value=self.folders, rule=rule)
-        require_share("val", self.val)
-        require_share("test", self.test)
-        require_share("val + source.test", self.val + self.test)
+        shares = {"val": self.val, "test": self.test, "val + source.test": self.val + self.test}
+        for name, share in shares.items():
+            require(0 <= share < 1, field=f"source.{name}", value=share, rule="must be in [0, 1)")
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        return needed("captions", "captions_train2014.json"), needed("images", form=Form.IMAGES)
+        captions = Input("captions", published=("captions_train2014.json",), is_needed=True)
+        return captions, Input("images", "images", is_needed=True)
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
+
+        Image addresses are names relative to `images`. Images that fill no group are failures too (TOO_FEW_IMAGES),
+        as are images without caption (TOO_FEW_SENTENCES).
+
+        Raises:
+            BuildError: a file is no captions file.
+            NotFoundError: there is no such file.
+        """
+        tables = _Tables()
+        folders = self.folders * len(self.captions) if len(self.folders) == 1 else self.folders
+        for index, path in enumerate(self.captions):
+            yield from _read_file(path, index, folders[index] if folders else "", tables)
+        captions = {image: _shuffled(tables.captions.get(image, {}), image, self.seed) for image in sorted(tables.uris)}
+        for image, caption in ((image, caption) for image, texts in tables.captions.items() for caption in texts):
+            if image not in tables.uris:
+                message = f"expected an image {image} among 'images', found none"
+                yield _failure("caption", caption, Reason.NOT_FOUND, message)
+        for image in [image for image, texts in captions.items() if not texts]:
+            del captions[image]
+            yield _failure("image", image, Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
+        groups, left_over = group_images(captions, true=self.true_images, fake=self.fake_images, seed=self.seed)
+        for image in left_over:
+            message = f"expected groups of {self.true_images} and of {self.fake_images} images, found it left over"
+            yield _failure("image", image, Reason.TOO_FEW_IMAGES, message)
+        for split, members in split_groups(groups, val=self.val, test=self.test, seed=self.seed).items():
+            yield from self._documents(split, members, captions, tables)
+
+    def _documents(
+        self, split: Split, groups: Sequence[ImageGroup], captions: Captions, tables: _Tables
+    ) -> Iterator[CandidateDocument | Failure]:
+        """Yield the versions of each group's document: its sentences and images in an order that tells nothing."""
+        seed, wanted, most = self.seed, self.distractors, self.versions if split is Split.TRAIN else 1
+        pool = CaptionPool({image: captions[image] for image in sorted(image for g in groups for image in g.images)})
+        for group, version in ((group, version) for group in groups for version in range(most)):
+            if version >= min(len(captions[image]) for image in group.true):
+                continue
+            document_id = f"{group.id}-v{version}"
+            drawn = pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
+            if len(drawn) < wanted:
+                message = f"expected {wanted} captions of other images of the {split} split, found {len(drawn)}"
+                yield Failure(Stage.SOURCES, document_id, Reason.TOO_FEW_SENTENCES, message)
+                continue
+            texts = [captions[image][version] for image in group.true] + drawn  # text i is about true image i
+            sentences = shuffled_order(len(texts), seed=seed, key=document_id)
+            images = shuffled_order(len(group.images), seed=seed, key=group.id)
+            shown = [group.images[index] for index in images]
+            yield CandidateDocument(
+                id=document_id,
+                dataset=DATASET,
+                sentences=tuple(Sentence(texts[index]) for index in sentences),
+                image_uris=tuple(tables.uris[image][1] for image in shown),
+                links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
+                provenance=Provenance(DATASET, group.id),
+                language=LANGUAGE,
+                split=split,
+                image_licences=stated(map(tables.licence_of, shown)),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,52 +170,22 @@ class ImageGroup:
 
 @dataclass(slots=True)
 class _Tables:
-    """What the files hold, by id: the images' names and licences, and each image's captions."""
+    """What the files say, by id, each with the number of the file that says so.
 
-    uris: dict[int, str] = field(default_factory=dict)
-    captions: dict[int, dict[int, str]] = field(default_factory=dict)
-    licences: dict[int, str] = field(default_factory=dict)
-
-
-def read(source: MscocoSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
-
-    Image addresses are names relative to `source.images`. Images that fill no group are failures too (TOO_FEW_IMAGES),
-    as are images without caption (TOO_FEW_SENTENCES).
-
-    Raises:
-        BuildError: a file is no captions file.
-        NotFoundError: there is no such file.
+    Attributes:
+        uris: the images' names.
+        captions: by image, by their own id.
+        licensed: the number of each image's licence.
+        licences: by number of a file and of the licence.
     """
-    tables = _Tables()
-    folders = source.folders * len(source.captions) if len(source.folders) == 1 else source.folders
-    for index, path in enumerate(source.captions):
-        yield from _read_file(path, folders[index] if folders else "", tables)
-    captions = {image: _shuffled(tables.captions.pop(image, {}), image, source.seed) for image in sorted(tables.uris)}
-    for image, left in tables.captions.items():
-        for caption in left:
-            yield _failure(
-                "caption", caption, Reason.NOT_FOUND, f"expected an image {image} among 'images', found none"
-            )
-    for image in [image for image, texts in captions.items() if not texts]:
-        del captions[image]
-        yield _failure("image", image, Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
-    groups, left_over = group_images(captions, true=source.true_images, fake=source.fake_images, seed=source.seed)
-    for image in left_over:
-        yield _failure(
-            "image",
-            image,
-            Reason.TOO_FEW_IMAGES,
-            f"expected groups of {source.true_images} and of {source.fake_images} images, found it left over",
-        )
-    for split, members in split_groups(groups, val=source.val, test=source.test, seed=source.seed).items():
-        images = sorted(image for group in members for image in group.images)
-        pool = CaptionPool({image: captions[image] for image in images})
-        documents = _Documents(source, split, tables, captions, pool)
-        for group in members:
-            fewest = min(len(captions[image]) for image in group.true)
-            for version in range(min(source.versions if split is Split.TRAIN else 1, fewest)):
-                yield documents.make(group, version)
+
+    uris: dict[int, Stated] = field(default_factory=dict)
+    captions: dict[int, dict[int, Stated]] = field(default_factory=dict)
+    licensed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    licences: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def licence_of(self, image: int) -> str | None:
+        return self.licences.get(self.licensed.get(image, (-1, -1))) or None
 
 
 def group_images(image_ids: Collection[int], *, true: int, fake: int, seed: int) -> tuple[list[ImageGroup], list[int]]:
@@ -177,31 +217,26 @@ def split_groups(
     }
 
 
-def _read_file(path: str, folder: str, tables: _Tables) -> Iterator[Failure]:
-    """Add a file's images and captions to the tables; yield what cannot be used, and what came before."""
+def _read_file(path: str, file: int, folder: str, tables: _Tables) -> Iterator[Failure]:
+    """Add what a file says to the tables; yield what cannot be used, and what came before."""
     names = ("images", "annotations", "licenses")
-    mine, numbers, licences = _Tables(), dict[int, int](), dict[int, str]()
 
     def add(listed: tuple[str, Any], _: str) -> Iterator[Failure]:
         name, record = listed
         record_id = number(record, "id")
         if name == "licenses":
-            licences[record_id] = text_or_none(record, "url") or text_or_none(record, "name") or ""
+            licence = text_or_none(record, "url") or text_or_none(record, "name") or ""
+            tables.licences[file, record_id] = licence
         elif name == "images":
             uri = f"{folder.strip('/')}/{file_name(record.get('file_name'), 'file_name')}".lstrip("/")
-            yield from _add(mine.uris, tables.uris, record_id, uri, "image")
+            yield from _add(tables.uris, record_id, (file, uri), "image")
             if isinstance(record.get("license"), int):
-                numbers[record_id] = record["license"]
+                tables.licensed.setdefault(record_id, (file, record["license"]))
         else:
             image, text = number(record, "image_id"), caption_text(record, "caption")
-            before = tables.captions.get(image, {})
-            yield from _add(mine.captions.setdefault(image, {}), before, record_id, text, "caption")
+            yield from _add(tables.captions.setdefault(image, {}), record_id, (file, text), "caption")
 
-    yield from outcomes_of(read_lists(path, *names, needed=names[:2]), add, _record_id)
-    tables.uris = mine.uris | tables.uris
-    tables.licences = {image: licences.get(name, "") for image, name in numbers.items()} | tables.licences
-    for image, texts in mine.captions.items():
-        tables.captions[image] = texts | tables.captions.get(image, {})
+    return outcomes_of(read_lists(path, *names, needed=names[:2]), add, _record_id)
 
 
 def _record_id(listed: tuple[str, object]) -> str:
@@ -211,57 +246,17 @@ def _record_id(listed: tuple[str, object]) -> str:
     return f"{name.removesuffix('s').replace('annotation', 'caption')} {number(record, 'id')}"
 
 
-def _add(table: dict[int, str], before: Mapping[int, str], key: int, value: str, what: str) -> Iterator[Failure]:
-    """Add a value unless an earlier file has its key; of two in one file, the one that sorts first stays."""
-    if key in table or key in before:
+def _add(table: dict[int, Stated], key: int, value: Stated, what: str) -> Iterator[Failure]:
+    """Add what a file says of a key; the first file's stays, and of two values in one file the one that sorts first."""
+    if key in table:
         yield _failure(what, key, Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
-    if key not in before:
-        table[key] = min(value, table.get(key, value))
+    table[key] = min(value, table.get(key, value))
 
 
 def _failure(what: str, record_id: int, reason: Reason, message: str) -> Failure:
     return Failure(Stage.SOURCES, f"{what} {record_id}", reason, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Documents:
-    """Makes the documents of a split."""
-
-    source: MscocoSource
-    split: Split
-    tables: _Tables
-    captions: Captions
-    pool: CaptionPool[int]
-
-    def make(self, group: ImageGroup, version: int) -> CandidateDocument | Failure:
-        """Return a version of a group's document: its sentences and images in an order that tells nothing."""
-        document_id, seed, wanted = f"{group.id}-v{version}", self.source.seed, self.source.distractors
-        distractors = self.pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
-        if len(distractors) < wanted:
-            found = f"found {len(distractors)}"
-            return Failure(
-                Stage.SOURCES,
-                document_id,
-                Reason.TOO_FEW_SENTENCES,
-                f"expected {wanted} captions of other images of the {self.split} split, {found}",
-            )
-        texts = [self.captions[image][version] for image in group.true] + distractors
-        sentences = shuffled_order(len(texts), seed=seed, key=document_id)
-        images = shuffled_order(len(group.images), seed=seed, key=group.id)
-        shown = [group.images[index] for index in images]
-        pairs = range(len(group.true))  # text i is about image i
-        return CandidateDocument(
-            id=document_id,
-            dataset=DATASET,
-            sentences=tuple(Sentence(texts[index]) for index in sentences),
-            image_uris=tuple(self.tables.uris[image] for image in shown),
-            links=tuple(sorted(Link(sentences.index(pair), images.index(pair)) for pair in pairs)),
-            provenance=Provenance(DATASET, group.id),
-            language=LANGUAGE,
-            split=self.split,
-            image_licences=stated(self.tables.licences.get(image) or None for image in shown),
-        )
-
-
-def _shuffled(captions: Mapping[int, str], image: int, seed: int) -> list[str]:
-    return [captions[key] for key in sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))]
+def _shuffled(captions: Mapping[int, Stated], image: int, seed: int) -> list[str]:
+    order = sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))
+    return [captions[key][1] for key in order]

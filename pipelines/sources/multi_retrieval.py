@@ -13,18 +13,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument, sentence
-from pipelines.sources.inputs import Form, Input, needed
+from pipelines.sources.inputs import Input
 from pipelines.sources.json_stream import read_lists, read_mapping
-from pipelines.sources.records import FieldError, checked, clean, outcomes_of
-from schemas.documents import Link, Provenance, Split
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    identifier,
+    linked,
+    outcomes_of,
+    sentence,
+)
+from schemas.documents import Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
 SOURCE = "multi-retrieval"
+EXTRACTOR = "released"  # the name of the vectors' column
 _NO_PARTNER = (-1, None)
-_ID_KEYS = ("id", "doc_id", "document_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,101 +43,79 @@ class MultiRetrievalSource:
         documents: path of `docs.json`.
         id2row: path of `id2row.json`.
         features: path of `features.npy`, rows x dimensions.
-        extractor: name of the vectors' column.
     """
 
     documents: str = ""
     id2row: str = ""
     features: str = ""
-    extractor: str = "released"
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        features = needed("features", "features.npy", form=Form.ARRAY)
-        return needed("documents", "docs.json"), needed("id2row", "id2row.json"), features
+        documents = Input("documents", published=("docs.json",), is_needed=True)
+        id2row = Input("id2row", published=("id2row.json",), is_needed=True)
+        return documents, id2row, Input("features", "array", is_needed=True)
 
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
 
-def read(source: MultiRetrievalSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
+        A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
+        (BAD_LINK). Its id is the one in its meta data unless one before has it, else `<split>-<index>`.
 
-    A document is kept without the images that have no row (FEATURE_MISSING) and the links that lead nowhere
-    (BAD_LINK). Its id is the one in its meta data unless one before has it, else `<split>-<index>`.
+        Raises:
+            BuildError: `id2row` is not JSON of the published form.
+            NotFoundError: there is no such file.
+        """
+        rows = read_mapping(self.id2row, int)
+        counts: Counter[str] = Counter()
+        seen: set[str] = set()
 
-    Raises:
-        BuildError: `id2row` is not JSON of the published form.
-        NotFoundError: there is no such file.
-    """
-    rows = read_mapping(source.id2row, int)
-    counts: Counter[str] = Counter()
-    seen: set[str] = set()
+        def identify(listed: tuple[str, object]) -> str:
+            split, record = listed
+            own_id = _own_id(record)
+            record_id = own_id if own_id and own_id not in seen else f"{split}-{counts[split]}"
+            seen.add(record_id)
+            counts[split] += 1
+            return record_id
 
-    def identify(listed: tuple[str, object]) -> str:
-        split, record = listed
-        own_id = _own_id(record)
-        record_id = own_id if own_id and own_id not in seen else f"{split}-{counts[split]}"
-        seen.add(record_id)
-        counts[split] += 1
-        return record_id
-
-    def outcomes(listed: tuple[str, object], record_id: str) -> Iterator[CandidateDocument | Failure]:
-        split, record = listed
-        return _outcomes(checked(record, list, "a document"), record_id, Split(split), rows)
-
-    yield from outcomes_of(read_lists(source.documents, *Split), outcomes, identify)
+        yield from outcomes_of(read_lists(self.documents, *Split), partial(_outcomes, rows), identify)
 
 
 def _outcomes(
-    record: Sequence[object], record_id: str, split: Split, rows: Mapping[str, int]
+    rows: Mapping[str, int], listed: tuple[str, object], record_id: str
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of a record, then the failures of its parts.
 
     Raises:
         FieldError: it is not `[images, sentences, meta]`.
     """
+    split, item = listed
+    record: Sequence[object] = checked(item, list, "a document")
     if len(record) < 2:
         raise FieldError(Reason.BROKEN_RECORD, f"expected [images, sentences, meta], found {len(record)} values")
     images, texts = _pairs(record[0], "an image"), _pairs(record[1], "a sentence")
     image_ids = [str(image_id) for image_id, _ in images]
-    sentences = tuple(sentence(checked(text, str, "a sentence's text")) for text, _ in texts)
-    is_labelled = any(partner is not None for _, partner in (*images, *texts))
     sides = {(text, image) for image, (_, text) in enumerate(images) if text not in _NO_PARTNER}
     sides |= {(text, image) for text, (_, image) in enumerate(texts) if image not in _NO_PARTNER}
-    kept = {old: new for new, old in enumerate(index for index, image_id in enumerate(image_ids) if image_id in rows)}
-    links = []
-    failures = []
-    for text, image in sorted(sides):
-        if not (0 <= text < len(texts) and 0 <= image < len(images)):
-            failures.append(
-                Failure(
-                    Stage.SOURCES,
-                    record_id,
-                    Reason.BAD_LINK,
-                    f"link [{text}, {image}] leads outside {len(texts)} sentences and {len(images)} images",
-                )
-            )
-        elif image in kept:
-            links.append(Link(text, kept[image]))
+    links, lost = linked(sorted(sides), [True] * len(texts), [image_id in rows for image_id in image_ids])
+    is_labelled = any(partner is not None for _, partner in (*images, *texts))
     yield CandidateDocument(
         id=record_id,
         dataset=SOURCE,
-        sentences=sentences,
-        image_uris=tuple(f"row:{rows[image_ids[index]]}" for index in kept),
-        links=tuple(links) if is_labelled else None,
+        sentences=tuple(sentence(checked(text, str, "a sentence's text")) for text, _ in texts),
+        image_uris=tuple(f"row:{rows[image_id]}" for image_id in image_ids if image_id in rows),
+        links=links if is_labelled else None,
         provenance=Provenance(SOURCE, record_id),
-        split=split,
+        split=Split(split),
     )
     for index, image_id in enumerate(image_ids):
-        if index not in kept:
-            yield Failure(
-                Stage.SOURCES,
-                f"{record_id}#{index}",
-                Reason.FEATURE_MISSING,
-                f"expected a row of image {image_id!r}, found none in id2row",
-            )
-    yield from failures
+        if image_id not in rows:
+            message = f"expected a row of image {image_id!r}, found none in id2row"
+            yield Failure(Stage.SOURCES, f"{record_id}#{index}", Reason.FEATURE_MISSING, message)
+    for message in lost:
+        yield Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message)
 
 
-def _pairs(items: object, what: str) -> list[tuple[Any, Any]]:
+def _pairs(items: object, what: str) -> list[tuple[Any, int | None]]:
     """Return the content and the partner of each image or sentence."""
     pairs = []
     for item in checked(items, list, f"{what}s"):
@@ -143,8 +129,7 @@ def _pairs(items: object, what: str) -> list[tuple[Any, Any]]:
 def _own_id(record: object) -> str | None:
     """Return the id in a record's meta data, which is an object with one, or the id itself."""
     meta = record[2] if isinstance(record, list) and len(record) > 2 else None
-    if isinstance(meta, dict):
-        meta = next((meta[key] for key in _ID_KEYS if meta.get(key)), None)
-    if isinstance(meta, int) and not isinstance(meta, bool):
-        return str(meta)
-    return clean(meta) if isinstance(meta, str) and meta.strip() else None
+    try:
+        return identifier(meta if isinstance(meta, dict) else {"id": meta})
+    except FieldError:
+        return None

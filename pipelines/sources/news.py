@@ -1,56 +1,68 @@
-"""News articles: the project's own JSON Lines, the choice of a reader for the other formats, and published splits.
+"""News articles: the project's own JSON Lines, GoodNews and VisualNews, and published splits.
 
-    {"id": "n-1", "language": "de", "headline": "..", "lead": "..", "caption": "..", "body": "..",
-     "image": "pictures/1.jpg", "entities": [..], "date": "2019-05-01", "split": "train", "licence": "CC-BY-4.0"}
+    JSON Lines    {"id": "n-1", "language": "de", "headline": "..", "lead": "..", "caption": "..", "body": "..",
+                   "image": "pictures/1.jpg", "entities": [..], "date": "2019-05-01", "split": "train",
+                   "licence": "CC-BY-4.0"}
+    GoodNews      captioning_dataset.json
+                      {"<article id>": {"headline": {"main": "..", ..}, "abstract": "..", "article": "..",
+                                        "article_url": "..", "images": {"0": "<caption>", "1": ..}}, ...}
+                  img_urls.json      {"<article id>": {"0": "<URL>", "1": ..}, ...}
+                  img_splits.json    {"<article id>_<key>": "train", ...}
+    VisualNews    data.json
+                      [{"id": 5, "caption": "..", "topic": "law_crime", "source": "bbc",
+                        "image_path": "./bbc/images/0000/005.jpg", "article_path": "./bbc/articles/0000/005.txt"}, ...]
 
-One article a line, streamed; `id` and `image` (a path under the images' folder, or a URL) must be there, any of the
-texts may be absent or null, and so may `split` and `licence` (of text and image). `entities` and `date` are no part of
-a document and are passed over.
+A document is up to four texts by role and one picture. The links are known, and every text goes with the picture: N
+ranks pictures for each of the four roles alone and for all together. A body stays one text, as N encodes it. Files are
+streamed; GoodNews' URLs (100 MB for all 466,000) and splits are in memory.
 
-A published split is a JSON object from the id of an article's picture to `train`, `val` or `test`: GoodNews'
-`img_splits.json`, which is in memory. Where there is one, what it does not name is left out.
+- JSON Lines: `id` and `image` (a path under the images' folder, or a URL) must be there, any of the texts may be absent
+  or null, and so may `split` and `licence` (of text and image). Other fields are passed over.
+- GoodNews: a document for each picture: headline, abstract (its lead), that picture's caption, and the article. The
+  picture's file is `<article id>_<key>.jpg`, and so is the document's id. With the file of URLs, a picture is fetched
+  from its own instead, where it has one there.
+- VisualNews: paths start from the file's own folder, which may be one in a zip: `visualnews.zip!/origin/data.json`.
+  Where the file of an article's text is not there, the document is kept without a body (NOT_FOUND). There are no
+  headlines and no leads; the topic is no part of a document.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, Literal
 
-from pipelines.files import input_file
-from pipelines.sources import goodnews, visualnews
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.inputs import IMAGES, Input, needed, require_language
-from pipelines.sources.json_stream import read_mapping
-from pipelines.sources.news_articles import DATASET, ROLES, NewsArticle
+from pipelines.files import INSIDE, FileRejected, input_file, read_named
+from pipelines.sources.inputs import IMAGES, Input, require_language
+from pipelines.sources.json_stream import read_items, read_mapping, read_members
 from pipelines.sources.records import (
     WEB,
+    CandidateDocument,
     FieldError,
+    checked,
+    clean,
     file_name,
     identifier,
     json_lines,
     outcomes_of,
     required,
+    sentence,
     split_named,
+    stated,
     text_or_none,
 )
-from schemas.documents import UNDETERMINED, Split
+from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
-
-class NewsFormat(StrEnum):
-    JSONL = "jsonl"
-    GOODNEWS = "goodnews"
-    VISUALNEWS = "visualnews"
-
-
-_PUBLISHED = {
-    NewsFormat.JSONL: "*.jsonl",
-    NewsFormat.GOODNEWS: "captioning_dataset.json",
-    NewsFormat.VISUALNEWS: "data.json",
-}
+DATASET = "news"
+ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a document
+MAX_ARTICLE_BYTES = 16 * 2**20
+_PUBLISHED = {"jsonl": "*.jsonl", "goodnews": "captioning_dataset.json", "visualnews": "data.json"}
+Texts = Mapping[Role, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +73,14 @@ class NewsSource:
         format: of the file.
         articles: path of the file: JSON Lines (plain or compressed); GoodNews' `captioning_dataset.json`; or
             VisualNews' `data.json`, whose articles are beside it.
-        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`); empty:
-            the records say, or nobody does.
+        splits: path of a JSON object from the ids of documents to their splits (GoodNews' `img_splits.json`): what it
+            does not name is left out; empty: the records say, or nobody does.
         urls: path of GoodNews' `img_urls.json`, where pictures are to be fetched from their own URLs.
         images: path of the folder or tar that image addresses are relative to, or the URL of a folder.
         language: of records that do not say theirs; GoodNews and VisualNews are English.
     """
 
-    format: NewsFormat = NewsFormat.JSONL
+    format: Literal["jsonl", "goodnews", "visualnews"] = "jsonl"
     articles: str = ""
     splits: str = ""
     urls: str = ""
@@ -80,60 +92,170 @@ class NewsSource:
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        splits, urls = (Input(name, published=(f"img_{name}.json",)) for name in ("splits", "urls"))
-        return needed("articles", _PUBLISHED[self.format]), splits, urls, IMAGES
+        articles = Input("articles", published=(_PUBLISHED[self.format],), is_needed=True)
+        return articles, *(Input(name, published=(f"img_{name}.json",)) for name in ("splits", "urls")), IMAGES
 
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
 
-def read(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the articles of a file in order, and a failure for each record or text that cannot be used.
+        A failure is filed under the article's id, or where it is in the file if it has none. An article of GoodNews
+        without pictures is one (TOO_FEW_IMAGES), and so is an article that the published splits do not name
+        (NOT_FOUND).
 
-    A failure is filed under the article's id, or where it is in the file if it has none. Where splits are published
-    apart, an article that has none is a failure (NOT_FOUND).
+        Raises:
+            BuildError: the splits are no JSON object from ids to splits, or the URLs no object of objects.
+            ConfigError: the file is in an archive whose articles cannot be read by name.
+            NotFoundError: there is no such file.
+        """
+        readers = {"jsonl": self._json_lines, "goodnews": self._goodnews, "visualnews": self._visualnews}
+        splits = _published_splits(self.splits) if self.splits else None
+        for outcome in readers[self.format]():
+            if splits is None or isinstance(outcome, Failure):
+                yield outcome
+            elif outcome.id in splits:
+                yield replace(outcome, split=splits[outcome.id])
+            else:
+                message = f"expected the split of this article in {input_file(self.splits).name}, found none"
+                yield Failure(Stage.SOURCES, outcome.id, Reason.NOT_FOUND, message)
 
-    Raises:
-        BuildError: the splits are no JSON object from ids to splits.
-        NotFoundError: there is no such file.
-    """
-    splits = _published_splits(source.splits) if source.splits else None
-    for outcome in _outcomes(source):
-        if splits is None or isinstance(outcome, Failure):
-            yield outcome
-        elif outcome.id in splits:
-            yield replace(outcome, split=splits[outcome.id])
-        else:
-            yield Failure(
-                Stage.SOURCES,
-                outcome.id,
-                Reason.NOT_FOUND,
-                f"expected the split of this article in {input_file(source.splits).name}, found none",
+    def _json_lines(self) -> Iterator[CandidateDocument | Failure]:
+        def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
+            image = required(record, "image", str).strip()
+            return _article(
+                record_id,
+                {role: text_or_none(record, role) for role in ROLES},
+                image if image.startswith(WEB) else file_name(image, "image"),
+                source=DATASET,
+                language=(text_or_none(record, "language") or "").strip() or self.language,
+                licence=text_or_none(record, "licence"),
+                split=split_named(record.get("split"), "split"),
             )
 
+        return outcomes_of(json_lines(self.articles), outcomes, identifier)
 
-def _outcomes(source: NewsSource) -> Iterator[CandidateDocument | Failure]:
-    if source.format is NewsFormat.GOODNEWS:
-        return goodnews.read(source.articles, urls=source.urls)
-    if source.format is NewsFormat.VISUALNEWS:
-        return visualnews.read(source.articles)
+    def _goodnews(self) -> Iterator[CandidateDocument | Failure]:
+        urls = read_mapping(self.urls, dict) if self.urls else {}
+        members = ((clean(name), record) for name, record in read_members(self.articles))
+        return outcomes_of(members, partial(_goodnews_outcomes, urls=urls))
 
-    def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
-        image = required(record, "image", str).strip()
-        article = NewsArticle(
+    def _visualnews(self) -> Iterator[CandidateDocument | Failure]:
+        file = input_file(self.articles)
+        folder = str(PurePosixPath(file.member or file.uri).parent)
+        root = f"{file.uri}{INSIDE}{folder}" if file.member else folder
+        return outcomes_of(read_items(self.articles), partial(_visualnews_outcomes, root=root), _visualnews_id)
+
+
+def _article(
+    record_id: str,
+    published: Texts,
+    image: str,
+    *,
+    source: str,
+    language: str = "en",
+    url: str | None = None,
+    licence: str | None = None,
+    split: Split | None = None,
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield an article's document, then EMPTY_SENTENCE for each text that is there and blank.
+
+    HTML's entities become characters, once (`&amp;lt;` is the text `&lt;`). Without any text there is a failure
+    instead of the document.
+
+    Args:
+        record_id: its id.
+        published: its texts by role; None: the source has none.
+        image: path under the images' folder, or a URL.
+        source: name of the data set it came from.
+        language: of its texts.
+        url: address a person can open.
+        licence: of its texts and its image, where the source states one.
+        split: where the source itself says.
+    """
+    texts = {role: sentence(html.unescape(text), role) for role in ROLES if (text := published.get(role)) is not None}
+    sentences = tuple(text for text in texts.values() if text.text)
+    if sentences:
+        yield CandidateDocument(
             id=record_id,
-            texts={role: text_or_none(record, role) for role in ROLES},
-            image=image if image.startswith(WEB) else file_name(image, "image"),
-            source=DATASET,
-            language=(text_or_none(record, "language") or "").strip() or source.language,
-            licence=text_or_none(record, "licence"),
-            split=split_named(record.get("split"), "split"),
+            dataset=DATASET,
+            sentences=sentences,
+            image_uris=(image,),
+            links=tuple(Link(index, 0) for index in range(len(sentences))),
+            provenance=Provenance(source, record_id, url, licence),
+            language=language,
+            split=split,
+            image_licences=stated([licence]),
         )
-        return article.outcomes()
+    else:
+        message = f"expected one of {', '.join(ROLES)}, found none"
+        yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_DOCUMENT, message)
+    for role, blank in texts.items():
+        if not blank.text:
+            yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_SENTENCE, f"the {role} is blank")
 
-    return outcomes_of(json_lines(source.articles), outcomes, identifier)
+
+def _goodnews_outcomes(
+    item: object, article_id: str, urls: Mapping[str, Mapping[str, object]]
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield an article once for each of its pictures."""
+    record: dict[str, Any] = checked(item, dict, "an article")
+    headline = record.get("headline") or {}  # an empty one is an empty list in the Times' own interface
+    main = {"main": headline} if isinstance(headline, str) else checked(headline, dict, "headline")
+    texts = {
+        Role.HEADLINE: text_or_none(main, "main"),
+        Role.LEAD: text_or_none(record, "abstract"),
+        Role.BODY: text_or_none(record, "article"),
+    }
+    url = text_or_none(record, "article_url")
+    captions: dict[str, Any] = checked(record.get("images") or {}, dict, "images")  # an empty one is spelt [], too
+    if not captions:
+        raise FieldError(Reason.TOO_FEW_IMAGES, "expected a picture at least, found none")
+    for key in captions:
+        name = f"{article_id}_{clean(key)}"
+        address = urls.get(article_id, {}).get(key)
+        try:
+            has_address = isinstance(address, str) and address.startswith(WEB)
+            image = clean(str(address)) if has_address else file_name(f"{name}.jpg", "a picture")
+            caption = text_or_none(captions, key)
+        except FieldError as problem:
+            yield problem.failure(name)
+            continue
+        yield from _article(name, {**texts, Role.CAPTION: caption}, image, source="goodnews", url=url)
+
+
+def _visualnews_id(item: object) -> str:
+    return identifier(checked(item, dict, "a record"))
+
+
+def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[CandidateDocument | Failure]:
+    """Yield a record's document, then the failures of its parts."""
+    record: dict[str, Any] = checked(item, dict, "a record")
+    image = file_name(record.get("image_path"), "image_path")
+    publisher = text_or_none(record, "source")
+    body, problem = _body(text_or_none(record, "article_path"), root)
+    yield from _article(
+        record_id,
+        {Role.CAPTION: text_or_none(record, "caption"), Role.BODY: body},
+        image.removeprefix("./"),
+        source=f"visualnews/{publisher}" if publisher else "visualnews",
+        split=split_named(record.get("split"), "split"),
+    )
+    if problem:
+        yield Failure(Stage.SOURCES, f"{record_id}#body", Reason.NOT_FOUND, problem)
+
+
+def _body(path: str | None, root: str) -> tuple[str | None, str]:
+    """Return the text of an article's file, bytes that are not UTF-8 as U+FFFD; or why there is none."""
+    if not path:
+        return None, "expected the field 'article_path', found none"
+    try:
+        content = read_named(root, path.strip(), max_bytes=MAX_ARTICLE_BYTES, extensions=())
+    except FileRejected as problem:
+        return None, problem.message
+    return content.decode("utf-8-sig", errors="replace"), ""
 
 
 def _published_splits(address: str) -> dict[str, Split | None]:
-    named = read_mapping(address, str)
     try:
-        return {name: split_named(value, "a split") for name, value in named.items()}
+        return {name: split_named(value, "a split") for name, value in read_mapping(address, str).items()}
     except FieldError as problem:
         raise BuildError(f"{address}: {problem}") from problem

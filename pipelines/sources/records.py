@@ -1,7 +1,11 @@
-"""Records that somebody else wrote: their typed fields, and the one way by which a bad one becomes a failure row.
+"""Records that somebody else wrote, and the candidate documents they become.
 
 A source iterates over records, each with where it is in its file (`articles.jsonl:7`), and gives `outcomes_of` a
-function that makes documents of one. What that function raises is the failure row of this record alone.
+function that makes documents of one; `fetch_records` does the same with the answers of a host. What that function
+raises is the failure row of this record alone. The functions below them are the typed fields of a record.
+
+An image of a candidate is still an address (`uri`): a URL, the path of a local file, or `row:<n>` of a feature array.
+The images stage turns addresses into content hashes; `pipelines.documents.settle` then makes a `Document` of it.
 """
 
 from __future__ import annotations
@@ -9,15 +13,20 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pipelines.files import BrokenInputError, input_file, read_lines
-from pipelines.sources.candidate import sentence
-from pipelines.web.requests import FetchFailed
-from schemas.documents import Split
+from pipelines.web.client import Client, usable
+from pipelines.web.pool import fetch_all
+from pipelines.web.requests import FetchFailed, Outcome, Request, Response
+from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
+from schemas.tables import travels
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,6 +35,34 @@ MAX_ID = 2**63  # ids are kept in 64 bits
 UNKNOWN = frozenset({"", "nan", "none", "null"})  # how tables spell that nothing is known
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f]")
+# Quotes and dashes (U+2018 and so on) of which published files kept the lower half alone.
+_HALVES = {0x13: "\u2013", 0x14: "\u2014", 0x18: "\u2018", 0x19: "\u2019", 0x1C: "\u201c", 0x1D: "\u201d"}
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class CandidateDocument:
+    """A document whose images are addresses: what every source yields and the documents stage filters.
+
+    Attributes:
+        links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
+        split: where the source itself says; None leaves it to the splits stage.
+        image_licences: of each image, where the source states it; empty: of none.
+    """
+
+    id: str
+    dataset: str
+    sentences: tuple[Sentence, ...]
+    image_uris: tuple[str, ...]
+    links: tuple[Link, ...] | None
+    provenance: Provenance
+    language: str = UNDETERMINED
+    split: Split | None = None
+    image_licences: tuple[str | None, ...] = ()
+
+    def licence_of(self, image: int) -> str | None:
+        """Return the licence of an image by its position, None where the source states none."""
+        return self.image_licences[image] if self.image_licences else None
 
 
 class FieldError(ValueError):
@@ -35,9 +72,9 @@ class FieldError(ValueError):
         super().__init__(message)
         self.reason = reason
 
-    def failure(self, record_id: str) -> Failure:
+    def failure(self, record_id: str, *, stage: Stage = Stage.SOURCES) -> Failure:
         """Return the failure row of the record it was found in."""
-        return Failure(Stage.SOURCES, record_id, self.reason, str(self))
+        return Failure(stage, record_id, self.reason, str(self))
 
 
 def outcomes_of(
@@ -59,17 +96,79 @@ def outcomes_of(
                     raise record
                 record_id = identify(record) if identify else record_id  # noqa: PLW2901 - from here on its own
                 outcomes = list(read(record, record_id))
-            except FieldError as problem:
-                outcomes = [problem.failure(record_id)]
-            except FetchFailed as problem:
+            except (FieldError, FetchFailed) as problem:
                 outcomes = [problem.failure(record_id, stage=Stage.SOURCES)]
-            except BrokenInputError:
-                raise
             except Exception as problem:  # noqa: BLE001 - the border of the stage
                 outcomes = [unexpected(problem, stage=Stage.SOURCES, record_id=record_id)]
             yield from outcomes
     except BrokenInputError as problem:
         yield problem.failure()
+
+
+def fetch_records(
+    items: Iterable[tuple[str, T]],
+    *,
+    client: Client,
+    request_of: Callable[[T], Request],
+    read: Callable[[T, Response], Iterable[R | Failure]],
+) -> Iterator[R | Failure]:
+    """Yield what is read of the answer to each item's request, or why there is none, in the order of the answers.
+
+    Args:
+        items: what failures are filed under, and the item; several may ask for the same address.
+        client: fetches, with as many connections as one host may have.
+        request_of: returns an item's request.
+        read: returns what an answer gives; what it raises is the failure row of this item alone.
+    """
+    waiting: dict[str, list[tuple[str, T]]] = {}
+    requests: dict[str, Request] = {}
+    for record_id, item in items:
+        request = request_of(item)
+        requests[request.url] = request
+        waiting.setdefault(request.url, []).append((record_id, item))
+    threads = client.config.connections_per_host
+    answers = fetch_all(client, requests.values(), connections=threads, connections_per_host=threads)
+    for request, outcome in answers:
+        yield from outcomes_of(waiting.pop(request.url), partial(_read_answer, outcome, read))
+
+
+def _read_answer(
+    outcome: Outcome, read: Callable[[T, Response], Iterable[R | Failure]], item: T, _: str
+) -> Iterable[R | Failure]:
+    return read(item, usable(outcome))
+
+
+def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
+    """Return a sentence in one line: white space becomes single spaces, a lost apostrophe one again."""
+    plain = text if text.isprintable() else text.translate(_HALVES)
+    return Sentence(" ".join(plain.split()), role)
+
+
+def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
+    """Return the licences of a candidate's images, as `CandidateDocument.image_licences` has them."""
+    known = tuple(licences)
+    return known if any(known) else ()
+
+
+def linked(
+    pairs: Iterable[tuple[int, int]], sentences: Sequence[bool], images: Sequence[bool]
+) -> tuple[tuple[Link, ...], list[str]]:
+    """Return the links between what is kept, numbered as that is and each once, and of those that lead nowhere, where.
+
+    Args:
+        pairs: the sentence and the image of each link, as numbers from 0.
+        sentences: of each, whether it is kept.
+        images: the same.
+    """
+    texts_kept, images_kept = (list(accumulate(kept)) for kept in (sentences, images))
+    links: dict[Link, None] = {}
+    problems: list[str] = []
+    for text, image in pairs:
+        if not (0 <= text < len(sentences) and 0 <= image < len(images)):
+            problems.append(f"link [{text}, {image}] leads outside {len(sentences)} sentences and {len(images)} images")
+        elif sentences[text] and images[image]:
+            links[Link(texts_kept[text] - 1, images_kept[image] - 1)] = None
+    return tuple(links), problems
 
 
 def json_lines(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
@@ -178,6 +277,18 @@ def file_name(value: object, name: str) -> str:
     if _NOT_IN_NAMES.search(text) or text.startswith((*WEB, "row:")):
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected the name of a file, found {text[:80]!r}")
     return text
+
+
+def web_url(value: object, name: str) -> str:
+    """Return an http or https URL.
+
+    Raises:
+        FieldError: BROKEN_RECORD: it is none.
+    """
+    url = checked(value, str, name)
+    if not url.startswith(WEB):
+        raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected an http or https URL, found {url[:80]!r}")
+    return url
 
 
 def checked(value: object, kind: type[T], name: str) -> T:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError

@@ -1,27 +1,40 @@
 """The sources stage in Beam: any source gives candidate documents and failure rows.
 
-A source that fetches has a transform of its own; files are read where one worker has them.
+files              read where one worker has them
+diy                submissions -> one of each id -> their albums are fetched, all by one worker
+a live MediaWiki   titles -> their articles are fetched, all by one worker
+ImageCLEF          articles -> sentences, by all workers
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
 
 from pipelines.progress import Progress
 from pipelines.settings import HttpConfig
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.diy.settings import DiySource
-from pipelines.sources.diy.transforms import ReadDiy
-from pipelines.sources.readers import read_source
+from pipelines.sources.diy.albums import fetch_albums
+from pipelines.sources.diy.listing import read_listing
+from pipelines.sources.diy.submissions import (
+    Credentials,
+    DiySource,
+    Submission,
+    rank,
+    read_dump,
+    reject_submission,
+)
+from pipelines.sources.inputs import read_source, with_web_images
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.wikipedia.imageclef import ImageclefSource
-from pipelines.sources.wikipedia.live import WikipediaSource
-from pipelines.sources.wikipedia.transforms import ReadImageclef, ReadWikipedia
-from pipelines.transforms import Fallible, Outcome
-from schemas.failures import Stage
+from pipelines.sources.wikipedia.imageclef import Article, ImageclefSource, read_articles, with_sentences
+from pipelines.sources.wikipedia.live import WikipediaSource, fetch_articles, list_titles
+from pipelines.transforms import Fallible, OnOneWorker, Outcome, Separate
+from pipelines.web.client import process_client
+from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
 
 
@@ -43,14 +56,55 @@ class ReadSource(beam.PTransform):
     progress: Progress
 
     def expand(self, root: beam.Pipeline) -> Outcome:
-        source, http, raw = self.source, self.http, self.raw
-        outcome: Outcome
+        source = self.source
+        names = source.dump if isinstance(source, DiySource) and source.kind == "dump" else [type(source).__name__]
+        begin = root | "start" >> beam.Create(names) | beam.Reshuffle()
+        steps = [begin | "read" >> Fallible(Stage.SOURCES, self._read)]
         if isinstance(source, DiySource):
-            outcome = root | "diy" >> ReadDiy(source, http, raw, self.credentials, self.takedowns, self.progress)
-        elif isinstance(source, WikipediaSource):
-            outcome = root | "wikipedia" >> ReadWikipedia(source, http, raw, self.min_images, self.progress)
+            by_id = steps[-1].results | "by id" >> beam.WithKeys(attrgetter("id")) | "group by id" >> beam.GroupByKey()
+            steps.append(by_id | "select" >> Fallible(Stage.SOURCES, self._select))
+        if isinstance(source, DiySource | WikipediaSource):
+            steps.append(steps[-1].results | "fetch" >> OnOneWorker(self._fetch) | Separate())
         elif isinstance(source, ImageclefSource):
-            outcome = root | "imageclef" >> ReadImageclef(source, self.min_images)
+            spread = steps[-1].results | "spread" >> beam.Reshuffle()
+            steps.append(spread | "sentences" >> Fallible(Stage.SOURCES, self._split, _article_id))
+        return Outcome(steps[-1].results, [step.failures for step in steps] | "failures" >> beam.Flatten())
+
+    def _read(self, name: str) -> Iterator[Any]:
+        """Yield what the source begins with: documents of files, else submissions, titles or articles."""
+        source = self.source
+        if isinstance(source, DiySource) and source.kind == "dump":
+            yield from read_dump(name, subreddit=source.subreddit)
+        elif isinstance(source, DiySource):
+            yield from read_listing(source, self.credentials, http=self.http, raw=self.raw)
+        elif isinstance(source, WikipediaSource):
+            yield from list_titles(source, process_client(self.http, self.raw))
+        elif isinstance(source, ImageclefSource):
+            yield from read_articles(source, min_images=self.min_images)
         else:
-            outcome = root | "start" >> beam.Create([source]) | "files" >> Fallible(Stage.SOURCES, read_source)
-        return outcome
+            yield from read_source(source)
+
+    def _select(self, group: tuple[str, Iterable[Submission]]) -> Iterator[Submission | Failure]:
+        record_id, submissions = group
+        first, *others = sorted(submissions, key=rank)
+        yield reject_submission(first, min_score=self.source.min_score, takedowns=self.takedowns) or first
+        for _ in others:
+            message = "expected one record of this id, found another"
+            yield Failure(Stage.SOURCES, record_id, Reason.DUPLICATE_RECORD, message)
+
+    def _fetch(self, items: Sequence[Any]) -> Iterator[CandidateDocument | Failure]:
+        source, client = self.source, process_client(self.http, self.raw)
+        if isinstance(source, DiySource):
+            name, found = "albums", fetch_albums(items, client=client, source=source, credentials=self.credentials)
+        else:
+            name, found = "articles", fetch_articles(items, client=client, source=source, min_images=self.min_images)
+        for outcome in found:
+            self.progress.advance(name, isinstance(outcome, CandidateDocument))
+            yield outcome
+
+    def _split(self, article: Article) -> Iterator[CandidateDocument | Failure]:
+        yield from with_web_images(with_sentences(article, source=self.source), self.source.images)
+
+
+def _article_id(article: Article) -> str:
+    return article[0].id

@@ -6,27 +6,37 @@
 Stories in sequence have a `story_id` and a `worker_arranged_photo_order`. Descriptions in isolation have only a
 `photo_order_in_story`: they are in the file's order, and a story starts where it returns to 0. A story whose photos are
 not all there is no document: its one failure row says what is wrong with it. An annotation that cannot be used has its
-own row, and its story is then one short. Files are streamed; a split's stories are in memory.
+own row, and its story is then one short. Files are streamed; a split's stories are in memory. The sentence is the text
+as it was typed; the tokenized one stands in where that is absent.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pipelines.sources.candidate import CandidateDocument, sentence, stated
 from pipelines.sources.draws import CaptionPool, shuffled_order
 from pipelines.sources.inputs import IMAGES, Input, require_least
 from pipelines.sources.json_stream import read_lists
-from pipelines.sources.records import FieldError, caption_text, checked, identifier, number, outcomes_of
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    caption_text,
+    checked,
+    identifier,
+    number,
+    outcomes_of,
+    sentence,
+    stated,
+)
 from schemas.documents import Link, Provenance, Split
 from schemas.failures import Failure, Reason, Stage
 
 LANGUAGE = "en"
+PHOTOS = 5  # of a story
 # Flickr's numbers of licences (flickr.photos.licenses.getInfo), which VIST's images carry.
 FLICKR_LICENCES: Mapping[str, str] = {
     "0": "All Rights Reserved",
@@ -43,62 +53,56 @@ FLICKR_LICENCES: Mapping[str, str] = {
 }
 
 
-class StoryKind(StrEnum):
-    """Which annotations of VIST become documents."""
-
-    DII = "dii"  # descriptions in isolation
-    SIS = "sis"  # stories in sequence
-    DII_STRESS = "dii-stress"  # `dii` with distractor captions
-
-
-class StoryText(StrEnum):
-    """Which field of an annotation is the sentence; the other one stands in where it is absent."""
-
-    ORIGINAL = "original_text"  # as it was typed
-    TOKENIZED = "text"  # lower-cased tokens, names replaced by placeholders
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VistSource:
     """Stories of the Visual Storytelling data set, in their published splits.
 
     Attributes:
-        kind: which documents to make.
+        kind: which documents to make: `dii` of descriptions in isolation, `sis` of stories in sequence, `dii-stress`
+            of descriptions with distractor captions.
         train: path of the training file (`train.description-in-isolation.json` or `train.story-in-sequence.json`),
             plain or .gz; empty: none.
         val: path of the validation file.
         test: path of the test file.
         images: directory or tar that image names are relative to.
-        text: which field is the sentence.
-        photos: photos of a story; one of any other number is dropped.
         distractors: captions added to a document of `dii-stress`.
         seed: of every draw.
     """
 
-    kind: StoryKind = StoryKind.DII
+    kind: Literal["dii", "sis", "dii-stress"] = "dii"
     train: str = ""
     val: str = ""
     test: str = ""
     images: str = ""
-    text: StoryText = StoryText.ORIGINAL
-    photos: int = 5
     distractors: int = 45
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, photos=1, distractors=0)
+        require_least(self, distractors=0)
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read: a file of one split at least."""
-        annotations = "story-in-sequence" if self.kind is StoryKind.SIS else "description-in-isolation"
+        annotations = "story-in-sequence" if self.kind == "sis" else "description-in-isolation"
         is_none_named = not (self.train or self.val or self.test)
         files = (Input(split, published=(f"{split}.{annotations}.json",), is_needed=is_none_named) for split in Split)
         return (*files, IMAGES)
 
-    @property
-    def dataset(self) -> str:
-        """Name of the data set (SPEC 2)."""
-        return str(self.kind) if self.kind is StoryKind.DII_STRESS else f"story-{self.kind}"
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield, split by split, a failure for each annotation and story that cannot be used, then documents by id.
+
+        Image addresses are `<split>/<photo id>.jpg`, relative to `images`. A story whose photo is not in the file's
+        list is dropped (NOT_FOUND); whether the photo itself is there, and is one, only the images stage can tell.
+
+        Raises:
+            BuildError: a file is not in VIST's format.
+            NotFoundError: there is no such file.
+        """
+        for split in Split:
+            found = list(_stories(getattr(self, split), split, self))
+            yield from (outcome for outcome in found if isinstance(outcome, Failure))
+            stories = [outcome for outcome in found if isinstance(outcome, CandidateDocument)]
+            stories.sort(key=attrgetter("id"))
+            yield from _stressed(stories, self) if self.kind == "dii-stress" else stories
 
 
 class _Annotation(NamedTuple):
@@ -108,39 +112,18 @@ class _Annotation(NamedTuple):
     story_id: str
 
 
-def read(source: VistSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield, split by split, a failure for each annotation and story that cannot be used, then the documents by id.
-
-    Image addresses are `<split>/<photo id>.jpg`, relative to `source.images`. A story whose photo is not in the file's
-    list is dropped (NOT_FOUND); whether the photo itself is there, and is one, only the images stage can tell.
-
-    Raises:
-        BuildError: a file is not in VIST's format.
-        NotFoundError: there is no such file.
-    """
-    for split in Split:
-        found = list(_stories(getattr(source, split), split, source)) if getattr(source, split) else []
-        yield from (outcome for outcome in found if isinstance(outcome, Failure))
-        stories = sorted((outcome for outcome in found if isinstance(outcome, CandidateDocument)), key=attrgetter("id"))
-        yield from _stressed(stories, source) if source.kind is StoryKind.DII_STRESS else stories
-
-
 def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Iterator[CandidateDocument | Failure]:
     """Yield stories with captions of other photos of their split, in an order that tells nothing."""
     captions: dict[str, list[str]] = {}
     for story in stories:
         for photo, text in zip(story.image_uris, story.sentences, strict=True):
             captions.setdefault(photo, []).append(text.text)
-    pool = CaptionPool({photo: captions[photo] for photo in sorted(captions)})
+    pool = CaptionPool(dict(sorted(captions.items())))
     for story in stories:
         drawn = pool.distractors(source.distractors, images=story.image_uris, seed=source.seed, key=story.id)
         if len(drawn) < source.distractors:
-            yield Failure(
-                Stage.SOURCES,
-                story.id,
-                Reason.TOO_FEW_SENTENCES,
-                f"expected {source.distractors} captions of other photos of the split, found {len(drawn)}",
-            )
+            message = f"expected {source.distractors} captions of other photos of the split, found {len(drawn)}"
+            yield Failure(Stage.SOURCES, story.id, Reason.TOO_FEW_SENTENCES, message)
             continue
         sentences = (*story.sentences, *map(sentence, drawn))
         order = shuffled_order(len(sentences), seed=source.seed, key=story.id)
@@ -149,36 +132,32 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
 
 
 def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateDocument | Failure]:
-    """Yield the stories of a file, and a failure for each story and annotation that cannot be used."""
+    """Yield the stories of a file, if there is one, and a failure for each story and annotation that cannot be used."""
     licences: dict[str, str | None] = {}
     annotations: list[_Annotation] = []
 
     def add(listed: tuple[str, object], _: str) -> Sequence[Failure]:
         name, item = listed
         if name == "annotations":
-            annotations.append(_annotation(item, source))
+            annotations.append(_annotation(item, is_sequence=source.kind == "sis"))
         else:
             image: dict[str, Any] = checked(item, dict, "an image")
             licences[identifier(image)] = FLICKR_LICENCES.get(str(image.get("license")))
         return ()
 
     names = ("images", "annotations")
-    yield from outcomes_of(read_lists(path, *names, needed=names), add)
-    for members in _by_story_id(annotations) if source.kind is StoryKind.SIS else _by_order(annotations):
+    yield from outcomes_of(read_lists(path, *names, needed=names), add) if path else ()
+    for members in _by_story_id(annotations) if source.kind == "sis" else _by_order(annotations):
         kept = list(dict.fromkeys(members))
-        story = _story(kept, licences, split, source)
+        story = _story(kept, licences, split, "dii-stress" if source.kind == "dii-stress" else f"story-{source.kind}")
         for _ in range(len(members) - len(kept)):
-            yield Failure(
-                Stage.SOURCES, story.id, Reason.DUPLICATE_RECORD, "expected an annotation once, found it repeated"
-            )
-        try:
-            _check(kept, licences, wanted=source.photos)
-            yield story
-        except FieldError as problem:
-            yield problem.failure(story.id)
+            message = "expected an annotation once, found it repeated"
+            yield Failure(Stage.SOURCES, story.id, Reason.DUPLICATE_RECORD, message)
+        problem = _problem(kept, licences)
+        yield problem.failure(story.id) if problem else story
 
 
-def _annotation(item: object, source: VistSource) -> _Annotation:
+def _annotation(item: object, *, is_sequence: bool) -> _Annotation:
     """Return an annotation.
 
     Raises:
@@ -186,24 +165,22 @@ def _annotation(item: object, source: VistSource) -> _Annotation:
     """
     inner = item[0] if isinstance(item, list) and len(item) == 1 else item
     record: dict[str, Any] = checked(inner, dict, "an annotation")
-    is_sequence = source.kind is StoryKind.SIS
-    other = StoryText.TOKENIZED if source.text is StoryText.ORIGINAL else StoryText.ORIGINAL
     return _Annotation(
         number(record, "worker_arranged_photo_order" if is_sequence else "photo_order_in_story"),
         identifier(record, "photo_flickr_id"),
-        caption_text(record, str(source.text), str(other)),
+        caption_text(record, "original_text", "text"),
         identifier(record, "story_id") if is_sequence else "",
     )
 
 
-def _by_story_id(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]:
+def _by_story_id(annotations: Iterable[_Annotation]) -> Iterator[list[_Annotation]]:
     stories: dict[str, list[_Annotation]] = {}
     for annotation in annotations:
         stories.setdefault(annotation.story_id, []).append(annotation)
     return map(sorted, stories.values())
 
 
-def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]:
+def _by_order(annotations: Iterable[_Annotation]) -> Iterator[list[_Annotation]]:
     """Yield runs of annotations in file order; a new one starts at 0, and where the order does not go on upwards.
 
     0 1 2 3 4 | 0 1 2 3 4 | 0 1 3 4 | 1 2 3 4      the last two are of broken stories
@@ -218,34 +195,33 @@ def _by_order(annotations: Sequence[_Annotation]) -> Iterator[list[_Annotation]]
         yield run
 
 
-def _check(members: Sequence[_Annotation], photos: Mapping[str, str | None], *, wanted: int) -> None:
-    """Raise a `FieldError` that says what keeps annotations from being a story."""
+def _problem(members: Sequence[_Annotation], photos: Mapping[str, str | None]) -> FieldError | None:
+    """Return what keeps annotations from being a story."""
     orders = [member.order for member in members]
-    if orders != list(range(wanted)):
-        reason = Reason.TOO_FEW_IMAGES if len(members) < wanted else Reason.BROKEN_RECORD
-        raise FieldError(reason, f"expected the photo orders 0 to {wanted - 1}, found {orders}")
     named = {member.photo for member in members}
-    if absent := sorted(named - photos.keys()):
-        raise FieldError(Reason.NOT_FOUND, f"expected the photos among 'images', found none of id {', '.join(absent)}")
-    if len(named) < wanted:
-        raise FieldError(Reason.DUPLICATE_IMAGE, f"expected {wanted} different photos, found one twice")
+    if orders != list(range(PHOTOS)):
+        reason = Reason.TOO_FEW_IMAGES if len(members) < PHOTOS else Reason.BROKEN_RECORD
+        return FieldError(reason, f"expected the photo orders 0 to {PHOTOS - 1}, found {orders}")
+    if absent := ", ".join(sorted(named - photos.keys())):
+        return FieldError(Reason.NOT_FOUND, f"expected the photos among 'images', found none of id {absent}")
+    if len(named) < PHOTOS:
+        return FieldError(Reason.DUPLICATE_IMAGE, f"expected {PHOTOS} different photos, found one twice")
+    return None
 
 
 def _story(
-    members: Sequence[_Annotation], licences: Mapping[str, str | None], split: Split, source: VistSource
+    members: Sequence[_Annotation], licences: Mapping[str, str | None], split: Split, dataset: str
 ) -> CandidateDocument:
     """Return the document of a story: sentence i is about photo i.
 
     Its id is `sis-<story id>`, or for descriptions, which have none, hashes of the photos and of the texts.
     """
     story_id = members[0].story_id
-    photos, texts = (
-        "\x1f".join(parts) for parts in zip(*((member.photo, member.text) for member in members), strict=True)
-    )
+    photos, texts = ("\x1f".join(getattr(member, name) for member in members) for name in ("photo", "text"))
     document_id = f"sis-{story_id}" if story_id else f"dii-{_digest(photos)[:16]}-{_digest(texts)[:8]}"
     return CandidateDocument(
         id=document_id,
-        dataset=source.dataset,
+        dataset=dataset,
         sentences=tuple(sentence(member.text) for member in members),
         image_uris=tuple(f"{split}/{member.photo}.jpg" for member in members),
         links=tuple(Link(index, index) for index in range(len(members))),

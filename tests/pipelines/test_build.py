@@ -19,7 +19,7 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.launch import Runner
 from pipelines.run import BuildSummary, build_dataset, features_of
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.documents import Split, to_row

@@ -21,7 +21,7 @@ import pytest
 from orchestration.recorded_web import build_settings
 from pipelines import recipes
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import recipes
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.errors import BuildError
 from schemas.lake import Folder, Lake

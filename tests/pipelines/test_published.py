@@ -18,9 +18,9 @@ from PIL import Image
 from pipelines import recipes
 from pipelines.config import BuildConfig
 from pipelines.run import build_dataset
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.readers import read_source
+from pipelines.sources.diy.submissions import Credentials
+from pipelines.sources.inputs import read_source
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
 from schemas.configs import override
 from schemas.documents import Link, Split

@@ -26,7 +26,7 @@ from PIL import Image
 from pipelines import recipes
 from pipelines.card.show import retrieval_lines
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 

@@ -1,20 +1,43 @@
-"""An imgur album is fetched, and becomes the candidate document of the submission that points at it.
+r"""An imgur album is fetched, and becomes the candidate document of the submission that points at it.
 
+Its entries come in order, from a page of any generation, or from the API:
+
+    until 2016   <div class="post-image-container" id="Abc1234">     blocks of HTML
+                   <img itemprop="contentURL" src="//i.imgur.com/...">
+                   <div class="post-image-meta">  title, description
+    from 2014    widgetFactory.mergeConfig('gallery', {image : {..., "album_images":{"count":2,"images":[{"hash": ...
+    from 2017    window.runSlots = {config: {...}, item: {..., "album_images":{"count":2,"images":[{"hash": ...
+    from 2020    window.postDataJSON = "{\"media\": [{\"url\": ..."
+    the API      {"data": {"images": [{"link": ...
+
+A page of JSON may hold the first blocks as HTML, too: the JSON has all. A page that has nothing of this is no album.
 What is decided here: what a caption is, and which image it was written under. Deleted images show only when they are
 fetched.
 """
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.diy.pages import AlbumEntry, parse_album_api, parse_album_page
-from pipelines.sources.diy.settings import DiySource, PageOrApi
-from pipelines.sources.diy.submissions import Submission, find_album_id
-from pipelines.sources.fetched import fetch_records
+from bs4 import BeautifulSoup, Tag
+
+from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, find_album_id
+from pipelines.sources.markup import absolute_url, check_work
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    fetch_records,
+    optional,
+    required,
+    sentence,
+)
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
@@ -23,26 +46,54 @@ from schemas.failures import Failure, Reason, Stage
 DATASET = "diy"
 IMGUR = "imgur"
 LANGUAGE = "en"
+ANIMATED_EXTENSIONS = (".gifv", ".mp4", ".webm")  # a .gif may stand still: its frames are counted later
+_EMBEDDED = (
+    (re.compile(r"window\.postDataJSON\s*=\s*"), "media"),
+    (re.compile(r'"album_images"\s*:\s*(?=\{)'), "images"),
+)
+_STRING = re.compile(r"""(['"])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
+_ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
+_DIV = re.compile(r"<(/?)div\b", re.IGNORECASE)
+_MAX_WORK = 2e8  # a few seconds
+_MAX_DEPTH = 100  # of `div` elements: what is in a container is read once for each that it is in
+
+
+@dataclass(frozen=True, slots=True)
+class AlbumEntry:
+    """One block of an album.
+
+    Attributes:
+        image_uri: absolute; None where the block has no picture.
+        caption: title and description in one line; None where there is neither.
+        is_animated: an animation or a video: no image in the sense of SPEC 2.
+    """
+
+    image_uri: str | None
+    caption: str | None
+    is_animated: bool = False
 
 
 def fetch_albums(
     submissions: Iterable[Submission], *, client: Client, source: DiySource, credentials: Credentials
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of each submission's album and a failure for each animated entry; or why there is none."""
-    is_page = source.albums is PageOrApi.PAGE
-    key = {} if is_page else {"Authorization": f"Client-ID {credentials.imgur_client_id}"}
+    if source.albums == "page":
+        root, kind, headers = f"{source.imgur_url.rstrip('/')}/a", Kind.PAGE, {}
+    else:
+        root, kind = f"{source.imgur_api_url.rstrip('/')}/3/album", Kind.API
+        headers = {"Authorization": f"Client-ID {credentials.imgur_client_id}"}
 
     def request_of(submission: Submission) -> Request:
-        album_id = quote(find_album_id(submission.url) or "", safe="")
-        if is_page:
-            return Request(f"{source.imgur_url.rstrip('/')}/a/{album_id}", IMGUR, Kind.PAGE)
-        return Request(f"{source.imgur_api_url.rstrip('/')}/3/album/{album_id}", IMGUR, Kind.API, key)
+        return Request(f"{root}/{find_album_id(submission.url)}", IMGUR, kind, headers)
 
     def read(submission: Submission, answer: Response) -> Iterator[CandidateDocument | Failure]:
-        parse = parse_album_page if is_page else parse_album_api
+        parse = parse_album_page if kind is Kind.PAGE else parse_album_api
         entries = parse(client.body(answer), base_url=answer.final_url)
         yield _document(submission, entries, answer.fetched_at)
-        yield from _animated(submission, entries)
+        for position, entry in enumerate(entries):
+            if entry.is_animated:
+                message = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
+                yield Failure(Stage.SOURCES, f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, message)
 
     items = ((submission.id, submission) for submission in submissions)
     return fetch_records(items, client=client, request_of=request_of, read=read)
@@ -54,12 +105,12 @@ def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: 
     images: list[str] = []
     links: list[Link] = []
     for entry in entries:
-        has_image = entry.image_uri is not None and not entry.is_animated
-        if entry.image_uri is not None and not entry.is_animated:
-            images.append(entry.image_uri)
+        image = None if entry.is_animated else entry.image_uri
+        if image is not None:
+            images.append(image)
         if entry.caption is not None:
             sentences.append(Sentence(entry.caption))
-        if entry.caption is not None and has_image:
+        if image is not None and entry.caption is not None:
             links.append(Link(len(sentences) - 1, len(images) - 1))
     return CandidateDocument(
         id=submission.id,
@@ -72,8 +123,110 @@ def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: 
     )
 
 
-def _animated(submission: Submission, entries: Iterable[AlbumEntry]) -> Iterator[Failure]:
-    for position, entry in enumerate(entries):
-        if entry.is_animated:
-            message = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
-            yield Failure(Stage.SOURCES, f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, message)
+def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
+    """Return the album on a page.
+
+    Args:
+        page: HTML; what is not UTF-8 becomes U+FFFD.
+        base_url: the page's own address: it completes the images' addresses.
+
+    Raises:
+        FieldError: the page holds no album, or not in a published form.
+        ValueError: its JSON is none.
+    """
+    text = page.decode("utf-8", errors="replace")
+    for pattern, name in _EMBEDDED:
+        found = pattern.search(text)
+        if found is not None:
+            album = checked(_read_value(text, found.end()), dict, name)
+            return tuple(_json_entry(image, base_url) for image in required(album, name, list))
+    check_work(text, limit=_MAX_WORK)
+    depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
+    if max(depths, default=0) > _MAX_DEPTH:
+        raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
+    containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
+    if not containers:
+        raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected an album in HTML or JSON, found none")
+    return tuple(_container_entry(container, base_url) for container in containers)
+
+
+def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
+    """Return the album in an answer of `GET /3/album/{id}`.
+
+    Raises:
+        FieldError: it says that there is none (NOT_FOUND), or is not the published form.
+        ValueError: it is no JSON.
+    """
+    answer = checked(json.loads(data), dict, "the answer")
+    if answer.get("success") is False:
+        raise FieldError(Reason.NOT_FOUND, f"the API has no such album: status {answer.get('status')}")
+    images = required(required(answer, "data", dict), "images", list)
+    return tuple(_json_entry(image, base_url) for image in images)
+
+
+def join_caption(title: str | None, description: str | None) -> str | None:
+    """Return title and description joined by one space, in one line; None where nothing of them can be seen."""
+    return sentence(f"{title or ''} {description or ''}").text or None
+
+
+def _json_entry(item: object, base_url: str) -> AlbumEntry:
+    """Return the entry of an image in JSON: API and pages name the same things each in its own way."""
+    image: dict[str, Any] = checked(item, dict, "an image")
+    about = optional(image, "metadata", {}) or image
+    address = optional(image, "link", "") or optional(image, "url", "")
+    if not address:
+        extension = optional(image, "ext", ".jpg").partition("?")[0]
+        address = f"//i.imgur.com/{required(image, 'hash', str)}{extension}"
+    is_video = "video" in optional(image, "type", "") + optional(image, "mime_type", "") or _is_animated(address)
+    title, description = (html.unescape(optional(about, name, "")) for name in ("title", "description"))
+    return AlbumEntry(
+        image_uri=absolute_url(base_url, address),
+        caption=join_caption(title, description),
+        is_animated=is_video or optional(about, "animated", False) or optional(about, "is_animated", False),
+    )
+
+
+def _container_entry(container: Tag, base_url: str) -> AlbumEntry:
+    image = container.find("img", attrs={"itemprop": "contentURL"}) or container.find("img")
+    moving = container.find("source") or container.find("video")
+    address = _source(image) or _source(moving)
+    caption = join_caption(_text(container, "post-image-title"), _text(container, "post-image-description"))
+    is_animated = moving is not None or _is_animated(address or "")
+    return AlbumEntry(absolute_url(base_url, address) if address else None, caption, is_animated)
+
+
+def _source(tag: Tag | None) -> str:
+    return str(tag.get("src") or tag.get("data-src") or "").strip() if tag is not None else ""
+
+
+def _text(container: Tag, class_name: str) -> str | None:
+    found = container.find(class_=class_name)
+    if found is None:
+        return None
+    for line_break in found.find_all("br"):
+        line_break.append("\n")
+    return found.get_text()
+
+
+def _is_animated(address: str) -> bool:
+    return address.partition("?")[0].lower().endswith(ANIMATED_EXTENSIONS)
+
+
+def _read_value(text: str, start: int) -> Any:
+    """Return the value that begins in a script: an object, or a string in either kind of quotes that spells one."""
+    if not text.startswith(("'", '"'), start):
+        return json.JSONDecoder().raw_decode(text, start)[0]
+    literal = _STRING.match(text, start)
+    if literal is None:
+        raise FieldError(Reason.BROKEN_RECORD, f"a string that does not end: {text[start : start + 40]!r}")
+    return json.loads(json.loads(f'"{_ESCAPE.sub(_json_escape, literal[2])}"', strict=False))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    r"""Return the JSON escape of a JavaScript one (JSON has neither `\x` nor escapes of ordinary characters)."""
+    escape = match[1]
+    if escape is None:
+        return r"\""
+    if len(escape) > 1:
+        return f"\\u00{escape[1:]}"
+    return f"\\{escape}" if escape in '"\\/bfnrtu' else escape

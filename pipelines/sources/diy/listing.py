@@ -20,9 +20,7 @@ import prawcore
 import requests
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.diy.settings import DiySource
-from pipelines.sources.diy.submissions import Submission, read_records
+from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, read_records
 from pipelines.web.transport import Transport
 from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
@@ -72,7 +70,7 @@ def _ask(source: DiySource, credentials: Credentials, http: HttpConfig) -> list[
         )
         reddit.read_only = True
         try:
-            listing = getattr(reddit.subreddit(source.subreddit), str(source.listing))
+            listing = getattr(reddit.subreddit(source.subreddit), source.listing)
             return [_record(submission) for submission in listing(limit=source.limit)]
         except prawcore.PrawcoreException as error:
             where = f"r/{source.subreddit}, listing {source.listing}, at {source.oauth_url}"

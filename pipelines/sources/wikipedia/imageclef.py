@@ -18,14 +18,14 @@ import html
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from html.entities import html5
 
 from pipelines.files import BrokenInputError, read_tree
-from pipelines.sources.candidate import CandidateDocument, sentence, stated
-from pipelines.sources.inputs import IMAGES, Form, Input, needed, require_language, require_least
-from pipelines.sources.records import FieldError, outcomes_of
+from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
+from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, sentence, stated
 from pipelines.sources.sentences import split_sentences
 from pipelines.sources.wikipedia.wikitext import strip_markup
 from schemas.documents import Provenance
@@ -61,7 +61,7 @@ class ImageclefSource:
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        return needed("texts", form=Form.TREE), Input("metadata", Form.TREE), IMAGES
+        return Input("texts", "tree", is_needed=True), Input("metadata", "tree"), IMAGES
 
     def __post_init__(self) -> None:
         require_language(self.language)
@@ -121,7 +121,18 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
         if len(images) < min_images:
             message = f"expected at least {min_images} images that name {key}, found {len(images)}"
             raise FieldError(Reason.TOO_FEW_IMAGES, message)
-        yield _document(key, images, source.language), data
+        by_file = {image.file: image.licence for image in images}
+        candidate = CandidateDocument(
+            id=key.rpartition("/")[2],
+            dataset=DATASET,
+            sentences=(),
+            image_uris=tuple(by_file),
+            links=None,
+            provenance=Provenance(SOURCE, key),
+            language=source.language,
+            image_licences=stated(by_file.values()),
+        )
+        yield candidate, data
 
     metadata = re.compile(r"(?:.*/)?(metadata/[^/]+/[^/]+\.xml)")
     texts = re.compile(rf"(?:.*/)?(text/{source.language}/[^/]+/[^/]+)\.xml")
@@ -133,32 +144,14 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
 
 def with_sentences(article: Article, *, source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of an article with the sentences of its text, or why there is none."""
+    return outcomes_of([(article[0].provenance.record_id, article)], partial(_split, source))
+
+
+def _split(source: ImageclefSource, article: Article, _: str) -> Iterator[CandidateDocument]:
     document, data = article
-
-    def read(data: bytes, _: str) -> Iterator[CandidateDocument]:
-        sentences = split_sentences(
-            strip_markup(article_wikitext(data)),
-            limit=source.max_sentences,
-            language=source.language,
-            model=source.sentence_model,
-        )
-        yield replace(document, sentences=tuple(map(sentence, sentences)))
-
-    yield from outcomes_of([(document.provenance.record_id, data)], read)
-
-
-def _document(key: str, images: Iterable[NamedImage], language: str) -> CandidateDocument:
-    by_file = {image.file: image.licence for image in images}
-    return CandidateDocument(
-        id=key.rpartition("/")[2],
-        dataset=DATASET,
-        sentences=(),
-        image_uris=tuple(by_file),
-        links=None,
-        provenance=Provenance(SOURCE, key),
-        language=language,
-        image_licences=stated(by_file.values()),
-    )
+    paragraphs, limit = strip_markup(article_wikitext(data)), source.max_sentences
+    sentences = split_sentences(paragraphs, limit=limit, language=source.language, model=source.sentence_model)
+    yield replace(document, sentences=tuple(map(sentence, sentences)))
 
 
 def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:

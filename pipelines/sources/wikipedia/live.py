@@ -1,8 +1,8 @@
 """Articles of a live MediaWiki: which ones, from a file of titles or a category, and the document of each.
 
-    list_titles   GET /w/api.php?action=query&list=categorymembers&...                      (with continuation)
-    fetch_article GET /w/rest.php/v1/page/{title}/html
-                  GET /w/api.php?action=query&generator=images&prop=imageinfo&...  (its pictures and their licences)
+    list_titles      GET /w/api.php?action=query&list=categorymembers&...                   (with continuation)
+    fetch_articles   GET /w/rest.php/v1/page/{title}/html
+                     GET /w/api.php?action=query&generator=images&prop=imageinfo&...  (pictures and their licences)
 
 All requests go through the one HTTP client as API requests: Wikimedia's robots.txt shuts `/w/` and `/api/` to crawlers
 that follow links, and its API rules open them to clients that name a contact (`http.contact`) and keep a modest pace.
@@ -16,15 +16,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
-from pipelines.sources.candidate import CandidateDocument, sentence, stated
-from pipelines.sources.fetched import fetch_records
 from pipelines.sources.inputs import Input, require_language, require_least
-from pipelines.sources.records import FieldError, checked, optional, outcomes_of, required
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    fetch_records,
+    optional,
+    outcomes_of,
+    required,
+    sentence,
+    stated,
+)
 from pipelines.sources.sentences import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
@@ -36,7 +44,7 @@ from schemas.failures import Failure, Reason
 DATASET = "wiki"
 SOURCE = "wikipedia"
 _CATEGORY = "Category:"
-_ARTICLES, _CATEGORIES = 0, 14  # MediaWiki's numbers of name spaces
+_ARTICLES = 0  # MediaWiki's number of their name space
 _MAX_TITLE_BYTES = 255  # MediaWiki's own limit
 _NOT_IN_TITLES = frozenset("#<>[]{}|\ufffd")
 _WIDTH_PX = 500  # of pictures: one of the few widths that Wikimedia serves
@@ -51,7 +59,6 @@ class WikipediaSource:
         base_url: of the wiki, without a path.
         titles: path of a text file, one title a line.
         category: its member articles, with or without `Category:` before it.
-        category_depth: levels of subcategories whose members count, too.
         limit: articles taken from the category; 0: all.
         language: of articles whose page states none.
         licence: of the articles' text; images have their own.
@@ -63,7 +70,6 @@ class WikipediaSource:
     base_url: str = "https://en.wikipedia.org"
     titles: str = ""
     category: str = ""
-    category_depth: int = 0
     limit: int = 0
     language: str = "en"
     licence: str = "CC-BY-SA-4.0"
@@ -77,28 +83,25 @@ class WikipediaSource:
 
     def __post_init__(self) -> None:
         require_language(self.language)
-        require_least(self, max_sentences=1, category_depth=0, limit=0)
+        require_least(self, max_sentences=1, limit=0)
         parts = urlsplit(self.base_url)
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
 
 
-def list_titles(source: WikipediaSource, client: Client, *, max_age_s: float | None = None) -> Iterator[str | Failure]:
+def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failure]:
     """Yield the titles of the file, then those of the category, and a failure for what is no title.
-
-    Args:
-        source: names the file, the category, or both.
-        client: fetches the category's pages.
-        max_age_s: a page of the category captured longer ago is asked for again; None: never.
 
     Raises:
         NotFoundError: there is no such file of titles.
     """
     if source.titles:
-        name, lines = input_file(source.titles).name, read_lines(source.titles)
-        yield from outcomes_of(((f"{name}:{number}", line) for number, line in lines), _title)
+        name = input_file(source.titles).name
+        yield from outcomes_of(((f"{name}:{number}", line) for number, line in read_lines(source.titles)), _title)
     if source.category:
-        yield from _category_titles(source, client, max_age_s)
+        name = source.category.strip().replace("_", " ").removeprefix(_CATEGORY)
+        members = outcomes_of([(_CATEGORY + name, _CATEGORY + name)], partial(_members, source, client))
+        yield from islice(members, source.limit or None)
 
 
 def fetch_articles(
@@ -196,37 +199,13 @@ def _title(line: bytes, _: str) -> Iterator[str]:
     yield title
 
 
-def _category_titles(source: WikipediaSource, client: Client, max_age_s: float | None) -> Iterator[str | Failure]:
-    """Yield the titles in a category, breadth first, at most `source.limit`; a subcategory is read once."""
-    name = source.category.strip().replace("_", " ")
-    waiting = [(name if name.startswith(_CATEGORY) else _CATEGORY + name, 0)]
-    known, titles = {waiting[0][0]}, set[str]()
-    read = partial(_members, source=source, client=client, max_age_s=max_age_s)
-    for category, depth in waiting:  # it grows meanwhile
-        for member in outcomes_of([(category, category)], read):
-            if isinstance(member, Failure):
-                yield member
-                continue
-            namespace, title = member
-            if namespace == _CATEGORIES and depth < source.category_depth and title not in known:
-                known.add(title)
-                waiting.append((title, depth + 1))
-            elif namespace == _ARTICLES and title not in titles:  # it may be in several subcategories
-                titles.add(title)
-                yield title
-                if len(titles) == source.limit:
-                    return
-
-
-def _members(
-    category: str, _: str, *, source: WikipediaSource, client: Client, max_age_s: float | None
-) -> Iterator[tuple[int, str]]:
-    """Yield the name space and title of each member of a category."""
-    namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
-    query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
-    for answer in _ask(source, client, query, max_age_s=max_age_s):
+def _members(source: WikipediaSource, client: Client, category: str, _: str) -> Iterator[str]:
+    """Yield the title of each article in a category."""
+    query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": str(_ARTICLES), "cmlimit": "500"}
+    for answer in _ask(source, client, query, max_age_s=client.config.listing_max_age_s):
         for member in _objects(answer, "categorymembers"):
-            yield required(member, "ns", int), required(member, "title", str)
+            if required(member, "ns", int) == _ARTICLES:
+                yield required(member, "title", str)
 
 
 def _ask(

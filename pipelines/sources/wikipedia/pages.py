@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
-from pipelines.sources.candidate import absolute_url
 from pipelines.sources.inputs import is_language
-from pipelines.sources.markup import check_work
+from pipelines.sources.markup import absolute_url, check_work
 from pipelines.sources.records import FieldError, clean
 from schemas.failures import Reason
 

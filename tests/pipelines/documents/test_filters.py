@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from pipelines.documents.filters import check_candidate
-from pipelines.documents.settle import SettledDocument, settle, without_images
+from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Image, ImageRef, Link, Provenance, Sentence
 from schemas.failures import Failure, Reason, Stage
 

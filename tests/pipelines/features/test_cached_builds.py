@@ -18,7 +18,7 @@ from orchestration.cli import app
 from pipelines import recipes
 from pipelines.card.show import describe
 from pipelines.run import BuildSummary, build_dataset
-from pipelines.sources.credentials import Credentials
+from pipelines.sources.diy.submissions import Credentials
 from pipelines.sweep import sweep_lake
 from schemas.configs import override
 from schemas.documents import Split

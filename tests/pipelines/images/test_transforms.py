@@ -23,7 +23,7 @@ from pipelines.images.transforms import ObtainImages
 from pipelines.launch import Runner, run_pipeline
 from pipelines.progress import Progress
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.documents import Provenance
 from schemas.failures import Failure, Reason

@@ -11,11 +11,8 @@ import pytest
 from pipelines.documents.settle import SettledDocument, settle
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.cite import CiteSource
-from pipelines.sources.cite import read as read_cite
-from pipelines.sources.clue import ClueSource
-from pipelines.sources.clue import read as read_clue
+from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.records import CandidateDocument
 from pipelines.splits.leaks import is_heeded, is_weaker_end
 from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
 from schemas.documents import Image, Link, Provenance, Sentence, Split
@@ -30,13 +27,13 @@ HEADER = "|Index|q2_resp|qimg|stim_id|stim_txt\n"
 def cite(train: str = "data.csv", test: str = "", **settings: Any) -> list[CandidateDocument | Failure]:
     folder = FIXTURES / "cite"
     source = CiteSource(train=str(folder / train), test=str(folder / test) if test else "", **settings)
-    return list(read_cite(source))
+    return list(source.read())
 
 
 def clue(**settings: Any) -> list[CandidateDocument | Failure]:
     folder = FIXTURES / "clue"
     paths = {name: str(folder / f"conceptual_{name}_dis.csv") for name in ("train", "test")}
-    return list(read_clue(ClueSource(**paths | settings)))
+    return list(ClueSource(**paths | settings).read())
 
 
 def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
@@ -120,7 +117,7 @@ def test_quotes_are_those_of_csv(tmp_path: Path) -> None:
         '2|2|True|a.jpg|3|"Never closed.',
         "3|3|True|a.jpg|4|In it.",
     ]
-    assert names(list(read_cite(written(tmp_path, *rows)))) == [
+    assert names(list(written(tmp_path, *rows).read())) == [
         "data.csv:2 broken-record",
         "all-1",
         "data.csv:5 broken-record",
@@ -139,7 +136,6 @@ def test_the_one_file_of_cite_is_divided_by_image() -> None:
         "all-11": Split.VAL,
         "all-12": Split.TRAIN,
     }
-    assert {draft.split for draft in drafts(cite(test_share=0.0, val_share=0.0)).values()} == {Split.TRAIN}
 
 
 def test_cite_plus_plus_has_commas_line_breaks_and_its_own_test_file() -> None:
@@ -175,19 +171,8 @@ def test_a_column_that_names_the_split_is_kept() -> None:
     assert [labels(draft)[0] for draft in drafts(outcomes).values()] == [True, False, None, True]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "uri"),
-    [
-        ("{name}", "plum-cake_1_0.jpg"),
-        ("by-name/{name}", "by-name/plum-cake_1_0.jpg"),
-    ],
-)
-def test_the_name_of_an_image_is_a_setting(pattern: str, uri: str) -> None:
-    assert drafts(cite(image_pattern=pattern)[:1])["all-0"].image_uris == (uri,)
-
-
 def test_fields_may_be_very_long(tmp_path: Path) -> None:
-    (draft,) = read_cite(written(tmp_path, f"0|0|True|a.jpg|1|{'word ' * 400_000}"))
+    (draft,) = written(tmp_path, f"0|0|True|a.jpg|1|{'word ' * 400_000}").read()
     assert isinstance(draft, CandidateDocument)
     assert len(draft.sentences[0].text) == 5 * 400_000 - 1
 
@@ -196,7 +181,7 @@ def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> N
     rows = HEADER + "".join(f"{n}|{n}|True|a.jpg|{n}|Step {hashlib.sha256(b'%d' % n).hexdigest()}\n" for n in range(99))
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(rows.encode())[:-2_000])
-    *read, failure = read_cite(CiteSource(train=str(path)))
+    *read, failure = CiteSource(train=str(path)).read()
     assert isinstance(failure, Failure)
     assert (failure.reason, failure.exception) == (Reason.BROKEN_RECORD, "EOFError")
     assert names(read) == [f"all-{n}" for n in range(len(read))]
@@ -204,21 +189,21 @@ def test_a_compressed_file_cut_short_gives_what_came_before(tmp_path: Path) -> N
     assert 10 < len(read) < 99
     path.write_bytes(b"no gzip")
     with pytest.raises(BuildError, match=r"expected a header, found data\.csv\.gz: cannot be read on"):
-        list(read_cite(CiteSource(train=str(path))))
+        list(CiteSource(train=str(path)).read())
 
 
 def test_rows_without_a_number_go_by_their_line(tmp_path: Path) -> None:
     source = written(tmp_path, "True|a.jpg|One", "", "False|a.jpg|Two", header="\ufeffq2|qimg|stim_txt\n")
-    assert names(list(read_cite(source))) == ["all-line2", "all-line4"]
+    assert names(list(source.read())) == ["all-line2", "all-line4"]
 
 
 def test_columns_that_are_missing_end_the_build(tmp_path: Path) -> None:
     with pytest.raises(
         BuildError, match=r"data\.csv: expected the columns qimg, stim_txt, q2_resp, .*q8_resp; found a"
     ):
-        list(read_cite(written(tmp_path, "1|2", header="a|b\n")))
+        list(written(tmp_path, "1|2", header="a|b\n").read())
     with pytest.raises(BuildError, match=r"data\.csv: expected a header, found an empty file"):
-        list(read_cite(written(tmp_path, header="")))
+        list(written(tmp_path, header="").read())
 
 
 def test_every_row_of_clue_is_a_document_or_a_failure() -> None:
@@ -321,10 +306,6 @@ def test_numbers_of_another_form_end_the_build(tmp_path: Path, content: str) -> 
 def test_settings_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"source\.images = '': must be given with source\.numbers"):
         ClueSource(numbers="img2idxmap.json")
-    with pytest.raises(ConfigError, match=r"must contain \{name\}"):
-        CiteSource(image_pattern="x.jpg")
-    with pytest.raises(ConfigError, match=r"source\.test_share = -0\.1"):
-        CiteSource(test_share=-0.1)
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")
@@ -333,7 +314,7 @@ def test_the_published_file() -> None:
     header, *lines = PUBLISHED.read_text(encoding="utf-8").splitlines()
     columns = header.split("|")
     rows = [dict(zip(columns, line.split("|"), strict=True)) for line in lines]
-    found = list(read_cite(CiteSource(train=str(PUBLISHED))))
+    found = list(CiteSource(train=str(PUBLISHED)).read())
     documents = [item for item in found if isinstance(item, CandidateDocument)]
     assert len(documents) + sum(isinstance(item, Failure) for item in found) == len(rows) == 2047
     by_id = {f"all-{row['']}": row for row in rows}

@@ -23,20 +23,18 @@ from typing import Any
 import pytest
 
 from pipelines.files import BrokenInputError, read_tree
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.cite import CiteSource
-from pipelines.sources.clue import ClueSource
-from pipelines.sources.diy.pages import parse_album_api, parse_album_page
+from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
+from pipelines.sources.inputs import read_source
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from pipelines.sources.news import NewsFormat, NewsSource
-from pipelines.sources.readers import read_source
+from pipelines.sources.news import NewsSource
 from pipelines.sources.recipeqa import RecipeqaSource
-from pipelines.sources.records import outcomes_of
+from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
-from pipelines.sources.vist import StoryKind, VistSource
+from pipelines.sources.vist import VistSource
 from pipelines.sources.wikipedia.imageclef import article_wikitext, parse_metadata
 from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.sources.wikipedia.wikitext import strip_markup
@@ -49,10 +47,10 @@ FEW = {"true_images": 2, "fake_images": 1, "distractors": 1, "val": 0.0, "test":
 SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
     "mscoco": (FIXTURES / "mscoco/captions_train2014.json", lambda path: MscocoSource(captions=(path,), **FEW)),
     "dii": (FIXTURES / "vist/train.description-in-isolation.json", lambda path: VistSource(train=path)),
-    "sis": (FIXTURES / "vist/val.story-in-sequence.json", lambda path: VistSource(kind=StoryKind.SIS, val=path)),
+    "sis": (FIXTURES / "vist/val.story-in-sequence.json", lambda path: VistSource(kind="sis", val=path)),
     "stress": (
         FIXTURES / "vist/train.description-in-isolation.json",
-        lambda path: VistSource(kind=StoryKind.DII_STRESS, train=path, distractors=2),
+        lambda path: VistSource(kind="dii-stress", train=path, distractors=2),
     ),
     "recipeqa": (FIXTURES / "recipeqa/train.json", lambda path: RecipeqaSource(train=path, val=path)),
     "cite": (FIXTURES / "cite/data.csv", lambda path: CiteSource(train=path)),
@@ -67,11 +65,11 @@ SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
     "news": (FIXTURES / "news/articles.jsonl", lambda path: NewsSource(articles=path)),
     "goodnews": (
         FIXTURES / "news/captioning_dataset.json",
-        lambda path: NewsSource(format=NewsFormat.GOODNEWS, articles=path),
+        lambda path: NewsSource(format="goodnews", articles=path),
     ),
     "visualnews": (
         FIXTURES / "news/visualnews/data.json",
-        lambda path: NewsSource(format=NewsFormat.VISUALNEWS, articles=path),
+        lambda path: NewsSource(format="visualnews", articles=path),
     ),
 }
 DOCUMENT = {

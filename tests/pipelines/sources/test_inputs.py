@@ -8,33 +8,32 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pipelines.config import Source
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.cite import CiteSource
-from pipelines.sources.clue import ClueSource
-from pipelines.sources.diy.settings import DiySource, DumpOrApi
-from pipelines.sources.inputs import find_inputs, named_inputs, web_address
+from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.diy.submissions import DiySource
+from pipelines.sources.inputs import find_inputs, image_root, named_inputs, read_source, web_address
 from pipelines.sources.jsonl import DocumentsSource
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from pipelines.sources.news import NewsFormat, NewsSource
-from pipelines.sources.readers import READERS, image_root, read_source
+from pipelines.sources.news import NewsSource
 from pipelines.sources.recipeqa import RecipeqaSource
-from pipelines.sources.vist import StoryKind, VistSource
+from pipelines.sources.records import CandidateDocument
+from pipelines.sources.vist import VistSource
 from schemas.errors import UsageError
 from schemas.failures import Failure
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PLACES: dict[str, Callable[[str], Source]] = {
     "mscoco": lambda place: MscocoSource(captions=(place,), images=str(FIXTURES)),
-    "vist": lambda place: VistSource(kind=StoryKind.DII, train=place, test=place),
+    "vist": lambda place: VistSource(kind="dii", train=place, test=place),
     "recipeqa": lambda place: RecipeqaSource(train=place, val=place),
     "clue": lambda place: ClueSource(train=place, test=place),
     "news": lambda place: NewsSource(articles=place),
-    "news/visualnews": lambda place: NewsSource(format=NewsFormat.VISUALNEWS, articles=place),
+    "news/visualnews": lambda place: NewsSource(format="visualnews", articles=place),
 }
 
 
@@ -110,7 +109,7 @@ def test_the_nearest_of_several_is_meant(tmp_path: Path) -> None:
         (RecipeqaSource(train="none.json"), r"source\.train = 'none\.json': no such file"),
         (RecipeqaSource(train=str(FIXTURES / "clue")), r"expected train\.json in it, found none"),
         (
-            VistSource(kind=StoryKind.SIS, train=str(FIXTURES / "clue")),
+            VistSource(kind="sis", train=str(FIXTURES / "clue")),
             r"expected train\.story-in-sequence\.json in it",
         ),
         (CiteSource(train=str(FIXTURES / "cite"), images="nowhere"), r"source\.images = 'nowhere': no such file"),
@@ -131,7 +130,7 @@ def test_what_is_not_there_is_the_users_to_mend(source: Source, message: str) ->
 
 
 def test_a_source_that_reads_no_file_needs_none() -> None:
-    source = DiySource(kind=DumpOrApi.API, dump=("none.zst",))
+    source = DiySource(kind="api", dump=("none.zst",))
     assert find_inputs(source, never) == source
     assert named_inputs(source) == []
 
@@ -163,6 +162,6 @@ def test_pictures_of_documents_behind_a_url_are_beside_them(tmp_path: Path) -> N
 
 
 def test_every_source_says_what_it_reads() -> None:
-    for kind in READERS:
+    for kind in get_args(Source):
         names = {field.name for field in dataclasses.fields(kind)}
         assert {given.name for given in kind().inputs()} <= names

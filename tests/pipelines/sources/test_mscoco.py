@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.mscoco import ImageGroup, MscocoSource, group_images, split_groups
-from pipelines.sources.mscoco import read as read_mscoco
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason
@@ -43,7 +42,7 @@ CAPTIONS = {  # what the file says, read by eye
 
 
 def read(source: MscocoSource) -> tuple[list[CandidateDocument], list[Failure]]:
-    outcomes = list(read_mscoco(source))
+    outcomes = list(source.read())
     drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
     return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.multi_retrieval import MultiRetrievalSource
-from pipelines.sources.multi_retrieval import read as read_released
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure
@@ -20,7 +19,7 @@ def read(tmp_path: Path, corpus: Any, rows: Any = ROWS) -> list[CandidateDocumen
     documents, id2row = tmp_path / "docs.json", tmp_path / "id2row.json"
     documents.write_text(json.dumps(corpus))
     id2row.write_text(json.dumps(rows))
-    return list(read_released(MultiRetrievalSource(documents=str(documents), id2row=str(id2row))))
+    return list(MultiRetrievalSource(documents=str(documents), id2row=str(id2row)).read())
 
 
 def names(outcomes: list[CandidateDocument | Failure]) -> list[str]:

@@ -3,25 +3,26 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Literal, get_args
 
 import pytest
 
 from pipelines.files import BrokenInputError
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.json_stream import read_items, read_members
-from pipelines.sources.news import NewsFormat, NewsSource
-from pipelines.sources.news import read as read_news
+from pipelines.sources.news import NewsSource
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.errors import BuildError, ConfigError, NotFoundError
 from schemas.failures import Failure, Reason, Stage
 
+Format = Literal["jsonl", "goodnews", "visualnews"]
 FOLDER = Path(__file__).parents[2] / "fixtures" / "news"
 HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY
 
 
-def outcomes(format_: NewsFormat, path: Path) -> tuple[list[CandidateDocument], list[str]]:
+def outcomes(format_: Format, path: Path) -> tuple[list[CandidateDocument], list[str]]:
     drafts, failures = [], []
-    for outcome in read_news(NewsSource(format=format_, articles=str(path))):
+    for outcome in NewsSource(format=format_, articles=str(path)).read():
         if isinstance(outcome, Failure):
             failures.append(f"{outcome.record_id} {outcome.reason}")
         else:
@@ -44,7 +45,7 @@ def draft(
 
 
 def test_json_lines() -> None:
-    drafts, failures = outcomes(NewsFormat.JSONL, FOLDER / "articles.jsonl")
+    drafts, failures = outcomes("jsonl", FOLDER / "articles.jsonl")
     assert drafts == [
         draft(
             "n-1",
@@ -85,7 +86,7 @@ def test_json_lines() -> None:
 
 
 def test_goodnews() -> None:
-    drafts, failures = outcomes(NewsFormat.GOODNEWS, FOLDER / "captioning_dataset.json")
+    drafts, failures = outcomes("goodnews", FOLDER / "captioning_dataset.json")
     shared = {HEADLINE: "A Bridge \u2019Falls\u2019", LEAD: "It fell at noon."}
     body = {BODY: "The bridge fell at noon. Nobody was hurt."}
     bridge = {"source": "goodnews", "language": "en", "url": "https://www.nytimes.com/1"}
@@ -125,12 +126,12 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
     urls = {"4fd1c": {"0": "https://h/a.jpg", "2": None}, "4fd1d": {}}
     (tmp_path / "img_urls.json").write_text(json.dumps(urls))
     source = NewsSource(
-        format=NewsFormat.GOODNEWS,
+        format="goodnews",
         articles=str(FOLDER / "captioning_dataset.json"),
         splits=str(tmp_path / "img_splits.json"),
         urls=str(tmp_path / "img_urls.json"),
     )
-    found = list(read_news(source))
+    found = list(source.read())
     assert {
         item.id: (str(item.split), item.image_uris[0]) for item in found if isinstance(item, CandidateDocument)
     } == {
@@ -147,7 +148,7 @@ def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
     ):
         (tmp_path / "img_splits.json").write_text(text)
         with pytest.raises(BuildError, match=problem):
-            list(read_news(source))
+            list(source.read())
 
 
 def test_own_articles_may_say_their_split_and_licence(tmp_path: Path) -> None:
@@ -155,14 +156,14 @@ def test_own_articles_may_say_their_split_and_licence(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         "\n".join(json.dumps(record | {"id": n, "split": s}) for n, s in ((1, "dev"), (2, 7)))
     )
-    drafts, failures = outcomes(NewsFormat.JSONL, tmp_path / "a.jsonl")
+    drafts, failures = outcomes("jsonl", tmp_path / "a.jsonl")
     (article,) = drafts
     assert (article.split, article.image_licences, article.provenance.licence) == (Split.VAL, ("CC0-1.0",), "CC0-1.0")
     assert failures == ["2 broken-record"]
 
 
 def test_visualnews() -> None:
-    drafts, failures = outcomes(NewsFormat.VISUALNEWS, FOLDER / "visualnews" / "data.json")
+    drafts, failures = outcomes("visualnews", FOLDER / "visualnews" / "data.json")
     assert drafts == [
         draft(
             "5",
@@ -211,13 +212,13 @@ def test_visualnews() -> None:
 )
 def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, found: list[str]) -> None:
     (tmp_path / "data.json").write_bytes(content)
-    drafts, failures = outcomes(NewsFormat.VISUALNEWS, tmp_path / "data.json")
+    drafts, failures = outcomes("visualnews", tmp_path / "data.json")
     failures = [failure for failure in failures if failure != "1#body not-found"]
     assert [draft.id for draft in drafts] + failures == found
 
 
 def test_an_absent_file_is_the_callers_mistake(tmp_path: Path) -> None:
-    for format_ in NewsFormat:
+    for format_ in get_args(Format):
         with pytest.raises(NotFoundError):
             outcomes(format_, tmp_path / "none.json")
 

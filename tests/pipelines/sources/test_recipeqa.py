@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
 from pipelines.sources.recipeqa import RecipeqaSource
-from pipelines.sources.recipeqa import read as read_recipeqa
+from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError, ConfigError, NotFoundError
+from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason, Stage
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
@@ -19,7 +18,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 
 def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[CandidateDocument | Failure]:
     source = RecipeqaSource(train=str(FIXTURES / train), val=str(FIXTURES / val) if val else "", **settings)
-    return list(read_recipeqa(source))
+    return list(source.read())
 
 
 def drafts(outcomes: list[CandidateDocument | Failure]) -> dict[str, CandidateDocument]:
@@ -129,7 +128,7 @@ def test_the_order_of_questions_does_not_matter(tmp_path: Path, seed: int) -> No
             {"recipe_id": f"r{recipe}", "task": "visual_ordering", "context": [steps[0] | {"images": []}]},
         ]
     random.Random(seed).shuffle(questions)
-    found = drafts(list(read_recipeqa(written(tmp_path, {"data": questions}))))
+    found = drafts(list(written(tmp_path, {"data": questions}).read()))
     assert sorted(found) == sorted(f"r{recipe}" for recipe in range(20))
     for recipe in range(20):
         draft = found[f"r{recipe}"]
@@ -148,15 +147,11 @@ def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
         "42": Split.TRAIN,
     }
     assert {key: draft.split for key, draft in drafts(read()).items()} == expected
-    without = drafts(read(val_share=0.0))
-    assert {draft.split for key, draft in without.items() if key != "rice-pudding"} == {Split.TRAIN}
 
 
-def test_the_layout_of_the_images_is_a_setting() -> None:
-    found = drafts(read(image_pattern="{name}"))["rice-pudding"]
-    assert found.image_uris == ("rice-pudding_1_0.jpg", "rice-pudding_2_0.jpg", "rice-pudding_2_1.jpg")
-    published = drafts(read())["rice-pudding"]
-    assert published.image_uris[0] == "images-qa/val/images-qa/rice-pudding_1_0.jpg"
+def test_images_are_named_as_they_are_published() -> None:
+    names = ("rice-pudding_1_0.jpg", "rice-pudding_2_0.jpg", "rice-pudding_2_1.jpg")
+    assert drafts(read())["rice-pudding"].image_uris == tuple(f"images-qa/val/images-qa/{name}" for name in names)
 
 
 def test_without_a_val_file_there_is_no_test_split() -> None:
@@ -176,7 +171,7 @@ def test_a_file_cut_short_gives_what_came_before() -> None:
 def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> None:
     step = {"title": "t", "body": "b" * 1000, "images": ["x.jpg"]}
     questions = [{"recipe_id": f"r{number // 4}", "context": [step, step]} for number in range(2000)]
-    outcomes = list(read_recipeqa(written(tmp_path, {"data": questions})))
+    outcomes = list(written(tmp_path, {"data": questions}).read())
     assert names(outcomes) == [f"r{number}" for number in range(500)]
     assert isinstance(outcomes[0], CandidateDocument)
     assert outcomes[0].links == (Link(0, 0), Link(1, 0))  # one image of two steps
@@ -185,13 +180,9 @@ def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> Non
 @pytest.mark.parametrize("content", [{"data": []}, {"questions": [{}]}, {"data": {"recipe_id": "x"}}])
 def test_files_of_another_form_end_the_build(tmp_path: Path, content: Any) -> None:
     with pytest.raises(BuildError, match=r"train\.json: expected"):
-        list(read_recipeqa(written(tmp_path, content)))
+        list(written(tmp_path, content).read())
 
 
-def test_settings_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"source\.val_share = 1\.0: must be in \[0, 1\)"):
-        RecipeqaSource(val_share=1.0)
-    with pytest.raises(ConfigError, match=r"source\.image_pattern = 'images': must contain \{name\}"):
-        RecipeqaSource(image_pattern="images")
+def test_a_file_that_is_not_there() -> None:
     with pytest.raises(NotFoundError):
         read(train="lost.json")

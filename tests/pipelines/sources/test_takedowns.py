@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
+from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns, parse_takedowns, read_takedowns
 from schemas.documents import Image, Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.vist import StoryKind, StoryText, VistSource
-from pipelines.sources.vist import read as read_vist
+from pipelines.sources import vist
+from pipelines.sources.records import CandidateDocument
+from pipelines.sources.vist import VistSource
 from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason
@@ -29,7 +29,7 @@ THIRD = ("Salt & pepper on a table.", "a man pours coffee .", "A caf\ufffd at ni
 
 
 def read(source: VistSource) -> tuple[list[CandidateDocument], list[Failure]]:
-    outcomes = list(read_vist(source))
+    outcomes = list(source.read())
     drafts = [outcome for outcome in outcomes if isinstance(outcome, CandidateDocument)]
     return drafts, [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
@@ -81,13 +81,8 @@ def test_every_story_that_is_dropped_has_its_reason() -> None:
     assert "2003" in absent.message
 
 
-def test_the_tokenized_text() -> None:
-    drafts, _ = read(VistSource(train=DII_TRAIN, text=StoryText.TOKENIZED))
-    assert "a tractor by a tree ." in {text for draft in drafts for text in texts(draft)}
-
-
 def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
-    drafts, failures = read(VistSource(kind=StoryKind.SIS, val=SIS_VAL))
+    drafts, failures = read(VistSource(kind="sis", val=SIS_VAL))
     assert drafts == [
         CandidateDocument(
             id="sis-500",
@@ -135,8 +130,8 @@ def test_the_order_of_annotations_does_not_matter_where_stories_have_ids(tmp_pat
     random.Random(5).shuffle(content["annotations"])
     reordered = tmp_path / "val.json"
     reordered.write_text(json.dumps(content))
-    given, _ = read(VistSource(kind=StoryKind.SIS, val=SIS_VAL))
-    assert read(VistSource(kind=StoryKind.SIS, val=str(reordered)))[0] == given
+    given, _ = read(VistSource(kind="sis", val=SIS_VAL))
+    assert read(VistSource(kind="sis", val=str(reordered)))[0] == given
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,12 @@ def test_the_order_of_annotations_does_not_matter_where_stories_have_ids(tmp_pat
         ([0, 1, 2, 3], []),
     ],
 )
-def test_a_story_starts_where_the_order_returns_to_0(tmp_path: Path, orders: list[object], lengths: list[int]) -> None:
+def test_a_story_starts_where_the_order_returns_to_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orders: list[object], lengths: list[int]
+) -> None:
+    monkeypatch.setattr(vist, "PHOTOS", 3)
     entries = [annotation(place, order) for place, order in enumerate(orders)]
-    drafts, failures = read(VistSource(train=write(tmp_path / "train.json", [entries]), photos=3))
+    drafts, failures = read(VistSource(train=write(tmp_path / "train.json", [entries])))
     assert [len(draft.sentences) for draft in drafts] == lengths
     assert bool(failures) == (sum(lengths) < len(orders))
 
@@ -174,7 +172,7 @@ def stress_source(tmp_path: Path, *, reverse: bool = False) -> VistSource:
     if reverse:
         train, test = train[::-1], test[::-1]
     return VistSource(
-        kind=StoryKind.DII_STRESS,
+        kind="dii-stress",
         train=write(tmp_path / f"train{reverse}.json", train),
         test=write(tmp_path / f"test{reverse}.json", test),
     )
@@ -211,7 +209,7 @@ def test_a_stress_document_is_its_story_and_more(tmp_path: Path) -> None:
 
 
 def test_too_few_captions_of_other_photos() -> None:
-    source = VistSource(kind=StoryKind.DII_STRESS, train=DII_TRAIN, test=DII_TEST, distractors=5)
+    source = VistSource(kind="dii-stress", train=DII_TRAIN, test=DII_TEST, distractors=5)
     drafts, failures = read(source)
     assert sum(failure.reason is Reason.TOO_FEW_SENTENCES for failure in failures) == 1  # the only test story
     for draft in drafts:

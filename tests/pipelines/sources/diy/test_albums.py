@@ -4,18 +4,14 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.credentials import Credentials
-from pipelines.sources.diy.albums import fetch_albums
-from pipelines.sources.diy.pages import AlbumEntry, parse_album_api, parse_album_page
-from pipelines.sources.diy.settings import DiySource, PageOrApi
-from pipelines.sources.diy.submissions import Submission
-from pipelines.sources.records import FieldError
+from pipelines.sources.diy.albums import AlbumEntry, fetch_albums, parse_album_api, parse_album_page
+from pipelines.sources.diy.submissions import Credentials, DiySource, Submission
+from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.web.client import Client
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
@@ -23,6 +19,7 @@ from schemas.errors import IntegrityError
 from schemas.failures import Failure, Reason, Stage
 from schemas.raw import RawEntry
 
+PageOrApi = Literal["page", "api"]
 BASE = "https://imgur.com/a/bbKvv"
 SUBMISSION = Submission(
     id="1abc",
@@ -181,15 +178,15 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.sources.fetched.fetch_all", Host.fetch_all)
+    monkeypatch.setattr("pipelines.sources.records.fetch_all", Host.fetch_all)
 
 
-def fetch(host: Host, albums: PageOrApi = PageOrApi.PAGE) -> list[CandidateDocument | Failure]:
+def fetch(host: Host, albums: PageOrApi = "page") -> list[CandidateDocument | Failure]:
     source, keys = DiySource(albums=albums), Credentials(imgur_client_id="key")
     return list(fetch_albums([SUBMISSION], client=cast(Client, host), source=source, credentials=keys))
 
 
-def failure(host: Host, albums: PageOrApi = PageOrApi.PAGE) -> Failure:
+def failure(host: Host, albums: PageOrApi = "page") -> Failure:
     (found,) = fetch(host, albums)
     assert isinstance(found, Failure)
     assert (found.stage, found.record_id) == (Stage.SOURCES, "1abc")
@@ -227,7 +224,7 @@ def test_two_submissions_of_one_album_ask_once_and_give_two_documents() -> None:
 
 def test_an_album_without_captions_has_known_and_empty_links() -> None:
     host = Host(api([{"link": "https://i.imgur.com/C1.jpg"}]))
-    (document,) = fetch(host, PageOrApi.API)
+    (document,) = fetch(host, "api")
     assert isinstance(document, CandidateDocument)
     assert document.links == ()
     key = {"Authorization": "Client-ID key"}
@@ -296,7 +293,7 @@ def test_a_malformed_address_is_left_for_the_images_stage(address: str) -> None:
     ],
 )
 def test_answers_that_are_no_album(data: bytes, reason: Reason) -> None:
-    assert failure(Host(data), PageOrApi.API).reason is reason
+    assert failure(Host(data), "api").reason is reason
     if reason is not Reason.BROKEN_RECORD:
         with pytest.raises(FieldError):
             parse_album_api(data, base_url=BASE)
@@ -326,7 +323,7 @@ def test_no_album_stops_a_build() -> None:
             start = draw.randrange(len(data))
             piece = draw.choice([b"", b"<![x", b"</div>", b"\\", b'"', b"{", b"[", b"//[", b"\xff\x00", b"&#xD800;"])
             data[start : start + draw.randrange(9)] = piece * draw.randrange(1, 4)
-        for albums in PageOrApi:
+        for albums in get_args(PageOrApi):
             for outcome in fetch(Host(bytes(data)), albums):
                 assert isinstance(outcome, (CandidateDocument, Failure))
                 assert repr(outcome).encode()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.records import FieldError
+from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.sources.wikipedia.imageclef import (
     ImageclefSource,
     NamedImage,

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.candidate import CandidateDocument
-from pipelines.sources.records import FieldError, outcomes_of
+from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of
 from pipelines.sources.wikipedia.live import WikipediaSource, article_request, fetch_articles, list_titles
 from pipelines.sources.wikipedia.pages import parse_article
 from pipelines.web.client import Client
@@ -142,18 +141,6 @@ def test_titles_of_a_category_with_continuation(wiki: Wiki, client: Client) -> N
     assert len(wiki.asked) == 2
     assert wiki.asked[0][1].endswith("(+tester@example.org)")
     assert titles(replace(source, limit=2), client) == expected[:2]
-
-
-def test_subcategories_are_read_once(wiki: Wiki, client: Client) -> None:
-    wiki.add(MEMBERS.format("Extinct+birds", "0%7C14", ""), (FOLDER / "category-1.json").read_bytes())
-    wiki.add(
-        MEMBERS.format("Extinct+birds", "0%7C14", "&cmcontinue=page%7C44%7C12&continue=-%7C%7C"),
-        (FOLDER / "category-2.json").read_bytes(),
-    )
-    wiki.add(MEMBERS.format("Rails+%26+crakes", "0%7C14", ""), (FOLDER / "subcategory.json").read_bytes())
-    source = WikipediaSource(base_url=wiki.url, category="Extinct birds", category_depth=5)
-    assert titles(source, client) == ["Dodo", "Rodrigues solitaire", "R\u00e9union ibis", "Red rail"]
-    assert len(wiki.asked) == 3
 
 
 @pytest.mark.parametrize(
