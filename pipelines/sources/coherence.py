@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_lines
 from pipelines.sources.draws import share_of
@@ -82,18 +83,16 @@ class CiteSource:
         train: path of the training rows, or of the only file.
         test: path of the test rows; empty where there is only one file.
         images: folder or tar of RecipeQA's images, as `images.zip` unpacks to it. The rows are of its training images.
-        seed: of the splits that are drawn.
     """
 
+    inputs: ClassVar = (
+        Input("train", published=("data.csv", "train.csv"), is_needed=True),
+        Input("test", published=("test.csv",)),
+        IMAGES,
+    )
     train: str = ""
     test: str = ""
     images: str = ""
-    seed: int = 0
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        train = Input("train", published=("data.csv", "train.csv"), is_needed=True)
-        return train, Input("test", published=("test.csv",)), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield CITE's or CITE++'s pairs, test file first, and a failure for each row that cannot be used.
@@ -111,16 +110,11 @@ class CiteSource:
 
     def _image(self, part: str, row: Row) -> tuple[str, Split]:
         name = file_name(row["qimg"], "qimg")
-        named = split_named(row.get("split"), "split")
-        return f"images-qa/train/images-qa/{name}", named or self._drawn_split(part, name)
-
-    def _drawn_split(self, part: str, name: str) -> Split:
-        """Return the split of an image's rows, as the file's part and a hash of the name say."""
-        test_share = CITE_TEST_SHARE if part == "all" else 0.0
-        drawn = share_of(name, seed=self.seed)
-        if part == "test" or drawn < test_share:
-            return Split.TEST
-        return Split.VAL if drawn < test_share + VAL_SHARE * (1 - test_share) else Split.TRAIN
+        test_share = {"test": 1.0, "train": 0.0, "all": CITE_TEST_SHARE}[part]
+        drawn = share_of(name, seed=0)
+        is_val = drawn < test_share + VAL_SHARE * (1 - test_share)
+        split = Split.TEST if drawn < test_share else Split.VAL if is_val else Split.TRAIN
+        return f"images-qa/train/images-qa/{name}", split_named(row.get("split"), "split") or split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +127,22 @@ class ClueSource:
         numbers: path of `img2idxmap.json` (`{url: number}`, in memory): the authors' copy of an image is
             `<number>.jpg`; empty: images are fetched from their URLs.
         images: folder or tar of the numbered images; needed with `numbers`.
-        seed: of the validation rows that are drawn from the training ones.
     """
 
+    inputs: ClassVar = (
+        Input("train", published=("conceptual_train_dis.csv",), is_needed=True),
+        Input("test", published=("conceptual_test_dis.csv",)),
+        Input("numbers", published=("img2idxmap.json",)),
+        IMAGES,
+    )
     train: str = ""
     test: str = ""
     numbers: str = ""
     images: str = ""
-    seed: int = 0
 
     def __post_init__(self) -> None:
         has_root = bool(self.images) or not self.numbers
         require(has_root, field="source.images", value=self.images, rule="must be given with source.numbers")
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        train = Input("train", published=("conceptual_train_dis.csv",), is_needed=True)
-        test = Input("test", published=("conceptual_test_dis.csv",))
-        return train, test, Input("numbers", published=("img2idxmap.json",)), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield CLUE's pairs, test file first, and a failure for each row that cannot be used.
@@ -171,7 +163,7 @@ class ClueSource:
         if not row["url"]:
             raise FieldError(Reason.MISSING_FIELD, "expected the URL of an image, found it empty")
         url = web_url(row["url"], "url")
-        is_val = share_of(url, seed=self.seed) < VAL_SHARE
+        is_val = share_of(url, seed=0) < VAL_SHARE
         split = Split.TEST if part == "test" else Split.VAL if is_val else Split.TRAIN
         return f"{numbers[url]}.jpg" if url in numbers else url, split
 

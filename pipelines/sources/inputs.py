@@ -5,7 +5,7 @@
     http://, https://              the same, once what is there is captured in raw/
     (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
 
-A source's settings say in `inputs()` which of them name what it reads. `find_inputs` returns the same settings with
+A source's settings say in `inputs` which of them name what it reads. `find_inputs` returns the same settings with
 paths and `ARCHIVE!/MEMBER` alone, which any worker can open. Those of a source of files also have a `read()` that
 yields its candidate documents and failures. To add one: a module of this package with such settings, and their class
 in `pipelines.config.Source`. Sources that fetch (Reddit, a live MediaWiki) have steps of their own in `transforms.py`.
@@ -57,6 +57,7 @@ IMAGES = Input("images", "images")
 class Settings(Protocol):
     """Settings of a source: a dataclass."""
 
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what the source reads."""
         ...
@@ -76,7 +77,7 @@ def find_inputs(source: S, capture: Capture) -> S:
         UsageError: a setting that is needed is empty, or what one names is not there.
     """
     found: dict[str, str | tuple[str, ...]] = {}
-    for given in source.inputs():
+    for given in source.inputs:
         texts = _texts(source, given)
         if given.is_needed and not texts:
             expected = "expected the path of a file, a folder or an archive, or a URL"
@@ -88,13 +89,13 @@ def find_inputs(source: S, capture: Capture) -> S:
 
 def named_inputs(source: Settings) -> list[str]:
     """Return every path that the settings of a source name, images on the web apart."""
-    texts = (text for given in source.inputs() for text in _texts(source, given))
+    texts = (text for given in source.inputs for text in _texts(source, given))
     return [text for text in texts if not text.startswith(WEB)]
 
 
 def path_settings(source: Settings) -> frozenset[str]:
     """Return the settings of a source that say where its files are, and not what they are."""
-    return frozenset(given.name for given in source.inputs())
+    return frozenset(given.name for given in source.inputs)
 
 
 def read_source(source: Any) -> Iterator[CandidateDocument | Failure]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pipelines.sources.inputs import IMAGES, Input
 from pipelines.sources.records import (
@@ -29,13 +29,14 @@ from pipelines.sources.records import (
     linked,
     optional,
     outcomes_of,
+    rejected,
     required,
     sentence,
     stated,
     web_url,
 )
 from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "documents"
 
@@ -50,16 +51,13 @@ class DocumentsSource:
             itself is in.
     """
 
+    inputs: ClassVar = (Input("documents", published=("documents.jsonl", "*.jsonl"), is_needed=True), IMAGES)
     documents: str = ""
     images: str = ""
 
     def __post_init__(self) -> None:
         if self.documents.startswith(WEB) and not self.images:
             object.__setattr__(self, "images", self.documents.rpartition("/")[0])
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        return Input("documents", published=("documents.jsonl", "*.jsonl"), is_needed=True), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield the documents of a user's file; see `read_documents`."""
@@ -99,12 +97,12 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
         yield document
     else:
         found = f"{len(document.sentences)} sentences and {len(images)} images"
-        yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_DOCUMENT, f"expected one of each at least, found {found}")
+        yield rejected(record_id, Reason.EMPTY_DOCUMENT, f"expected one of each at least, found {found}")
     for index, text in enumerate(sentences):
         if not text.text:
-            yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_SENTENCE, f"sentence {index} is blank")
+            yield rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {index} is blank")
     for message in lost:
-        yield Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message)
+        yield rejected(record_id, Reason.BAD_LINK, message)
 
 
 def _sentence(item: object) -> Sentence:

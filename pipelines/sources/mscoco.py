@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from pipelines.sources.draws import CaptionPool, hashed, shuffled_order
 from pipelines.sources.inputs import Input, require_least
@@ -31,12 +31,13 @@ from pipelines.sources.records import (
     file_name,
     number,
     outcomes_of,
+    rejected,
     stated,
     text_or_none,
 )
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "mscoco"
 LANGUAGE = "en"
@@ -64,6 +65,10 @@ class MscocoSource:
         seed: of every draw.
     """
 
+    inputs: ClassVar = (
+        Input("captions", published=("captions_train2014.json",), is_needed=True),
+        Input("images", "images", is_needed=True),
+    )
     captions: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     images: str = ""
@@ -84,11 +89,6 @@ class MscocoSource:
         for name, share in shares.items():
             require(0 <= share < 1, field=f"source.{name}", value=share, rule="must be in [0, 1)")
 
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        captions = Input("captions", published=("captions_train2014.json",), is_needed=True)
-        return captions, Input("images", "images", is_needed=True)
-
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield a failure for each image and caption that cannot be used, then the documents, split by split.
 
@@ -106,15 +106,15 @@ class MscocoSource:
         captions = {image: _shuffled(tables.captions.get(image, {}), image, self.seed) for image in sorted(tables.uris)}
         for image, caption in ((image, caption) for image, texts in tables.captions.items() for caption in texts):
             if image not in tables.uris:
-                message = f"expected an image {image} among 'images', found none"
-                yield _failure("caption", caption, Reason.NOT_FOUND, message)
+                expected = f"expected an image {image} among 'images', found none"
+                yield rejected(f"caption {caption}", Reason.NOT_FOUND, expected)
         for image in [image for image, texts in captions.items() if not texts]:
             del captions[image]
-            yield _failure("image", image, Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
+            yield rejected(f"image {image}", Reason.TOO_FEW_SENTENCES, "expected a caption of the image, found none")
         groups, left_over = group_images(captions, true=self.true_images, fake=self.fake_images, seed=self.seed)
         for image in left_over:
             message = f"expected groups of {self.true_images} and of {self.fake_images} images, found it left over"
-            yield _failure("image", image, Reason.TOO_FEW_IMAGES, message)
+            yield rejected(f"image {image}", Reason.TOO_FEW_IMAGES, message)
         for split, members in split_groups(groups, val=self.val, test=self.test, seed=self.seed).items():
             yield from self._documents(split, members, captions, tables)
 
@@ -131,7 +131,7 @@ class MscocoSource:
             drawn = pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
             if len(drawn) < wanted:
                 message = f"expected {wanted} captions of other images of the {split} split, found {len(drawn)}"
-                yield Failure(Stage.SOURCES, document_id, Reason.TOO_FEW_SENTENCES, message)
+                yield rejected(document_id, Reason.TOO_FEW_SENTENCES, message)
                 continue
             texts = [captions[image][version] for image in group.true] + drawn  # text i is about true image i
             sentences = shuffled_order(len(texts), seed=seed, key=document_id)
@@ -249,12 +249,8 @@ def _record_id(listed: tuple[str, object]) -> str:
 def _add(table: dict[int, Stated], key: int, value: Stated, what: str) -> Iterator[Failure]:
     """Add what a file says of a key; the first file's stays, and of two values in one file the one that sorts first."""
     if key in table:
-        yield _failure(what, key, Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
+        yield rejected(f"{what} {key}", Reason.DUPLICATE_RECORD, f"expected one {what} of this id, found another")
     table[key] = min(value, table.get(key, value))
-
-
-def _failure(what: str, record_id: int, reason: Reason, message: str) -> Failure:
-    return Failure(Stage.SOURCES, f"{what} {record_id}", reason, message)
 
 
 def _shuffled(captions: Mapping[int, Stated], image: int, seed: int) -> list[str]:

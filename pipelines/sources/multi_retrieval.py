@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pipelines.sources.inputs import Input
 from pipelines.sources.json_stream import read_lists, read_mapping
@@ -25,10 +25,11 @@ from pipelines.sources.records import (
     identifier,
     linked,
     outcomes_of,
+    rejected,
     sentence,
 )
 from schemas.documents import Provenance, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 SOURCE = "multi-retrieval"
 EXTRACTOR = "released"  # the name of the vectors' column
@@ -45,15 +46,14 @@ class MultiRetrievalSource:
         features: path of `features.npy`, rows x dimensions.
     """
 
+    inputs: ClassVar = (
+        Input("documents", published=("docs.json",), is_needed=True),
+        Input("id2row", published=("id2row.json",), is_needed=True),
+        Input("features", "array", is_needed=True),
+    )
     documents: str = ""
     id2row: str = ""
     features: str = ""
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        documents = Input("documents", published=("docs.json",), is_needed=True)
-        id2row = Input("id2row", published=("id2row.json",), is_needed=True)
-        return documents, id2row, Input("features", "array", is_needed=True)
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield the released documents, split by split in file order, and a failure for each thing that cannot be used.
@@ -109,10 +109,10 @@ def _outcomes(
     )
     for index, image_id in enumerate(image_ids):
         if image_id not in rows:
-            message = f"expected a row of image {image_id!r}, found none in id2row"
-            yield Failure(Stage.SOURCES, f"{record_id}#{index}", Reason.FEATURE_MISSING, message)
+            expected = f"expected a row of image {image_id!r}, found none in id2row"
+            yield rejected(f"{record_id}#{index}", Reason.FEATURE_MISSING, expected)
     for message in lost:
-        yield Failure(Stage.SOURCES, record_id, Reason.BAD_LINK, message)
+        yield rejected(record_id, Reason.BAD_LINK, message)
 
 
 def _pairs(items: object, what: str) -> list[tuple[Any, int | None]]:

@@ -48,6 +48,7 @@ from pipelines.sources.records import (
     identifier,
     json_lines,
     outcomes_of,
+    rejected,
     required,
     sentence,
     split_named,
@@ -56,7 +57,7 @@ from pipelines.sources.records import (
 )
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "news"
 ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a document
@@ -90,6 +91,7 @@ class NewsSource:
     def __post_init__(self) -> None:
         require_language(self.language)
 
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
         articles = Input("articles", published=(_PUBLISHED[self.format],), is_needed=True)
@@ -116,7 +118,7 @@ class NewsSource:
                 yield replace(outcome, split=splits[outcome.id])
             else:
                 message = f"expected the split of this article in {input_file(self.splits).name}, found none"
-                yield Failure(Stage.SOURCES, outcome.id, Reason.NOT_FOUND, message)
+                yield rejected(outcome.id, Reason.NOT_FOUND, message)
 
     def _json_lines(self) -> Iterator[CandidateDocument | Failure]:
         def outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
@@ -186,11 +188,10 @@ def _article(
             image_licences=stated([licence]),
         )
     else:
-        message = f"expected one of {', '.join(ROLES)}, found none"
-        yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_DOCUMENT, message)
+        yield rejected(record_id, Reason.EMPTY_DOCUMENT, f"expected one of {', '.join(ROLES)}, found none")
     for role, blank in texts.items():
         if not blank.text:
-            yield Failure(Stage.SOURCES, record_id, Reason.EMPTY_SENTENCE, f"the {role} is blank")
+            yield rejected(record_id, Reason.EMPTY_SENTENCE, f"the {role} is blank")
 
 
 def _goodnews_outcomes(
@@ -240,7 +241,7 @@ def _visualnews_outcomes(item: object, record_id: str, root: str) -> Iterator[Ca
         split=split_named(record.get("split"), "split"),
     )
     if problem:
-        yield Failure(Stage.SOURCES, f"{record_id}#body", Reason.NOT_FOUND, problem)
+        yield rejected(f"{record_id}#body", Reason.NOT_FOUND, problem)
 
 
 def _body(path: str | None, root: str) -> tuple[str | None, str]:

@@ -17,7 +17,7 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pipelines.sources.draws import share_of
 from pipelines.sources.inputs import IMAGES, Input
@@ -31,11 +31,12 @@ from pipelines.sources.records import (
     number,
     optional,
     outcomes_of,
+    rejected,
     required,
     sentence,
 )
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "rqa"
 LANGUAGE = "en"
@@ -50,18 +51,16 @@ class RecipeqaSource:
         train: path of `train.json`.
         val: path of `val.json`, whose recipes are the test split (H); empty: no test split.
         images: folder or tar that `images.zip` unpacks to: `images-qa/<train or val>/images-qa/<name>`.
-        seed: of the validation recipes that are drawn from the training ones.
     """
 
+    inputs: ClassVar = (
+        Input("train", published=("train.json",), is_needed=True),
+        Input("val", published=("val.json",)),
+        IMAGES,
+    )
     train: str = ""
     val: str = ""
     images: str = ""
-    seed: int = 0
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        train = Input("train", published=("train.json",), is_needed=True)
-        return train, Input("val", published=("val.json",)), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield each recipe once, test recipes first, and a failure for what cannot be used.
@@ -89,13 +88,11 @@ class RecipeqaSource:
         steps = [step for _, step in sorted(recipe.steps.items()) if step.sentence.text]
         shown = [sorted(step.images, key=_longest) for step in steps]
         positions = {name: index for index, name in enumerate(dict.fromkeys(name for names in shown for name in names))}
-        is_val = share_of(recipe_id, seed=self.seed) < VAL_SHARE
+        is_val = share_of(recipe_id, seed=0) < VAL_SHARE
         if not steps:
-            message = "expected a step with words, found none"
-            yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_SENTENCES, message)
+            yield rejected(recipe_id, Reason.TOO_FEW_SENTENCES, "expected a step with words, found none")
         elif not positions:
-            message = "expected an image of a step with words, found none"
-            yield Failure(Stage.SOURCES, recipe_id, Reason.TOO_FEW_IMAGES, message)
+            yield rejected(recipe_id, Reason.TOO_FEW_IMAGES, "expected an image of a step with words, found none")
         else:
             yield CandidateDocument(
                 id=recipe_id,
@@ -109,8 +106,7 @@ class RecipeqaSource:
             )
         for step_id, step in sorted(recipe.steps.items()):
             if not step.sentence.text:
-                message = f"step {step_id} has neither title nor body"
-                yield Failure(Stage.SOURCES, recipe_id, Reason.EMPTY_SENTENCE, message)
+                yield rejected(recipe_id, Reason.EMPTY_SENTENCE, f"step {step_id} has neither title nor body")
         yield from recipe.failures
 
 

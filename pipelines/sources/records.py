@@ -77,6 +77,11 @@ class FieldError(ValueError):
         return Failure(stage, record_id, self.reason, str(self))
 
 
+def rejected(record_id: str, reason: Reason, message: str) -> Failure:
+    """Return the failure row of a record, or of a part of it."""
+    return Failure(Stage.SOURCES, record_id, reason, message)
+
+
 def outcomes_of(
     records: Iterable[tuple[str, T | FieldError]],
     read: Callable[[T, str], Iterable[R | Failure]],

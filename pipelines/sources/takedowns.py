@@ -28,7 +28,13 @@ from schemas.versions import fingerprint
 DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates
 MAX_RADIUS = 12
 _KINDS = ("id", "url", "sha256", "phash")
-_FORMS = {"sha256": re.compile(r"[0-9a-f]{64}"), "phash": re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?")}
+_FORMS = {
+    "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
+    "phash": (
+        re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?"),
+        "16 hexadecimal digits for each 64 bits, then perhaps /RADIUS",
+    ),
+}
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
@@ -73,17 +79,18 @@ class Takedowns:
 
     def matches_candidate(self, candidate: CandidateDocument) -> str | None:
         """Return the entry that takes out a whole document: its id, its record's id, or its page's URL."""
-        page = candidate.provenance.url
-        return self.matches_record([candidate.id, candidate.provenance.record_id], [page] if page else [])
+        record = candidate.provenance
+        return self.matches_record((candidate.id, record.record_id), (record.url or "",))
 
     def matches_record(self, ids: Iterable[str], urls: Iterable[str]) -> str | None:
         """Return the entry that takes out what has these ids and pages."""
-        by_id = next((f"id:{value}" for value in ids if f"id:{value}" in self._exact), None)
-        return by_id or self.matches_address(*urls)
+        return self._listed(f"id:{value}" for value in ids) or self.matches_address(*urls)
 
     def matches_address(self, *uris: str) -> str | None:
         """Return the entry that takes out what is at any of these addresses, such as one and where it redirects to."""
-        keys = map(_url_key, uris) if self.entries else ()
+        return self._listed(map(_url_key, uris)) if self.entries else None
+
+    def _listed(self, keys: Iterable[str]) -> str | None:
         return next((key for key in keys if key in self._exact), None)
 
     def matches_image(self, image: Image) -> str | None:
@@ -91,8 +98,7 @@ class Takedowns:
 
         A flat image (one colour) is never matched by its fingerprint, which all flat images share.
         """
-        by_hash = f"sha256:{image.hash}"
-        found = by_hash if by_hash in self._exact else self.matches_address(image.source or "")
+        found = self._listed([f"sha256:{image.hash}"]) or self.matches_address(image.source or "")
         code = image.fingerprint
         if found is not None or code is None or image.is_flat:
             return found
@@ -156,17 +162,12 @@ def _entry(text: str) -> str:
     if kind == "id":
         return f"id:{value}"
     if kind == "url":
-        key = _url_key(value)
-        if not key:
-            raise ValueError(f"url: expected an http or https URL, found {value!r}")
-        return key
-    match = _FORMS[kind].fullmatch(value.lower())
+        if key := _url_key(value):
+            return key
+        raise ValueError(f"url: expected an http or https URL, found {value!r}")
+    form, rule = _FORMS[kind]
+    match = form.fullmatch(value.lower())
     if match is None:
-        rule = (
-            "64 hexadecimal digits"
-            if kind == "sha256"
-            else "16 hexadecimal digits for each 64 bits, then perhaps /RADIUS"
-        )
         raise ValueError(f"{kind}: expected {rule}, found {value!r}")
     if kind == "sha256":
         return f"sha256:{match[0]}"

@@ -28,7 +28,7 @@ from pipelines.sources.diy.submissions import (
     reject_submission,
 )
 from pipelines.sources.inputs import read_source, with_web_images
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, rejected
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.imageclef import Article, ImageclefSource, read_articles, with_sentences
 from pipelines.sources.wikipedia.live import WikipediaSource, fetch_articles, list_titles
@@ -89,8 +89,7 @@ class ReadSource(beam.PTransform):
         first, *others = sorted(submissions, key=rank)
         yield reject_submission(first, min_score=self.source.min_score, takedowns=self.takedowns) or first
         for _ in others:
-            message = "expected one record of this id, found another"
-            yield Failure(Stage.SOURCES, record_id, Reason.DUPLICATE_RECORD, message)
+            yield rejected(record_id, Reason.DUPLICATE_RECORD, "expected one record of this id, found another")
 
     def _fetch(self, items: Sequence[Any]) -> Iterator[CandidateDocument | Failure]:
         source, client = self.source, process_client(self.http, self.raw)

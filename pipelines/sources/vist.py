@@ -29,11 +29,12 @@ from pipelines.sources.records import (
     identifier,
     number,
     outcomes_of,
+    rejected,
     sentence,
     stated,
 )
 from schemas.documents import Link, Provenance, Split
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 LANGUAGE = "en"
 PHOTOS = 5  # of a story
@@ -80,6 +81,7 @@ class VistSource:
     def __post_init__(self) -> None:
         require_least(self, distractors=0)
 
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read: a file of one split at least."""
         annotations = "story-in-sequence" if self.kind == "sis" else "description-in-isolation"
@@ -122,8 +124,8 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
     for story in stories:
         drawn = pool.distractors(source.distractors, images=story.image_uris, seed=source.seed, key=story.id)
         if len(drawn) < source.distractors:
-            message = f"expected {source.distractors} captions of other photos of the split, found {len(drawn)}"
-            yield Failure(Stage.SOURCES, story.id, Reason.TOO_FEW_SENTENCES, message)
+            expected = f"expected {source.distractors} captions of other photos of the split"
+            yield rejected(story.id, Reason.TOO_FEW_SENTENCES, f"{expected}, found {len(drawn)}")
             continue
         sentences = (*story.sentences, *map(sentence, drawn))
         order = shuffled_order(len(sentences), seed=source.seed, key=story.id)
@@ -151,8 +153,7 @@ def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateD
         kept = list(dict.fromkeys(members))
         story = _story(kept, licences, split, "dii-stress" if source.kind == "dii-stress" else f"story-{source.kind}")
         for _ in range(len(members) - len(kept)):
-            message = "expected an annotation once, found it repeated"
-            yield Failure(Stage.SOURCES, story.id, Reason.DUPLICATE_RECORD, message)
+            yield rejected(story.id, Reason.DUPLICATE_RECORD, "expected an annotation once, found it repeated")
         problem = _problem(kept, licences)
         yield problem.failure(story.id) if problem else story
 

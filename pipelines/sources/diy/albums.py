@@ -28,20 +28,21 @@ from typing import Any
 from bs4 import BeautifulSoup, Tag
 
 from pipelines.sources.diy.submissions import Credentials, DiySource, Submission, find_album_id
-from pipelines.sources.markup import absolute_url, check_work
 from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
     fetch_records,
     optional,
+    rejected,
     required,
     sentence,
 )
+from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "diy"
 IMGUR = "imgur"
@@ -92,8 +93,8 @@ def fetch_albums(
         yield _document(submission, entries, answer.fetched_at)
         for position, entry in enumerate(entries):
             if entry.is_animated:
-                message = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
-                yield Failure(Stage.SOURCES, f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, message)
+                found = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
+                yield rejected(f"{submission.id}#{position}", Reason.ANIMATED_IMAGE, found)
 
     items = ((submission.id, submission) for submission in submissions)
     return fetch_records(items, client=client, request_of=request_of, read=read)

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from pipelines.files import input_file, read_lines
 from pipelines.sources.inputs import Input
-from pipelines.sources.markup import absolute_url
-from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, required
+from pipelines.sources.records import FieldError, identifier, json_object, optional, outcomes_of, rejected, required
 from pipelines.sources.takedowns import Takedowns
-from schemas.failures import Failure, Reason, Stage
+from pipelines.sources.text import absolute_url
+from schemas.failures import Failure, Reason
 from schemas.tables import travels
 
 _REDDIT = "https://www.reddit.com"
@@ -61,6 +61,7 @@ class DiySource:
     reddit_url: str = "https://www.reddit.com"
     oauth_url: str = "https://oauth.reddit.com"
 
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read: an API reads no file."""
         return (Input("dump", "files", ("RS_*",), is_needed=True),) if self.kind == "dump" else ()
@@ -174,7 +175,7 @@ def reject_submission(submission: Submission, *, min_score: int, takedowns: Take
         reason, message = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
     else:
         return None
-    return Failure(Stage.SOURCES, submission.id, reason, message)
+    return rejected(submission.id, reason, message)
 
 
 def rank(submission: Submission) -> tuple[int, str]:

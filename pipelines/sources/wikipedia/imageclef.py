@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from html.entities import html5
+from typing import ClassVar
 
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
-from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, sentence, stated
-from pipelines.sources.sentences import split_sentences
+from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated
+from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.wikitext import strip_markup
 from schemas.documents import Provenance
-from schemas.failures import Failure, Reason, Stage
+from schemas.failures import Failure, Reason
 
 DATASET = "wiki"
 SOURCE = "imageclef-wikipedia"
@@ -52,16 +53,13 @@ class ImageclefSource:
         sentence_model: name or path of an installed spaCy pipeline that splits sentences; empty: spaCy's rules.
     """
 
+    inputs: ClassVar = (Input("texts", "tree", is_needed=True), Input("metadata", "tree"), IMAGES)
     texts: str = ""
     metadata: str = ""
     images: str = ""
     language: str = "en"
     max_sentences: int = 100
     sentence_model: str = ""
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        return Input("texts", "tree", is_needed=True), Input("metadata", "tree"), IMAGES
 
     def __post_init__(self) -> None:
         require_language(self.language)
@@ -139,7 +137,7 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
     yield from outcomes_of(_files(source.metadata or source.texts, metadata), read_metadata)
     yield from outcomes_of(_files(source.texts, texts), read_article)
     for key in sorted(named.keys() - seen):
-        yield Failure(Stage.SOURCES, key, Reason.NOT_FOUND, f"images name the article {key}, which is not there")
+        yield rejected(key, Reason.NOT_FOUND, f"images name the article {key}, which is not there")
 
 
 def with_sentences(article: Article, *, source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.files import input_file, read_lines
@@ -33,7 +33,7 @@ from pipelines.sources.records import (
     sentence,
     stated,
 )
-from pipelines.sources.sentences import split_sentences
+from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
@@ -67,6 +67,7 @@ class WikipediaSource:
         sentence_model: as in `ImageclefSource`.
     """
 
+    inputs: ClassVar = (Input("titles", published=("titles.txt",)),)
     base_url: str = "https://en.wikipedia.org"
     titles: str = ""
     category: str = ""
@@ -76,10 +77,6 @@ class WikipediaSource:
     repositories: tuple[str, ...] = ("commons",)
     max_sentences: int = 100
     sentence_model: str = ""
-
-    def inputs(self) -> tuple[Input, ...]:
-        """Return the settings that name what is read."""
-        return (Input("titles", published=("titles.txt",)),)
 
     def __post_init__(self) -> None:
         require_language(self.language)

@@ -15,8 +15,8 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 
 from pipelines.sources.inputs import is_language
-from pipelines.sources.markup import absolute_url, check_work
 from pipelines.sources.records import FieldError, clean
+from pipelines.sources.text import absolute_url, check_work
 from schemas.failures import Reason
 
 _BLOCKS = frozenset(

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
 
-from pipelines.sources.markup import check_work, count_unclosed
 from pipelines.sources.records import FieldError, clean
+from pipelines.sources.text import check_work, count_unclosed
 from schemas.failures import Reason
 
 _DROPPED_TAGS = frozenset(

@@ -164,4 +164,4 @@ def test_pictures_of_documents_behind_a_url_are_beside_them(tmp_path: Path) -> N
 def test_every_source_says_what_it_reads() -> None:
     for kind in get_args(Source):
         names = {field.name for field in dataclasses.fields(kind)}
-        assert {given.name for given in kind().inputs()} <= names
+        assert {given.name for given in kind().inputs} <= names

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from pipelines.sources.sentences import split_sentences
+from pipelines.sources.text import split_sentences
 from schemas.errors import ConfigError
 
 

@@ -1,19 +1,27 @@
-"""Running text becomes sentences: spaCy's splitter, a paragraph at a time.
+"""Running text: its sentences, how much work its markup may make for a parser, and the addresses in that.
 
-H does not say which of spaCy's two English splitters it used. The default here is the rule-based one (`sentencizer` on
-`spacy.blank("en")`): it needs no model, only the library, and gives the same sentences on every machine. An installed
-pipeline such as `en_core_web_sm` can be named instead. Stripping markup is the sources' business.
+Sentences are spaCy's, a paragraph at a time. H does not say which of spaCy's two English splitters it used. The default
+here is the rule-based one (`sentencizer` on `spacy.blank("en")`): it needs no model, only the library, and gives the
+same sentences on every machine. An installed pipeline such as `en_core_web_sm` can be named instead.
+
+The parsers of markup used here (`html.parser`, mwparserfromhell) read to the end of a text for what would close an
+opening, and come back where nothing does: their time grows with the openings that never close times the length of the
+text. So these are counted first.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
+from pipelines.sources.records import FieldError
 from schemas.errors import ConfigError
+from schemas.failures import Reason
 
 if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, for the data sets that need neither
     from spacy.language import Language
@@ -21,6 +29,45 @@ if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, fo
 _ANY_LANGUAGE = "xx"
 _MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
 _LONG_WORD = re.compile(r"(\S{500})(?=\S)")  # a word takes the tokenizer the square of its length
+_COMMENT = re.compile("(<!--)|-->")
+_CUT_TAG = re.compile(r"<[A-Za-z][^<>]*+(?!>)")  # another tag begins before its end
+
+
+def count_unclosed(tokens: Iterable[tuple[str, bool]]) -> int:
+    """Return how many openings have no closing of their kind after them.
+
+    Args:
+        tokens: kind, and whether it opens, in the order of the text.
+    """
+    unclosed: Counter[str] = Counter()
+    for kind, is_opening in tokens:
+        unclosed[kind] = max(0, unclosed[kind] + (1 if is_opening else -1))
+    return unclosed.total()
+
+
+def check_work(text: str, *, limit: float, unclosed: int = 0) -> None:
+    """Raise where a text has so many openings without an end that parsing it would take long.
+
+    Args:
+        text: markup.
+        limit: openings that never close, times characters.
+        unclosed: openings that never close, tags without `>` and comments apart.
+
+    Raises:
+        FieldError: BROKEN_RECORD.
+    """
+    comments = count_unclosed(("", bool(match[1])) for match in _COMMENT.finditer(text))
+    count = unclosed + comments + len(_CUT_TAG.findall(text))
+    if count * len(text) > limit:
+        raise FieldError(Reason.BROKEN_RECORD, f"expected markup, found {count} openings that never close")
+
+
+def absolute_url(base_url: str, address: str) -> str:
+    """Return an address completed by that of its page; as it stands where it is malformed, for others to refuse."""
+    try:
+        return urljoin(base_url, address)
+    except ValueError:
+        return address
 
 
 def split_sentences(
