@@ -73,12 +73,8 @@ class OnOneWorker(beam.PTransform, Generic[T]):
     batch_size: int = 512
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        keyed = elements | "one key" >> beam.Map(_key_by_nothing).with_output_types(tuple[str, Any])
+        keyed = elements | "one key" >> beam.WithKeys("").with_output_types(tuple[str, Any])
         return keyed | "batches" >> beam.GroupIntoBatches(self.batch_size) | "apply" >> beam.FlatMapTuple(self._apply)
 
     def _apply(self, _: str, batch: Iterable[T]) -> Iterable[Any]:
         return self.function(list(batch))
-
-
-def _key_by_nothing(element: Any) -> tuple[str, Any]:
-    return "", element

@@ -1,5 +1,5 @@
 """Where documents come from: a record iterator for each source, in plain Python.
 
-A source yields drafts (or, for Reddit, submissions) and failure rows, in the order of its file. Fetching is
-`pipelines.web`'s; filters of documents are `pipelines.documents`'. Beam appears in `transforms.py` alone.
+A source yields candidate documents (or, for Reddit, submissions) and failure rows, in the order of its file. Fetching
+is `pipelines.web`'s; filters of documents are `pipelines.documents`'. Beam appears in `transforms.py` alone.
 """

@@ -4,5 +4,4 @@ imageclef.py    the collection of 2010: which images illustrate an article, and 
 wikitext.py     wiki markup becomes paragraphs
 live.py         titles and articles of a MediaWiki over its interfaces
 pages.py        an article's HTML becomes paragraphs and pictures
-transforms.py   both sources in Beam
 """
