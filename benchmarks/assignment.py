@@ -15,7 +15,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from torch.nn import functional as F
 
 from training.assignment import Matrix
 from training.config import Matching
-from training.data.documents import Int64, offsets_of
+from training.data.ragged import Int64, Ragged
 from training.matching import match_batch
 
 SENTENCES, IMAGES, DIMENSIONS = (8, 22), (8, 24), 64
@@ -37,23 +36,22 @@ def batch_of(documents: int, device: torch.device) -> tuple[Tensor, Int64, Int64
     rng = np.random.default_rng(0)
     counts = [rng.integers(*bounds, documents, endpoint=True) for bounds in (SENTENCES, IMAGES)]
     text, image = (F.normalize(torch.from_numpy(rng.normal(size=(int(n.sum()), DIMENSIONS))).float()) for n in counts)
-    return (text @ image.T).to(device), offsets_of(counts[0]), offsets_of(counts[1])
+    return (text @ image.T).to(device), Ragged.of(counts[0]), Ragged.of(counts[1])
 
 
-def loop(cosines: Matrix, text_offsets: Int64, image_offsets: Int64) -> float:
+def loop(cosines: Matrix, sentences: Ragged, images: Ragged) -> float:
     """Return the sum of all matchings, each solved by a call of scipy."""
-    texts, images = (list(pairwise(bounds)) for bounds in (text_offsets, image_offsets))
     total = 0.0
-    for top, bottom in texts:
-        for left, right in images:
-            block = cosines[top:bottom, left:right]
+    for rows in sentences:
+        for columns in images:
+            block = cosines[rows, columns]
             total += block[linear_sum_assignment(block, maximize=True)].sum()
     return total
 
 
-def ours(cosines: Tensor, text_offsets: Int64, image_offsets: Int64) -> Tensor:
+def ours(cosines: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
     """Return the sum of all matchings, of one call."""
-    edges = match_batch(cosines, text_offsets, image_offsets, k="min", matching=Matching.EXACT)
+    edges = match_batch(cosines, sentences, images, k="min", matching=Matching.EXACT)
     return cosines.flatten().index_select(0, edges.entries).double().sum()
 
 

@@ -25,8 +25,8 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, HeldSplit, SplitIndex
+from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData, load_training_data
-from training.data.reading import read_split
 from training.evaluation.evaluate import read_documents
 from training.model import LinkModel
 
@@ -57,7 +57,7 @@ class LakeData:
     def classified(self, split: Split) -> DocumentSet:
         """Return a split with its links and the classes of its images."""
         manifest, folder = read_manifest(self.lake, self.reference)
-        return read_split(manifest, folder, split, image_features=None, class_features=CLASSES, with_links=True)
+        return read_split(manifest, folder, split, Columns(classes=CLASSES, links=True))
 
     def size(self, split: Split) -> int:
         return read_manifest(self.lake, self.reference)[0].splits[str(split)].documents
@@ -94,7 +94,7 @@ def held(documents: DocumentSet) -> HeldSplit:
         ids=documents.ids,
         image_sets=documents.image_sets,
         shards=np.zeros(len(documents), np.int64),
-        sentence_counts=documents.sentence_counts,
-        image_counts=documents.image_counts,
+        sentences=documents.sentences,
+        images=documents.images,
     )
     return HeldSplit(index=index, documents=documents, local=np.arange(len(documents), dtype=np.int64))

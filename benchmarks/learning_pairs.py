@@ -20,9 +20,10 @@ from orchestration.recorded_web import recording_at
 from schemas.documents import Split
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, offsets_of
+from training.data.documents import DocumentSet
+from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
-from training.data.reading import read_split
+from training.data.ragged import Ragged
 from training.data.streams import stream
 from training.model import LinkModel
 
@@ -69,7 +70,7 @@ def make_pairs(posts: LakeData) -> PairsData:
     """Return the posts' linked captions and pictures as pairs with relations."""
     manifest, folder = read_manifest(posts.lake, posts.reference)
     read = {
-        split: read_split(manifest, folder, split, image_features=VECTORS, sentence_features=SENTENCES, with_links=True)
+        split: read_split(manifest, folder, split, Columns(images=VECTORS, sentences=SENTENCES, links=True))
         for split in Split
     }
     themes = _themes()
@@ -99,22 +100,23 @@ def _pairs(documents: DocumentSet, themes: Mapping[str, str], relations: Sequenc
     places = [
         (d, *link) for d, links in enumerate(documents.links or ()) if links is not None for link in links.tolist()
     ]
-    sentences = np.array([documents.sentence_offsets[d] + sentence for d, sentence, _ in places], np.int64)
-    images = np.array([documents.image_rows[documents.image_offsets[d] + image] for d, _, image in places], np.int64)
+    sentences = np.array([documents.sentences.offsets[d] + sentence for d, sentence, _ in places], np.int64)
+    images = np.array([documents.image_rows[documents.images.offsets[d] + image] for d, _, image in places], np.int64)
     vectors = documents.sentence_vectors
-    own = offsets_of(np.ones(len(places), np.int64))
+    own = Ragged.of(np.ones(len(places), np.int64))
     return replace(
         documents,
         ids=tuple(f"{documents.ids[d]}/{sentence}-{image}" for d, sentence, image in places),
         texts=tuple(documents.texts[row] for row in sentences),
-        sentence_offsets=own,
+        sentences=own,
+        sentence_numbers=own.numbers,
         sentence_vectors=None if vectors is None else vectors[sentences],
         image_rows=images,
-        image_offsets=own,
+        images=own,
         image_sets=tuple(documents.image_hashes[row] for row in images),
         links=tuple(np.zeros((1, 2), np.int64) for _ in places),
-        roles=(),
-        languages=tuple(documents.languages[d] for d, _, _ in places),
+        roles=None,
+        languages=tuple((documents.languages or ())[d] for d, _, _ in places),
         relations=tuple(_labels(themes.get(documents.ids[d]), relations) for d, _, _ in places),
     )
 
@@ -122,21 +124,7 @@ def _pairs(documents: DocumentSet, themes: Mapping[str, str], relations: Sequenc
 def _labelled(pairs: DocumentSet, count: int) -> DocumentSet:
     """Return some pairs of those whose relations are known, drawn once for all."""
     known = [place for place, labels in enumerate(pairs.relations or ()) if None not in labels.values()]
-    rows = np.array(known)[stream("few pairs", 0).permutation(len(known))[:count]]
-    own = offsets_of(np.ones(len(rows), np.int64))
-    return replace(
-        pairs,
-        ids=tuple(pairs.ids[row] for row in rows),
-        texts=tuple(pairs.texts[row] for row in rows),
-        sentence_offsets=own,
-        sentence_vectors=None if pairs.sentence_vectors is None else pairs.sentence_vectors[rows],
-        image_rows=pairs.image_rows[rows],
-        image_offsets=own,
-        image_sets=tuple(pairs.image_sets[row] for row in rows),
-        links=tuple((pairs.links or ())[row] for row in rows),
-        languages=tuple(pairs.languages[row] for row in rows),
-        relations=tuple((pairs.relations or ())[row] for row in rows),
-    )
+    return pairs.take_documents(np.array(known)[stream("few pairs", 0).permutation(len(known))[:count]])
 
 
 def _labels(theme: str | None, relations: Sequence[str]) -> Mapping[str, bool | None]:

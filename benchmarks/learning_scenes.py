@@ -37,9 +37,10 @@ from schemas.configs import override
 from schemas.documents import Split
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, image_set_key, offsets_of
+from training.data.documents import DocumentSet, image_set_key
+from training.data.lake import Columns, read_split
 from training.data.loading import TrainingData
-from training.data.reading import read_split
+from training.data.ragged import Ragged
 from training.model import LinkModel
 
 CAPTIONS, TRAINING = "captions.json", "training-captions.json"
@@ -98,7 +99,7 @@ class ComposedScenes:
     def training_documents(self) -> DocumentSet:
         """Return the documents of all compositions, without links."""
         manifest, folder = read_manifest(self.scenes.lake, self.scenes.reference)
-        first = read_split(manifest, folder, Split.TRAIN, image_features=VECTORS, sentence_features=SENTENCES)
+        first = read_split(manifest, folder, Split.TRAIN, Columns(images=VECTORS, sentences=SENTENCES))
         rows = {hash_: row for row, hash_ in enumerate(first.image_hashes)}
         return _joined(first, self.more, {name: rows[hash_] for name, hash_ in training_pictures(self.scenes)})
 
@@ -163,16 +164,19 @@ def _joined(documents: DocumentSet, drafts: Sequence[CandidateDocument], rows: M
     places = [[rows[uri] for uri in draft.image_uris] for draft in drafts]
     hashes = [[documents.image_hashes[row] for row in own] for own in places]
     known = documents.sentence_vectors
+    sentences = Ragged.of([*documents.sentences.counts, *(len(draft.sentences) for draft in drafts)])
     return replace(
         documents,
         ids=(*documents.ids, *(draft.id for draft in drafts)),
         texts=(*documents.texts, *texts),
-        sentence_offsets=offsets_of([*documents.sentence_counts, *(len(draft.sentences) for draft in drafts)]),
+        sentences=sentences,
+        sentence_numbers=sentences.numbers,
+        roles=None,
         sentence_vectors=None if known is None else np.stack([*known, *(vectors[text] for text in texts)]),
         image_rows=np.concatenate([documents.image_rows, np.array(list(chain.from_iterable(places)), np.int64)]),
-        image_offsets=offsets_of([*documents.image_counts, *map(len, places)]),
+        images=Ragged.of([*documents.images.counts, *map(len, places)]),
         image_sets=(*documents.image_sets, *map(image_set_key, hashes)),
-        languages=(*documents.languages, *(draft.language for draft in drafts)),
+        languages=(*(documents.languages or ()), *(draft.language for draft in drafts)),
     )
 
 

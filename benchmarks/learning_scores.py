@@ -30,7 +30,6 @@ from training.data.documents import DocumentSet
 from training.encoders.inputs import image_input, text_input
 from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
 from training.evaluation.bootstrap import Interval, mean_interval
-from training.evaluation.evaluate import similarity_matrices
 from training.evaluation.links import Matrix, score_documents
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
@@ -121,7 +120,7 @@ class Bench:
 
     def random(self, data: str) -> Line:
         documents = self._documents(data).classified(Split.TEST)
-        sizes = list(zip(documents.ids, documents.sentence_counts, documents.image_counts, strict=True))
+        sizes = list(zip(documents.ids, documents.sentences.counts, documents.images.counts, strict=True))
         drawn = [[random_scores(i, n, m, seed=seed) for i, n, m in sizes] for seed in range(self.seeds)]
         return Line(data, "random", np.stack([link_scores(matrices, documents) for matrices in drawn]))
 
@@ -179,7 +178,7 @@ def fit(config: TrainConfig, data: Data) -> LinkModel:
 
 
 def model_link_scores(model: LinkModel, documents: DocumentSet) -> Scores:
-    return link_scores(list(similarity_matrices(model, documents)), documents)
+    return link_scores(model.similarities(documents), documents)
 
 
 def link_scores(matrices: Sequence[Matrix], documents: DocumentSet) -> Scores:

@@ -45,9 +45,8 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, to_table
 from training.config import EncoderConfig, TextEncoder, TrainConfig
-from training.data.loading import identify
+from training.data.loading import identify, read_for_model
 from training.encoders.inputs import image_input, text_input
-from training.evaluation.evaluate import read_for_model
 from training.linking.launch import RayWorkers
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
@@ -178,7 +177,7 @@ def tower_seconds(model: LinkModel, lake: Lake, clock: Callable[[], float]) -> f
     """Return how long both towers take over all rows, the better of two times."""
     manifest, folder = read_manifest(lake, DATASET)
     parts = [
-        read_for_model(model.card, manifest, folder, Split.TEST, shards=[number])
+        read_for_model(model.card.config, model.card.data, manifest, folder, Split.TEST, shards=[number])
         for number in range(len(manifest.parts("documents", Split.TEST)))
     ]
     rows = [(model.text.prepare(text_input(part)), model.image.prepare(image_input(part))) for part in parts]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.config import Similarity
-from training.data.documents import Int64, offsets_of
+from training.data.ragged import Int64, Ragged
 from training.similarity import batch_similarity, set_similarity
 
 DIMENSIONS = 1024
@@ -24,9 +24,9 @@ SHAPES = {"story (5 x 5)": (5, 5), "mscoco (10 x 10)": (10, 10), "diy (15 x 16)"
 ROUNDS = 5
 
 
-def pair_by_pair(text: Tensor, image: Tensor, text_offsets: Int64, image_offsets: Int64, kind: Similarity) -> Tensor:
-    sentences = torch.split(text, np.diff(text_offsets).tolist())
-    images = torch.split(image, np.diff(image_offsets).tolist())
+def pair_by_pair(text: Tensor, image: Tensor, sentence_sets: Ragged, image_sets: Ragged, kind: Similarity) -> Tensor:
+    sentences = torch.split(text, sentence_sets.counts.tolist())
+    images = torch.split(image, image_sets.counts.tolist())
     rows = [torch.stack([set_similarity(s @ v.T, kind) for v in images]) for s in sentences]
     return torch.stack(rows)
 
@@ -49,7 +49,7 @@ def batch_of(documents: int, shape: tuple[int, int]) -> tuple[Tensor, Tensor, In
         F.normalize(torch.from_numpy(rng.normal(size=(int(counts.sum()), DIMENSIONS))).float(), dim=1)
         for counts in (sentences, images)
     )
-    return text.requires_grad_(), image.requires_grad_(), offsets_of(sentences), offsets_of(images)
+    return text.requires_grad_(), image.requires_grad_(), Ragged.of(sentences), Ragged.of(images)
 
 
 def measure(documents: int, name: str, kind: Similarity) -> float:

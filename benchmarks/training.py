@@ -43,8 +43,9 @@ from training.config import (
     Similarity,
     TrainConfig,
 )
-from training.data.documents import DocumentSet, HeldSplit, SplitIndex, offsets_of
+from training.data.documents import DocumentSet, HeldSplit, SplitIndex
 from training.data.loading import DatasetIdentity
+from training.data.ragged import Ragged
 from training.loop.context import SingleProcess
 from training.loop.encoding import PreparedSplit, prepare_split
 from training.loop.state import RunState, start
@@ -125,13 +126,15 @@ def make_world(documents: int, device: torch.device) -> World:
     )
     image_counts = rng.integers(*IMAGES, total, endpoint=True)
     bank = rng.normal(size=(int(image_counts.sum()), IMAGE_DIMENSIONS)).astype(np.float16)
+    own = Ragged.of([len(row) for row in sentences])
     held = DocumentSet(
         ids=tuple(f"d{number}" for number in range(total)),
         texts=tuple(" ".join(vocabulary.words[word] for word in words) for row in sentences for words in row),
-        sentence_offsets=offsets_of([len(row) for row in sentences]),
+        sentences=own,
+        sentence_numbers=own.numbers,
         sentence_vectors=None,
         image_rows=np.arange(len(bank)),
-        image_offsets=offsets_of(image_counts),
+        images=Ragged.of(image_counts),
         image_hashes=tuple(f"{number}" for number in range(len(bank))),
         image_bank=bank,
         image_sets=tuple(f"{number}" for number in range(total)),
@@ -149,12 +152,12 @@ def make_batch(
     most, longest = max(map(len, chosen)), max(len(words) for row in chosen for words in row)
     words = np.zeros((len(chosen), most, longest), np.int64)
     lengths = np.ones((len(chosen), most), np.int64)
-    counts = held.image_counts[positions]
+    counts = held.images.counts[positions]
     images = np.zeros((len(chosen), counts.max(), IMAGE_DIMENSIONS), np.float32)
     for d, (position, row) in enumerate(zip(positions, chosen, strict=True)):
         for s, sentence in enumerate(row):
             words[d, s, : len(sentence)], lengths[d, s] = sentence, len(sentence)
-        images[d, : counts[d]] = held.image_bank[held.image_offsets[position] : held.image_offsets[position + 1]]
+        images[d, : counts[d]] = held.image_bank[held.images.rows(position)]
     arrays = (words, lengths, np.array([len(row) for row in chosen]), images, counts)
     return Batch(*(torch.from_numpy(array).to(device) for array in arrays), positions=positions)
 
@@ -188,7 +191,7 @@ def padded_similarity(cosines: Tensor, kind: Similarity) -> Tensor:
 
 def padded_loss(model: Padded, batch: Batch, kind: Similarity) -> Tensor:
     texts, images = model(batch)
-    n, m = batch.sentence_counts.tolist(), batch.image_counts.tolist()
+    n, m = batch.sentences.counts.tolist(), batch.images.counts.tolist()
     documents = range(len(n))
     similarity = torch.stack(
         [
@@ -259,8 +262,8 @@ def hold(documents: DocumentSet) -> HeldSplit:
         ids=documents.ids,
         image_sets=documents.image_sets,
         shards=np.zeros(len(documents), np.int64),
-        sentence_counts=documents.sentence_counts,
-        image_counts=documents.image_counts,
+        sentences=documents.sentences,
+        images=documents.images,
     )
     return HeldSplit(index=index, documents=documents, local=np.arange(len(documents)))
 

@@ -24,9 +24,7 @@ from schemas.tables import row_of, to_table
 
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
-    from schemas.features import RegionArrays
-    from training.data.documents import RegionBank
-    from training.linking.links import LinkInput
+    from training.data.documents import GivenDocument
     from training.model import ModelCard
 
 Say = Callable[[str], None]
@@ -159,7 +157,7 @@ def link_file(
         found = read_vectors(source, settings, Folder(scratch), extraction)
         summary = run_link(
             loaded=loaded,
-            documents=_inputs(found, failures),
+            documents=_given(found, failures),
             output=str(output),
             calibration=calibration,
             precision=precision,
@@ -199,40 +197,25 @@ def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extrac
         ) from problem
 
 
-def _inputs(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[LinkInput]:
+def _given(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[GivenDocument]:
     """Yield what can be linked; what cannot goes to `failures`."""
-    from training.linking.links import LinkInput
-    from training.model import DocumentInput
+    from training.data.documents import GivenDocument
+    from training.data.lake import region_bank
 
     for item in found:
         if isinstance(item, Failure):
             failures.append(item)
             continue
-        texts = [sentence.text for sentence in item.document.sentences]
-        document = DocumentInput(
-            texts=texts,
-            sentence_vectors=item.sentence_vectors,
+        yield GivenDocument(
+            id=item.document.id,
+            texts=[sentence.text for sentence in item.document.sentences],
             image_vectors=item.image_vectors,
-            regions=_bank(item.regions),
-            jpegs=item.jpegs,
+            sentence_vectors=item.sentence_vectors,
             roles=[sentence.role for sentence in item.document.sentences],
             language=item.document.language,
+            regions=None if item.regions is None else region_bank(item.regions),
+            jpegs=item.jpegs,
         )
-        yield LinkInput(item.document.id, document)
-
-
-def _bank(regions: RegionArrays | None) -> RegionBank | None:
-    from training.data.documents import RegionBank
-
-    if regions is None:
-        return None
-    return RegionBank(
-        offsets=regions.offsets,
-        labels=tuple(regions.labels),
-        vectors=regions.vectors,
-        boxes=regions.boxes,
-        scores=regions.scores,
-    )
 
 
 def _write_failures(failures: Sequence[Failure], path: Path) -> dict[str, int]:

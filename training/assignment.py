@@ -27,7 +27,7 @@ import torch
 from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 
-from training.data.documents import Int64, offsets_of, ragged_positions
+from training.data.ragged import Int64, Ragged
 
 Matrix = npt.NDArray[np.floating[Any]]
 Bools = npt.NDArray[np.bool_]
@@ -102,11 +102,11 @@ def assign(gains: Matrix, problems: Problems) -> Int64:
     threads = torch.get_num_threads()
     chunks = _chunks(problems, threads)
     columns = _in_order(problems, chunks, _run(partial(_solve_chunk, costs, stay, problems), chunks, threads))
-    owners = problems.owners
+    rows_of_problems = Ragged.of(problems.heights)
+    owners = rows_of_problems.owners
     row_steps, column_steps = problems.steps(gains.shape[1])
     starts = problems.tops * gains.shape[1] + problems.lefts
-    rows = np.arange(len(columns)) - offsets_of(problems.heights)[owners]
-    taken = starts[owners] + rows * row_steps[owners] + columns * column_steps[owners]
+    taken = starts[owners] + rows_of_problems.numbers * row_steps[owners] + columns * column_steps[owners]
     found: Int64 = np.where(columns < problems.widths[owners], taken, ~starts[owners])
     return found
 
@@ -132,7 +132,7 @@ def _chunks(problems: Problems, threads: int) -> list[Int64]:
 def _in_order(problems: Problems, chunks: list[Int64], columns: list[Int64]) -> Int64:
     """Return the columns that chunks of problems gave, one problem after the other."""
     ordered = np.empty(int(problems.heights.sum()), np.int64)
-    ordered[ragged_positions(offsets_of(problems.heights), np.concatenate(chunks))] = np.concatenate(columns)
+    ordered[Ragged.of(problems.heights).positions(np.concatenate(chunks))] = np.concatenate(columns)
     return ordered
 
 

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from training.assignment import Problems
-from training.data.documents import offsets_of
+from training.data.ragged import Ragged
 from training.host_arrays import to_device
 
 LANES_OF_A_WARP = 32
@@ -35,7 +35,7 @@ def assign_on_gpu(gains: Tensor, problems: Problems) -> Tensor:
     """
     gains = gains.contiguous()
     row_steps, column_steps = problems.steps(gains.shape[1])
-    firsts = offsets_of(problems.heights)
+    firsts = Ragged.of(problems.heights).offsets
     fields = (
         problems.tops * gains.shape[1] + problems.lefts,
         problems.heights,

@@ -150,14 +150,12 @@ class DataConfig:
         region_features: detector of the regions (read by the `region-concept` tower alone).
         roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
             tower reads the roles of `encoder.sources` instead.
-        class_features: extractor of the images' likeliest classes; empty: none are read.
     """
 
     image_features: str = "auto"
     sentence_features: str = "auto"
     region_features: str = "auto"
     roles: tuple[str, ...] = ()
-    class_features: str = ""
 
     def __post_init__(self) -> None:
         _require_roles(self.roles, field="data.roles")

@@ -5,13 +5,11 @@ Asked before anything is read or built. Whether an *objective* fits the document
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.errors import ConfigError
 from training.config import EncoderConfig, ImageEncoder, TextEncoder, TrainConfig
 
-AUTO = "auto"
 READS_WORDS = frozenset(TextEncoder) - {TextEncoder.SENTENCE}
 SHARES_WORDS = frozenset({TextEncoder.GRU, TextEncoder.TRANSFORMER, TextEncoder.BILSTM_ATTENTION})
 
@@ -57,25 +55,6 @@ def inputs_of(config: TrainConfig) -> Inputs:
 def shares_concepts(encoder: EncoderConfig) -> bool:
     """Return whether the image tower reads region labels through the text tower's word vectors."""
     return encoder.image is ImageEncoder.REGION_CONCEPT and encoder.concepts
-
-
-def choose_regions(extractors: Mapping[str, int], wanted: str) -> str:
-    """Return the detector a setting names; `auto` is the only one there is.
-
-    Raises:
-        ConfigError: there is none of that name, none at all, or `auto` has several to choose from.
-    """
-    known = ", ".join(sorted(extractors)) or "none"
-    if not extractors:
-        raise ConfigError(
-            "encoder.image = 'region-concept': the data set has no regions; build it with a detector, or use "
-            "--set encoder.image=linear"
-        )
-    if wanted == AUTO and len(extractors) > 1:
-        raise ConfigError(f"data.region_features = 'auto': the data set has regions of {known}; name one of them")
-    if wanted != AUTO and wanted not in extractors:
-        raise ConfigError(f"data.region_features = {wanted!r}: the data set has no such regions; it has {known}")
-    return next(iter(extractors)) if wanted == AUTO else wanted
 
 
 def _check_towers(encoder: EncoderConfig) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import signal
 import tempfile
@@ -34,6 +35,7 @@ from training.data.loading import load_training_data
 from training.loop.context import TorchDistributed
 from training.loop.trainer import TrainResult, train
 from training.runs import (
+    START,
     Metrics,
     OnProgress,
     OnReport,
@@ -46,6 +48,7 @@ from training.runs import (
     store_model,
 )
 
+logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
@@ -191,6 +194,10 @@ def _use_gpu(device: Device, workers: int) -> bool:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if device is Device.CUDA and gpus < workers:
         raise ConfigError(f"training.device = 'cuda': expected a GPU for each of {workers} workers, found {gpus}")
+    if device is Device.AUTO and 0 < gpus < workers:
+        logger.warning(
+            "training on CPUs: %d GPUs for %d workers; use --workers %d to train on GPUs", gpus, workers, gpus
+        )
     return device is not Device.CPU and gpus >= workers
 
 
@@ -244,10 +251,14 @@ def _last_line(error: BaseException) -> str:
 
 
 def _drop_torn_snapshot(folder: Folder) -> None:
-    """Remove Ray's list of checkpoints where a kill cut it off: training starts over and gives the same weights."""
+    """Remove a run's checkpoints where a kill cut off Ray's list of them: training starts over, with the same weights.
+
+    The models that the run starts from stay.
+    """
     if not folder.exists(_SNAPSHOT):
         return
     try:
         json.loads(folder.read(_SNAPSHOT))
     except json.JSONDecodeError:
-        folder.remove()
+        for name in [name for name in folder.files() if not name.startswith(f"{START}/")]:
+            folder.delete(name)

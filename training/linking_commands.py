@@ -17,8 +17,9 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
+from training.data.documents import GivenDocument
 from training.linking.calibration import Calibration
-from training.linking.links import LinkInput, link_documents
+from training.linking.links import Linker, threshold_of
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.linking.writing import write_links
 from training.mlflow.evaluations import calibration_of
@@ -83,7 +84,7 @@ class VersionLinkSummary:
 def run_link(
     *,
     loaded: LoadedModel,
-    documents: Iterable[LinkInput],
+    documents: Iterable[GivenDocument],
     output: str,
     calibration: Calibration | None = None,
     precision: float | None = None,
@@ -94,12 +95,12 @@ def run_link(
     With a calibration links have a probability; with a precision, those below its threshold are left out.
     """
     seen, failures, began = 0, list[Failure](), time.monotonic()
+    linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration, precision=precision)
+    threshold_of(calibration, precision, loaded.uri)
 
     def links() -> Iterator[PredictedLink]:
         nonlocal seen
-        for found in link_documents(
-            loaded.model, documents, model_uri=loaded.uri, calibration=calibration, precision=precision
-        ):
+        for found in linker.link_given(documents):
             seen += 1
             if isinstance(found, Failure):
                 failures.append(found)

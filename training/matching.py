@@ -17,7 +17,7 @@ from torch import Tensor
 
 from training.assignment import Matrix, Problems, assign
 from training.config import Matching
-from training.data.documents import Int64
+from training.data.ragged import Int64, Ragged
 from training.host_arrays import to_device
 
 
@@ -62,45 +62,44 @@ def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
         matching: `exact`: exactly k edges; `at_most`: those of the best matching of at most k edges, which is the
             best of exactly k over `max(weights, 0)` without the edges that were negative.
     """
-    offsets = [np.array([0, size]) for size in weights.shape]
-    edges = match_batch(torch.from_numpy(np.array(weights)), *offsets, k=str(k), matching=matching)
+    sets = [Ragged.of([size]) for size in weights.shape]
+    edges = match_batch(torch.from_numpy(np.array(weights)), *sets, k=str(k), matching=matching)
     rows, columns = np.divmod(edges.entries[edges.is_selected].numpy(), weights.shape[1])
     order = np.argsort(rows)
     return rows[order], columns[order]
 
 
-def match_batch(weights: Tensor, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
+def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
 
     Args:
         weights: N x M, all sentences against all images. What is not finite counts as 0 in the choice of entries; the
             step's own check (`training.loop.step`) then says so.
-        text_offsets: B + 1 bounds of the sentence sets.
-        image_offsets: C + 1 bounds of the image sets.
+        sentences: which rows are of which of the B sentence sets.
+        images: which columns are of which of the C image sets.
         k: see `edge_counts`.
         matching: see `match`.
 
     Returns:
         Edges whose pair `(i, j)` is number `i * C + j`.
     """
-    shape = len(text_offsets) - 1, len(image_offsets) - 1
-    sets, others = (numbers.ravel() for numbers in np.indices(shape))
-    return _match(weights, _problems(text_offsets, image_offsets, sets, others, k), matching)
+    sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
+    return _match(weights, _problems(sentences, images, sets, others, k), matching)
 
 
-def match_own(weights: Tensor, text_offsets: Int64, image_offsets: Int64, *, k: str, matching: Matching) -> Edges:
+def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
     """
-    sets = np.arange(len(text_offsets) - 1)
-    return _match(weights, _problems(text_offsets, image_offsets, sets, sets, k), matching)
+    sets = np.arange(len(sentences))
+    return _match(weights, _problems(sentences, images, sets, sets, k), matching)
 
 
-def _problems(text_offsets: Int64, image_offsets: Int64, sets: Int64, others: Int64, k: str) -> Problems:
+def _problems(sentences: Ragged, images: Ragged, sets: Int64, others: Int64, k: str) -> Problems:
     """Return the assignment problems of sentence set `sets[p]` against image set `others[p]`, for every pair `p`."""
-    sizes = np.diff(text_offsets)[sets], np.diff(image_offsets)[others]
-    return Problems.of(text_offsets[sets], image_offsets[others], sizes, edge_counts(*sizes, k))
+    sizes = sentences.counts[sets], images.counts[others]
+    return Problems.of(sentences.offsets[sets], images.offsets[others], sizes, edge_counts(*sizes, k))
 
 
 def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:

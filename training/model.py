@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,13 @@ import torch
 from torch import nn
 
 from schemas.configs import resolve, restore
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.errors import IntegrityError, NotFoundError
 from training.config import TrainConfig
-from training.data.documents import RegionBank, join_regions, offsets_of
+from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
-from training.data.roles import fuse
+from training.data.views import TextView, viewed
 from training.encoders.dropout import salt_dropouts
-from training.encoders.inputs import ImageInput, TextInput
-from training.encoders.multi_source import MultiSourceTower
+from training.encoders.inputs import ImageInput, TextInput, image_input, text_input
 from training.encoders.registry import Features, ImageTower, TextTower, build_towers
 from training.encoders.rows import Rows
 from training.relations import RelationHead
@@ -38,31 +37,6 @@ CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 1
 ROWS_AT_ONCE = 4096
 WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentInput:
-    """A document to be linked.
-
-    Attributes:
-        texts: n sentences.
-        sentence_vectors: n x t vectors of the model's sentence extractor; None for a model that reads words.
-        image_vectors: m x v vectors of the model's image extractor; of a model that reads regions or pictures only m
-            counts, and m x 0 will do.
-        roles: n roles of the texts, for a model that fuses several sources; such a model has one row a document.
-        language: of the texts, for a model of several languages.
-        regions: of the m images, for a model that reads regions.
-        jpegs: m pictures, for a model that reads pictures.
-    """
-
-    texts: Sequence[str]
-    sentence_vectors: Float | None
-    image_vectors: Float
-    roles: Sequence[str] | None = None
-    language: str | None = None
-    regions: RegionBank | None = None
-    jpegs: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,34 +94,33 @@ class LinkModel(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def similarities(self, documents: Iterable[DocumentInput]) -> list[Float32]:
-        """Return per document the n x m matrix of cosine similarities, float32; no sentences or images: n x 0, 0 x m.
-
-        A model that fuses several sources has one row a document (none without a text of a source): 1 x m.
+    def read(self, given: Sequence[GivenDocument]) -> DocumentSet:
+        """Return a user's documents as the model reads those of a data set.
 
         Raises:
-            UsageError: a document lacks what the model reads, or its vectors have another size.
+            UsageError: a document's parts do not fit together, or its roles are not known and the model goes by them.
+        """
+        return viewed(document_set(given), TextView.of(self.card.config))
+
+    def similarities(self, documents: DocumentSet) -> list[Float32]:
+        """Return per document the n x m matrix of cosine similarities, float32; no sentences or images: n x 0, 0 x m.
+
+        The rows are those of the documents as the model reads them (`DocumentSet.sentence_numbers` says which sentences
+        they are); a model that fuses several sources has one row a document.
+
+        Raises:
+            UsageError: the documents lack what the model reads, or their vectors have another size.
         """
         return [document.similarities() for document in self.embed(documents)]
 
-    def embed(self, documents: Iterable[DocumentInput]) -> list[EmbeddedDocument]:
-        """Return per document the unit vectors of its sentences and of its images.
+    def embed(self, documents: DocumentSet) -> list[EmbeddedDocument]:
+        """Return per document the unit vectors of its rows and of its images; each different image is encoded once.
 
         Raises:
             UsageError: as for `similarities`.
         """
-        given = list(documents)
-        rows = [self._text_input(document) for document in given]
-        text_offsets = offsets_of([len(row.texts) for row in rows])
-        image_offsets = offsets_of([len(document.image_vectors) for document in given])
-        texts = self.encode_sentences(_joined_texts(rows))
-        images = self.encode_images(_joined_images(given))
-        return [
-            EmbeddedDocument(
-                texts[text_offsets[d] : text_offsets[d + 1]], images[image_offsets[d] : image_offsets[d + 1]]
-            )
-            for d in range(len(given))
-        ]
+        texts, images = self.encode_sentences(text_input(documents)), self.encode_images(image_input(documents))
+        return embedded(documents, texts, images)
 
     def encode_sentences(self, given: TextInput) -> Float32:
         """Return N x d unit vectors of sentences, float32, without dropout."""
@@ -156,22 +129,6 @@ class LinkModel(nn.Module):
     def encode_images(self, given: ImageInput) -> Float32:
         """Return M x d unit vectors of images, float32, without dropout."""
         return self._encode(self.image, self.image.prepare(given))
-
-    def _text_input(self, document: DocumentInput) -> TextInput:
-        """Return a document's rows as the text tower reads them: its sentences, or its sources fused."""
-        count = len(document.texts)
-        languages = None if document.language is None else (document.language,) * count
-        if not isinstance(self.text, MultiSourceTower):
-            return TextInput(texts=document.texts, vectors=document.sentence_vectors, languages=languages)
-        if document.roles is None:
-            raise UsageError(
-                f"this model reads a text for each of {', '.join(self.text.sources)}; the texts have no roles"
-            )
-        fused = fuse(document.texts, document.roles, self.text.sources)
-        rows = [fused] if any(role in self.text.sources for role in document.roles) else []
-        return TextInput(
-            texts=[" ".join(row) for row in rows], sources=rows, languages=languages and languages[: len(rows)]
-        )
 
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""
@@ -225,51 +182,9 @@ class LinkModel(nn.Module):
         return np.concatenate([np.zeros((0, self.card.config.encoder.dimensions), np.float32), *parts])
 
 
-def _stack(parts: Sequence[Float]) -> Float:
-    """Return the parts one after the other; they are of one width, but for parts without a row."""
-    filled = [part for part in parts if len(part)]
-    widths = sorted({part.shape[1] for part in filled})
-    if len(widths) > 1:
-        raise UsageError(f"expected feature vectors of one size, found {', '.join(map(str, widths))} numbers")
-    return np.concatenate(filled) if filled else np.zeros((0, 0), np.float32)
-
-
-def _stack_known(parts: Sequence[Float | None]) -> Float | None:
-    """Return the parts one after the other, or None where any is missing."""
-    known = [part for part in parts if part is not None]
-    return _stack(known) if len(known) == len(parts) else None
-
-
-def _joined_texts(rows: Sequence[TextInput]) -> TextInput:
-    """Return the documents' rows one after the other; what any of them lacks is None."""
-    languages = [row.languages for row in rows if row.languages is not None or not row.texts]
-    sources = [row.sources for row in rows if row.sources is not None]
-    return TextInput(
-        texts=[text for row in rows for text in row.texts],
-        vectors=_stack_known([row.vectors for row in rows]),
-        languages=_flat(languages) if len(languages) == len(rows) else None,
-        sources=_flat(sources) if len(sources) == len(rows) else None,
-    )
-
-
-def _joined_images(documents: Sequence[DocumentInput]) -> ImageInput:
-    """Return the documents' images one after the other; what any of them lacks is None."""
-    for document in documents:
-        given = {
-            "regions": document.regions and len(document.regions.offsets) - 1,
-            "pictures": None if document.jpegs is None else len(document.jpegs),
-        }
-        for what, count in given.items():
-            if count is not None and count != len(document.image_vectors):
-                raise UsageError(f"expected {what} of {len(document.image_vectors)} images, found {count}")
-    regions = [document.regions for document in documents if document.regions is not None]
-    jpegs = [document.jpegs for document in documents if document.jpegs is not None]
-    return ImageInput(
-        vectors=_stack([document.image_vectors for document in documents]),
-        regions=join_regions(regions) if len(regions) == len(documents) else None,
-        jpegs=_flat(jpegs) if len(jpegs) == len(documents) else None,
-    )
-
-
-def _flat(parts: Iterable[Sequence[Item] | None]) -> list[Item]:
-    return [item for part in parts for item in part or ()]
+def embedded(documents: DocumentSet, texts: Float32, images: Float32) -> list[EmbeddedDocument]:
+    """Return each document's vectors, out of N x d of the rows and U x d of the different images."""
+    return [
+        EmbeddedDocument(texts[rows], images[documents.image_rows[places]])
+        for rows, places in zip(documents.sentences, documents.images, strict=True)
+    ]

@@ -34,13 +34,13 @@ def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
     """
     if not config.objective.is_for_pairs:
         return
-    more = np.flatnonzero((index.sentence_counts > 1) | (index.image_counts > 1))
+    more = np.flatnonzero((index.sentences.counts > 1) | (index.images.counts > 1))
     if len(more):
         first = int(more[0])
         raise UsageError(
             f"{reference}: objective.name = '{config.objective.name}' is for documents of one text and one image, "
-            f"{len(more)} have more (document {index.ids[first]}: {index.sentence_counts[first]} and "
-            f"{index.image_counts[first]}); read one role (--set data.roles=caption), fuse several (--set "
+            f"{len(more)} have more (document {index.ids[first]}: {index.sentences.counts[first]} and "
+            f"{index.images.counts[first]}); read one role (--set data.roles=caption), fuse several (--set "
             "encoder.text=multi-source), or use --set objective.name=cross-document"
         )
 

@@ -32,6 +32,7 @@ PROGRESS = "progress.txt"
 EPOCH = "epoch"
 POLL_S = 0.25
 
+_fetched: list[tempfile.TemporaryDirectory[str]] = []  # removed when this process ends
 Metrics = Mapping[str, float]
 OnReport = Callable[[Metrics], None]
 OnProgress = Callable[[str], None]
@@ -143,7 +144,9 @@ def _is_card(path: Path) -> bool:
 def _fetch(source: Folder) -> Path:
     if source.local is not None:
         return source.local
-    target = Path(tempfile.mkdtemp(prefix="multilink-model-"))
+    scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
+    _fetched.append(scratch)
+    target = Path(scratch.name)
     for name in source.files():
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)

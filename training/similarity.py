@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from training.config import Combine, Matching, Similarity
-from training.data.documents import Int64
+from training.data.ragged import Int64, Ragged
 from training.host_arrays import to_device
 from training.matching import Edges, edge_counts, match, match_batch, match_own
 
@@ -52,8 +52,8 @@ def set_similarity(
 def batch_similarity(
     text_ND: Tensor,
     image_MD: Tensor,
-    text_offsets: Int64,
-    image_offsets: Int64,
+    sentences: Ragged,
+    images: Ragged,
     kind: Similarity,
     *,
     k: str = "min",
@@ -65,21 +65,21 @@ def batch_similarity(
     Args:
         text_ND: unit sentence vectors of all sets, one set after the other.
         image_MD: unit image vectors of all sets, one set after the other.
-        text_offsets: B + 1 bounds of the sentence sets; none is empty.
-        image_offsets: C + 1 bounds of the image sets; none is empty.
+        sentences: which sentences are of which of the B sets; none is empty.
+        images: which images are of which of the C sets; none is empty.
         kind: see `set_similarity`.
         k: see `set_similarity`.
         combine: see `set_similarity`.
         matching: see `set_similarity`.
     """
     matrix_NM = text_ND @ image_MD.T
-    return blocks_similarity(matrix_NM, text_offsets, image_offsets, kind, k=k, combine=combine, matching=matching)
+    return blocks_similarity(matrix_NM, sentences, images, kind, k=k, combine=combine, matching=matching)
 
 
 def blocks_similarity(
     matrix_NM: Tensor,
-    text_offsets: Int64,
-    image_offsets: Int64,
+    sentences: Ragged,
+    images: Ragged,
     kind: Similarity,
     *,
     k: str = "min",
@@ -91,26 +91,26 @@ def blocks_similarity(
     Arguments as of `batch_similarity`, whose matrix product is given.
     """
     if kind is Similarity.NEG_TK:
-        return -blocks_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
+        return -blocks_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
-        shape = len(text_offsets) - 1, len(image_offsets) - 1
-        edges = match_batch(matrix_NM, text_offsets, image_offsets, k=k, matching=matching)
+        shape = len(sentences), len(images)
+        edges = match_batch(matrix_NM, sentences, images, k=k, matching=matching)
         return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
-    counts_BC = edge_counts(np.diff(text_offsets)[:, None], np.diff(image_offsets)[None, :], k)
-    best_image_NC = _segment_max(matrix_NM, image_offsets)
-    best_text_MB = _segment_max(matrix_NM.T, text_offsets)
+    counts_BC = edge_counts(sentences.counts[:, None], images.counts[None, :], k)
+    best_image_NC = _segment_max(matrix_NM, images)
+    best_text_MB = _segment_max(matrix_NM.T, sentences)
     if kind is Similarity.DC:
-        by_row_BC, by_column_CB = _segment_mean(best_image_NC, text_offsets), _segment_mean(best_text_MB, image_offsets)
+        by_row_BC, by_column_CB = _segment_mean(best_image_NC, sentences), _segment_mean(best_text_MB, images)
     else:
-        by_row_BC = _segment_top_mean(best_image_NC, text_offsets, counts_BC)
-        by_column_CB = _segment_top_mean(best_text_MB, image_offsets, counts_BC.T)
+        by_row_BC = _segment_top_mean(best_image_NC, sentences, counts_BC)
+        by_column_CB = _segment_top_mean(best_text_MB, images, counts_BC.T)
     return (by_row_BC + by_column_CB.T) * _weight(combine)
 
 
 def own_similarity(
     matrix_NM: Tensor,
-    text_offsets: Int64,
-    image_offsets: Int64,
+    sentences: Ragged,
+    images: Ragged,
     kind: Similarity,
     *,
     k: str = "min",
@@ -122,15 +122,14 @@ def own_similarity(
     The diagonal of `blocks_similarity`, at a cost that grows with B and not with its square.
     """
     if kind is Similarity.NEG_TK:
-        return -own_similarity(-matrix_NM, text_offsets, image_offsets, Similarity.TK, k=k, combine=combine)
-    sentence_counts, image_counts = np.diff(text_offsets), np.diff(image_offsets)
+        return -own_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
-        edges = match_own(matrix_NM, text_offsets, image_offsets, k=k, matching=matching)
-        return _selected_means(matrix_NM, edges, len(sentence_counts))
-    blocks_Bnm = _own_blocks(matrix_NM, text_offsets, image_offsets)
+        edges = match_own(matrix_NM, sentences, images, k=k, matching=matching)
+        return _selected_means(matrix_NM, edges, len(sentences))
+    blocks_Bnm = _own_blocks(matrix_NM, sentences, images)
     by_row_Bn, by_column_Bm = blocks_Bnm.amax(dim=2), blocks_Bnm.amax(dim=1)
-    counts = edge_counts(sentence_counts, image_counts, k)
-    row_counts, column_counts = (sentence_counts, image_counts) if kind is Similarity.DC else (counts, counts)
+    counts = edge_counts(sentences.counts, images.counts, k)
+    row_counts, column_counts = (sentences.counts, images.counts) if kind is Similarity.DC else (counts, counts)
     return (_top_mean(by_row_Bn, row_counts) + _top_mean(by_column_Bm, column_counts)) * _weight(combine)
 
 
@@ -146,10 +145,10 @@ def _selected_means(matrix_NM: Tensor, edges: Edges, pairs: int) -> Tensor:
     return zeros.index_add(0, edges.pairs, entries) / counts.clamp(min=1)
 
 
-def _own_blocks(matrix_NM: Tensor, text_offsets: Int64, image_offsets: Int64) -> Tensor:
+def _own_blocks(matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
     """Return B x n x m: the diagonal blocks, padded with -inf."""
-    places_Bn, no_text_Bn = _padding(text_offsets, matrix_NM.device)
-    places_Bm, no_image_Bm = _padding(image_offsets, matrix_NM.device)
+    places_Bn, no_text_Bn = _padding(sentences, matrix_NM.device)
+    places_Bm, no_image_Bm = _padding(images, matrix_NM.device)
     blocks_Bnm = matrix_NM[places_Bn[:, :, None], places_Bm[:, None, :]]
     if no_text_Bn is not None:
         blocks_Bnm = blocks_Bnm.masked_fill(no_text_Bn[:, :, None], -torch.inf)
@@ -166,26 +165,25 @@ def _top_mean(rows_BL: Tensor, counts: Int64) -> Tensor:
     return falling_BL.masked_fill(beyond_BL, 0.0).sum(dim=1) / counts_B
 
 
-def _segment_max(rows_RM: Tensor, offsets: Int64) -> Tensor:
+def _segment_max(rows_RM: Tensor, segments: Ragged) -> Tensor:
     """Return R x C: per row, the maximum over each segment of columns."""
-    places_CL, padded_CL = _padding(offsets, rows_RM.device)
+    places_CL, padded_CL = _padding(segments, rows_RM.device)
     if padded_CL is None:
         return rows_RM.reshape(-1, *places_CL.shape).amax(dim=2)
     spread_RCL = rows_RM.index_select(1, places_CL.flatten()).view(-1, *places_CL.shape)
     return spread_RCL.masked_fill(padded_CL, -torch.inf).amax(dim=2)
 
 
-def _segment_mean(rows_NC: Tensor, offsets: Int64) -> Tensor:
+def _segment_mean(rows_NC: Tensor, segments: Ragged) -> Tensor:
     """Return B x C: the mean over each segment of rows."""
-    counts = np.diff(offsets)
-    segments = to_device(np.repeat(np.arange(len(counts)), counts), rows_NC.device)
-    total = rows_NC.new_zeros((len(counts), rows_NC.shape[1])).index_add(0, segments, rows_NC)
-    return total / to_device(counts, rows_NC.device)[:, None]
+    owners = to_device(segments.owners, rows_NC.device)
+    total = rows_NC.new_zeros((len(segments), rows_NC.shape[1])).index_add(0, owners, rows_NC)
+    return total / to_device(segments.counts, rows_NC.device)[:, None]
 
 
-def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tensor:
+def _segment_top_mean(rows_NC: Tensor, segments: Ragged, counts_BC: Int64) -> Tensor:
     """Return B x C: over each segment of rows, the mean of the `counts_BC` largest."""
-    places_BL, padded_BL = _padding(offsets, rows_NC.device)
+    places_BL, padded_BL = _padding(segments, rows_NC.device)
     spread_BLC: Tensor = rows_NC.index_select(0, places_BL.flatten()).view(*places_BL.shape, -1)
     if padded_BL is not None:
         spread_BLC = spread_BLC.masked_fill(padded_BL[:, :, None], -torch.inf)
@@ -195,11 +193,10 @@ def _segment_top_mean(rows_NC: Tensor, offsets: Int64, counts_BC: Int64) -> Tens
     return falling_BLC.masked_fill(beyond_BLC, 0.0).sum(dim=1) / counts
 
 
-def _padding(offsets: Int64, device: torch.device) -> tuple[Tensor, Tensor | None]:
+def _padding(segments: Ragged, device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Return C x L positions of each segment's members, and where those are padding (None: nowhere)."""
-    counts = np.diff(offsets)
-    steps = np.arange(counts.max())
-    padded = steps[None, :] >= counts[:, None]
-    places = np.where(padded, offsets[:-1, None], offsets[:-1, None] + steps[None, :])
+    steps, starts = np.arange(segments.counts.max()), segments.offsets[:-1, None]
+    padded = steps[None, :] >= segments.counts[:, None]
+    places = np.where(padded, starts, starts + steps[None, :])
     mask = to_device(padded, device) if padded.any() else None
     return to_device(places, device), mask

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,12 +28,13 @@ from schemas.documents import (
     image_schema,
     to_row,
 )
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
 from schemas.tables import FEATURE_PREFIX, to_table
 
-TEXT_EXTRACTOR, IMAGE_EXTRACTOR = "text-test", "image-test"
+TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR = "text-test", "image-test", "boxes-test"
+REGIONS_EACH = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +131,21 @@ def with_relations(made: Made, names: Sequence[str] = ("story", "action")) -> Ma
 
 
 def write_lake(
-    root: str, splits: Mapping[Split, Made], *, shards: int = 3, world: World | None = None, version: str = "v1"
+    root: str,
+    splits: Mapping[Split, Made],
+    *,
+    shards: int = 3,
+    world: World | None = None,
+    version: str = "v1",
+    is_rich: bool = False,
 ) -> Lake:
-    """Write documents as a committed version of the data set `synthetic` and return the lake."""
+    """Write documents as a committed version of the data set `synthetic` and return the lake.
+
+    A rich one also has pictures and two regions of each image, made of its vector.
+    """
     world = world or World()
     lake = Lake.at(root)
-    writer = _Writer(lake, version, world)
+    writer = _Writer(lake, version, world, is_rich=is_rich)
     for split, made in splits.items():
         for shard in range(shards):
             writer.write_shard(split, shard, shards, made.documents[shard::shards], made)
@@ -156,9 +167,12 @@ def write_lake(
 
 
 class _Writer:
-    def __init__(self, lake: Lake, version: str, world: World) -> None:
+    def __init__(self, lake: Lake, version: str, world: World, *, is_rich: bool) -> None:
         self.folder = lake.dataset("synthetic", version)
-        self.images = (FeatureColumn(name=IMAGE_EXTRACTOR, dimensions=world.image_dimensions),)
+        regions = FeatureColumn(name=DETECTOR, kind=FeatureKind.REGIONS, dimensions=world.image_dimensions)
+        vectors = FeatureColumn(name=IMAGE_EXTRACTOR, dimensions=world.image_dimensions)
+        self.images = (regions, vectors) if is_rich else (vectors,)
+        self.is_rich = is_rich
         self.sentences = (FeatureColumn(name=TEXT_EXTRACTOR, dimensions=world.text_dimensions),)
         self.files: list[FileEntry] = []
 
@@ -167,7 +181,7 @@ class _Writer:
         rows = [to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents]
         self._write(f"documents/{name}", to_table(rows, document_schema(self.sentences)))
         hashes = dict.fromkeys(image.hash for document in documents for image in document.images)
-        images = [_image_row(key, made.image_vectors[key]) for key in hashes]
+        images = [_image_row(key, made.image_vectors[key], is_rich=self.is_rich) for key in hashes]
         self._write(f"images/{name}", to_table(images, image_schema(self.images)))
 
     def _write(self, path: str, table: pa.Table) -> None:
@@ -179,10 +193,24 @@ class _Writer:
         self.files.append(FileEntry(path=path, bytes=len(data), sha256=digest, rows=table.num_rows))
 
 
-def _image_row(key: str, vector: np.ndarray) -> dict[str, object]:
+def _image_row(key: str, vector: np.ndarray, *, is_rich: bool) -> dict[str, object]:
     empty = ("source", "format", "width", "height", "original_bytes", "fingerprint", "licence", "jpeg")
     row: dict[str, object] = {"hash": key, "is_flat": False} | dict.fromkeys(empty)
-    return row | {FEATURE_PREFIX + IMAGE_EXTRACTOR: _halves(vector)}
+    row |= {FEATURE_PREFIX + IMAGE_EXTRACTOR: _halves(vector)}
+    if not is_rich:
+        return row
+    regions = [
+        {"box": [0.0, 0.0, 1.0, 1.0], "label": f"thing{number}", "score": 1 / (1 + number), "vector": list(shifted)}
+        for number, shifted in enumerate(np.roll(vector, shift).astype(np.float16) for shift in range(REGIONS_EACH))
+    ]
+    return row | {f"regions.{DETECTOR}": regions, "jpeg": _jpeg(key)}
+
+
+def _jpeg(key: str) -> bytes:
+    blocks = np.random.default_rng(int(key[:8], 16)).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(blocks).resize((256, 256)).save(buffer, "JPEG")
+    return buffer.getvalue()
 
 
 def _halves(vectors: np.ndarray) -> list[object]:

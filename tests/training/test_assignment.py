@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from training.assignment import CHUNKS_PER_THREAD, Problems, _chunks, assign
-from training.data.documents import offsets_of
+from training.data.ragged import Ragged
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 INTERPRETED = Path(__file__).with_name("interpreted_solver.py")
@@ -26,7 +26,7 @@ def problems_of(sentences: list[int], images: list[int], share: float = 1.0) -> 
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
     sizes = np.array(sentences)[sets], np.array(images)[others]
     edges = np.ceil(share * np.minimum(*sizes)).astype(np.int64)
-    return Problems.of(offsets_of(sentences)[sets], offsets_of(images)[others], sizes, edges)
+    return Problems.of(Ragged.of(sentences).offsets[sets], Ragged.of(images).offsets[others], sizes, edges)
 
 
 def blocks_of(gains: np.ndarray, sentences: list[int], images: list[int]) -> list[np.ndarray]:
@@ -153,7 +153,7 @@ def test_the_solver_for_gpus_finds_the_same_sums_when_interpreted(tmp_path: Path
     (tmp_path / "asked").write_bytes(pickle.dumps(asked))
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(INTERPRETED.parents[2])}
     command = [sys.executable, str(INTERPRETED), str(tmp_path / "asked"), str(tmp_path / "solved")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     for (gains, problems), taken in zip(asked, pickle.loads((tmp_path / "solved").read_bytes()), strict=True):
         expected = sums_of(gains, problems, assign(gains, problems))

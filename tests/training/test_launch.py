@@ -16,10 +16,10 @@ import pytest
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 from training.config import EncoderConfig, LoopConfig, TextEncoder, TrainConfig
 from training.data.loading import load_training_data
-from training.launch import _own_error, launch
+from training.launch import _drop_torn_snapshot, _own_error, launch
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
 from training.mlflow.runs import connect
@@ -115,6 +115,15 @@ def _wait_for_epoch(lake: Lake, epoch: int, driver: "subprocess.Popen[bytes]") -
                 return run_id
         time.sleep(0.02)
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
+
+
+def test_a_torn_list_of_checkpoints_costs_no_model_to_start_from(tmp_path: Path) -> None:
+    run = Folder(str(tmp_path))
+    kept = {"start/models/m/1/model.json": b"{}", "start/models/m/1/weights.pt": b"w"}
+    for name, data in (kept | {"checkpoint_manager_snapshot.json": b'{"cut', "epochs/00001.json": b"{}"}).items():
+        run.write(name, data)
+    _drop_torn_snapshot(run)
+    assert {name: run.read(name) for name in run.files()} == kept
 
 
 def test_workers_must_be_some(lake: Lake) -> None:

@@ -9,9 +9,10 @@ from PIL import Image
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import Cnn, EncoderConfig, ImageEncoder, TextEncoder, TrainConfig
-from training.data.documents import RegionBank
+from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
-from training.model import DocumentInput, LinkModel, ModelCard
+from training.data.ragged import Ragged
+from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
@@ -67,7 +68,7 @@ def regions_of(images: int, seed: int) -> RegionBank:
     counts = [(place + seed) % 3 for place in range(images)]
     rng = np.random.default_rng(seed)
     return RegionBank(
-        offsets=np.cumsum([0, *counts]),
+        images=Ragged.of(counts),
         labels=("cat",) * sum(counts),
         vectors=rng.normal(size=(sum(counts), 7)).astype(np.float16),
         boxes=np.zeros((sum(counts), 4), np.float32),
@@ -75,11 +76,15 @@ def regions_of(images: int, seed: int) -> RegionBank:
     )
 
 
-def documents() -> list[DocumentInput]:
+def similarities(model: LinkModel, given: list[GivenDocument]) -> list[np.ndarray]:
+    return model.similarities(model.read(given))
+
+
+def documents() -> list[GivenDocument]:
     """Four documents with all that any tower reads."""
     rng = np.random.default_rng(0)
     return [
-        DocumentInput(
+        GivenDocument(
             texts=texts,
             sentence_vectors=rng.normal(size=(len(texts), 5)),
             image_vectors=rng.normal(size=(images, 6)),
@@ -95,15 +100,15 @@ def documents() -> list[DocumentInput]:
 @pytest.mark.parametrize("towers", TOWERS)
 def test_similarities_are_cosines_of_each_document(towers: str) -> None:
     model = model_of(towers)
-    found = model.similarities(documents())
+    found = similarities(model, documents())
     rows = [1, 0, 1, 1] if towers == "multi-source" else [3, 0, 1, 1]
     assert [matrix.shape for matrix in found] == list(zip(rows, IMAGES, strict=True))
     assert all(matrix.dtype == np.float32 for matrix in found)
     for document, matrix in zip(documents(), found, strict=True):
-        assert np.allclose(model.similarities([document])[0], matrix, atol=1e-5)
+        assert np.allclose(similarities(model, [document])[0], matrix, atol=1e-5)
         assert (np.abs(matrix) <= 1 + 1e-6).all()
     assert len({float(value) for matrix in found for value in matrix.flatten()}) > 2
-    assert model.similarities([]) == []
+    assert similarities(model, []) == []
 
 
 @pytest.mark.parametrize("towers", TOWERS)
@@ -114,7 +119,7 @@ def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> No
     assert again.card == model.card
     assert again.vocabulary == model.vocabulary
     assert not again.training
-    for mine, theirs in zip(model.similarities(documents()), again.similarities(documents()), strict=True):
+    for mine, theirs in zip(similarities(model, documents()), similarities(again, documents()), strict=True):
         assert np.array_equal(mine, theirs)
     has_words = (tmp_path / "model" / "vocabulary.txt").exists()
     assert has_words == (model.card.config.encoder.text is not TextEncoder.SENTENCE)
@@ -123,33 +128,33 @@ def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> No
 def test_a_document_that_does_not_fit_is_refused() -> None:
     one = documents()[0]
     with pytest.raises(UsageError, match="have none"):
-        model_of("sentence").similarities([replace(one, sentence_vectors=None)])
+        similarities(model_of("sentence"), [replace(one, sentence_vectors=None)])
     with pytest.raises(UsageError, match="vectors of 6 numbers"):
-        model_of("sentence").similarities([replace(one, image_vectors=np.ones((2, 7)))])
+        similarities(model_of("sentence"), [replace(one, image_vectors=np.ones((2, 7)))])
     with pytest.raises(UsageError, match="regions of a detector"):
-        model_of("gru + region-concept").similarities([replace(one, regions=None)])
+        similarities(model_of("gru + region-concept"), [replace(one, regions=None)])
     with pytest.raises(UsageError, match="expected regions of 2 images, found 3"):
-        model_of("gru + region-concept").similarities([replace(one, regions=regions_of(3, 0))])
+        similarities(model_of("gru + region-concept"), [replace(one, regions=regions_of(3, 0))])
     with pytest.raises(UsageError, match="without them"):
-        model_of("fine-tuned").similarities([replace(one, jpegs=None)])
+        similarities(model_of("fine-tuned"), [replace(one, jpegs=None)])
     with pytest.raises(UsageError, match="texts have no roles"):
-        model_of("multi-source").similarities([replace(one, roles=None)])
+        similarities(model_of("multi-source"), [replace(one, roles=None)])
     with pytest.raises(UsageError, match="language of each document"):
-        model_of("one for all").similarities([replace(one, language=None)])
+        similarities(model_of("one for all"), [replace(one, language=None)])
 
 
 def test_a_models_words_are_those_of_the_documents_language() -> None:
     model = model_of("one for all")
     one = replace(documents()[0], texts=["cat", "dog"], roles=None, sentence_vectors=None)
-    german, french = model.similarities([one, replace(one, language="fr")])
+    german, french = similarities(model, [one, replace(one, language="fr")])
     assert not np.allclose(german[0], german[1], atol=1e-4)
     assert np.allclose(french, german[1], atol=1e-6)  # neither French word is known, nor the German dog
 
 
 def test_documents_whose_vectors_differ_in_size_are_refused() -> None:
-    given = [DocumentInput(texts=["a"], sentence_vectors=None, image_vectors=np.ones((1, size))) for size in (6, 7)]
+    given = [GivenDocument(texts=["a"], sentence_vectors=None, image_vectors=np.ones((1, size))) for size in (6, 7)]
     with pytest.raises(UsageError, match="found 6, 7 numbers"):
-        model_of().similarities(given)
+        similarities(model_of(), given)
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.config import Combine, Matching, Similarity
-from training.data.documents import offsets_of
+from training.data.ragged import Ragged
 from training.matching import edge_counts
 from training.similarity import batch_similarity, own_similarity, set_similarity
 
@@ -103,8 +103,8 @@ def test_batch_equals_one_pair_at_a_time(
     seed: int,
 ) -> None:
     text, image = unit_rows(sum(sentences), seed), unit_rows(sum(images), seed + 1)
-    text_offsets, image_offsets = offsets_of(sentences), offsets_of(images)
-    whole = batch_similarity(text, image, text_offsets, image_offsets, kind, k=k, combine=combine, matching=matching)
+    sentence_sets, image_sets = Ragged.of(sentences), Ragged.of(images)
+    whole = batch_similarity(text, image, sentence_sets, image_sets, kind, k=k, combine=combine, matching=matching)
     weights = torch.linspace(-1, 2, whole.numel(), dtype=torch.float64).view_as(whole)
     pairs = torch.stack(
         [
@@ -133,9 +133,9 @@ def test_own_pairs_are_the_diagonal(
 ) -> None:
     sentences, images = [n for n, _ in sizes], [m for _, m in sizes]
     text, image = unit_rows(sum(sentences), 1), unit_rows(sum(images), 2)
-    offsets = offsets_of(sentences), offsets_of(images)
-    own = own_similarity(text @ image.T, *offsets, kind, k=k, combine=combine, matching=matching)
-    expected = batch_similarity(text, image, *offsets, kind, k=k, combine=combine, matching=matching).diagonal()
+    sets = Ragged.of(sentences), Ragged.of(images)
+    own = own_similarity(text @ image.T, *sets, kind, k=k, combine=combine, matching=matching)
+    expected = batch_similarity(text, image, *sets, kind, k=k, combine=combine, matching=matching).diagonal()
     assert torch.allclose(own, expected)
     weights = torch.linspace(1, 2, len(own), dtype=torch.float64)
     for tower in (text, image):
@@ -146,10 +146,10 @@ def test_own_pairs_are_the_diagonal(
 @pytest.mark.parametrize("kind", list(Similarity))
 def test_gradient_is_the_derivative(kind: Similarity) -> None:
     text, image = unit_rows(7, 3), unit_rows(6, 4)
-    text_offsets, image_offsets = offsets_of([3, 4]), offsets_of([2, 4])
+    sentence_sets, image_sets = Ragged.of([3, 4]), Ragged.of([2, 4])
 
     def similarity(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-        return batch_similarity(rows, columns, text_offsets, image_offsets, kind, k="half")
+        return batch_similarity(rows, columns, sentence_sets, image_sets, kind, k="half")
 
     assert torch.autograd.gradcheck(similarity, (text, image))
 

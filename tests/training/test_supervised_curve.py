@@ -53,6 +53,10 @@ def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
     assert shown.shown_links is not None and shown.documents.links is None
     expected = [is_labelled(id_, share=0.5, seed=0) for id_ in shown.index.ids]
     assert [links is not None for links in shown.shown_links] == expected
+    judged = load_training_data(lake, "synthetic", supervised(0.5)).validation
+    assert judged is not None and judged.shown_links is not None
+    expected = [is_labelled(id_, share=0.5, seed=0) for id_ in judged.index.ids]
+    assert [links is not None for links in judged.shown_links] == expected
 
 
 def test_every_worker_is_shown_the_links_of_all(lake: Lake) -> None:

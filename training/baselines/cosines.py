@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training.data.documents import DocumentSet
-from training.model import EmbeddedDocument
+from training.model import EmbeddedDocument, embedded
 
 Float32 = npt.NDArray[np.float32]
 Float = npt.NDArray[np.floating[Any]]
@@ -25,13 +25,7 @@ def document_cosines(documents: DocumentSet, texts: Float, images: Float) -> tup
 def document_vectors(documents: DocumentSet, texts: Float, images: Float) -> tuple[EmbeddedDocument, ...]:
     """Return each document's vectors at length 1 (or 0), of N x d of sentences and U x d of the different images."""
     unit_texts, unit_images = _unit(texts), _unit(images)
-    return tuple(
-        EmbeddedDocument(
-            unit_texts[slice(*documents.sentence_offsets[d : d + 2])],
-            unit_images[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]],
-        )
-        for d in range(len(documents))
-    )
+    return tuple(embedded(documents, unit_texts, unit_images))
 
 
 def _unit(rows: Float) -> Float32:

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from training.data.documents import Int64, SplitIndex
+from training.data.documents import SplitIndex
+from training.data.ragged import Int64
 from training.data.streams import stream
 
 

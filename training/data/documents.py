@@ -1,41 +1,69 @@
-"""Documents as ragged arrays: what is in memory of one split, or of one worker's shards of it.
+"""Documents as ragged arrays: what is in memory of one split, of one worker's shards of it, or of a request.
 
-Nothing here reads a file (`reading.py` does). Shape suffixes: D documents, N sentences, M image places, U different
-images, L links, t and v dimensions of a sentence and an image vector.
+Nothing here reads a file (`lake.py` does). Whatever is trained on, evaluated, linked or served is a `DocumentSet`.
+Shape suffixes: D documents, N sentences, M image places, U different images, L links, t and v dimensions of a sentence
+and an image vector.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from schemas.errors import UsageError
+from training.data.ragged import Int64, Ragged
+
 Float16 = npt.NDArray[np.float16]
 Float32 = npt.NDArray[np.float32]
+Float = npt.NDArray[np.floating[Any]]
 Vectors = Float16 | Float32  # float16, or float32 where the data set stores vectors as float32 or int8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionBank:
-    """Detected regions of U images: those of image `u` are rows `offsets[u]:offsets[u + 1]`.
+    """Detected regions of U images.
 
     Attributes:
-        offsets: U + 1 offsets, int64.
+        images: which of the R regions are of which image.
         labels: R labels ("traffic light").
         vectors: R x d, float16.
         boxes: R x 4, float32: left, top, right, bottom, as shares of the picture's width and height.
         scores: R, float32: the detector's certainty of the label.
     """
 
-    offsets: Int64
+    images: Ragged
     labels: tuple[str, ...]
     vectors: Float16
     boxes: Float32
     scores: Float32
+
+    @classmethod
+    def joined(cls, banks: Sequence[RegionBank], *, dimensions: int = 0) -> RegionBank:
+        """Return the regions of several groups of images as one bank; without any region, of the given size."""
+        vectors = [bank.vectors for bank in banks if len(bank.vectors)]
+        return cls(
+            images=Ragged.joined(bank.images for bank in banks),
+            labels=tuple(label for bank in banks for label in bank.labels),
+            vectors=np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float16),
+            boxes=np.concatenate([np.zeros((0, 4), np.float32), *(bank.boxes for bank in banks)]),
+            scores=np.concatenate([np.zeros(0, np.float32), *(bank.scores for bank in banks)]),
+        )
+
+    def take(self, images: Int64) -> RegionBank:
+        """Return the regions of some images, in the given order."""
+        rows = self.images.positions(images)
+        return RegionBank(
+            images=self.images.take(images),
+            labels=tuple(self.labels[row] for row in rows),
+            vectors=self.vectors[rows],
+            boxes=self.boxes[rows],
+            scores=self.scores[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,27 +78,30 @@ class ClassBank:
     labels: tuple[tuple[str, ...], ...]
     probabilities: Float32
 
+    def take(self, images: Int64) -> ClassBank:
+        """Return the classes of some images, in the given order."""
+        return ClassBank(labels=tuple(self.labels[row] for row in images), probabilities=self.probabilities[images])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSet:
-    """Documents with their sentences and images, in part and row order.
-
-    Sentences of document `d` are rows `sentence_offsets[d]:sentence_offsets[d + 1]` of `texts` and `sentence_vectors`;
-    its images are `image_bank[image_rows[image_offsets[d]:image_offsets[d + 1]]]`.
+    """Documents with their sentences and images, in part and row order, as a view shows them (`views.py`).
 
     Attributes:
         ids: D document ids.
         texts: N sentences.
-        sentence_offsets: D + 1 offsets, int64.
+        sentences: which of the N rows are of which document.
+        sentence_numbers: N indices of the rows' sentences in their documents as they are published, from 0; of fused
+            sentences the first one's. A row and its sentence differ where a view leaves sentences out.
         sentence_vectors: N x t, or None where no sentence extractor was asked for.
-        image_rows: M rows of the bank, int64.
-        image_offsets: D + 1 offsets, int64.
+        images: which of the M image places are of which document.
+        image_rows: M rows of the bank, int64: the image at each place.
         image_hashes: U content hashes, one a bank row.
         image_bank: U x v: every different image once.
         image_sets: D keys; two documents with equal keys hold the same set of images.
-        links: per document, L x 2 (sentence, image) indices, or None where unknown; None as a whole: not read.
-        roles: N roles of the sentences; () as a whole: not read.
-        languages: D language codes; () as a whole: not read.
+        links: per document, L x 2 (row, image) indices, or None where unknown; None as a whole: not read.
+        roles: N roles of the sentences; None: not known.
+        languages: D language codes; None: not known.
         sources: N tuples of texts, one a fused role ("" where the document has none); None: rows are single sentences.
         regions: of the U bank images; None: not read.
         classes: of the U bank images; None: not read.
@@ -81,16 +112,17 @@ class DocumentSet:
 
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    sentence_offsets: Int64
+    sentences: Ragged
+    sentence_numbers: Int64
     sentence_vectors: Vectors | None
+    images: Ragged
     image_rows: Int64
-    image_offsets: Int64
     image_hashes: tuple[str, ...]
     image_bank: Vectors
     image_sets: tuple[str, ...]
     links: tuple[Int64 | None, ...] | None = None
-    roles: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
+    roles: tuple[str, ...] | None = None
+    languages: tuple[str, ...] | None = None
     sources: tuple[tuple[str, ...], ...] | None = None
     regions: RegionBank | None = None
     classes: ClassBank | None = None
@@ -100,15 +132,131 @@ class DocumentSet:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def sentence_counts(self) -> Int64:
-        """Return the D numbers of sentences."""
-        return np.diff(self.sentence_offsets)
+    def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
+        """Return some documents, in the given order, with the images they show and no other."""
+        documents = np.asarray(documents, np.int64)
+        shown, image_rows = np.unique(self.image_rows[self.images.positions(documents)], return_inverse=True)
+        kept = self.take_sentences(self.sentences.positions(documents), self.sentences.take(documents))
+        return replace(
+            kept,
+            ids=_taken(self.ids, documents),
+            images=self.images.take(documents),
+            image_rows=image_rows.astype(np.int64),
+            image_hashes=_taken(self.image_hashes, shown),
+            image_bank=self.image_bank[shown],
+            image_sets=_taken(self.image_sets, documents),
+            links=_taken(self.links, documents),
+            languages=_taken(self.languages, documents),
+            regions=None if self.regions is None else self.regions.take(shown),
+            classes=None if self.classes is None else self.classes.take(shown),
+            image_jpegs=_taken(self.image_jpegs, shown),
+            relations=_taken(self.relations, documents),
+        )
 
-    @property
-    def image_counts(self) -> Int64:
-        """Return the D numbers of images."""
-        return np.diff(self.image_offsets)
+    def take_sentences(self, rows: Int64, sentences: Ragged) -> DocumentSet:
+        """Return the documents with some of the N rows, divided among them as given; links stay as they are."""
+        return replace(
+            self,
+            texts=_taken(self.texts, rows),
+            sentences=sentences,
+            sentence_numbers=self.sentence_numbers[rows],
+            sentence_vectors=None if self.sentence_vectors is None else self.sentence_vectors[rows],
+            roles=_taken(self.roles, rows),
+            sources=_taken(self.sources, rows),
+        )
+
+
+def _taken(values: Any, rows: Int64) -> Any:
+    """Return some items of a tuple, or None where there is none."""
+    return None if values is None else tuple(values[row] for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenDocument:
+    """A document that comes from a user rather than from a data set.
+
+    Attributes:
+        id: of the document.
+        texts: n sentences.
+        image_vectors: m x v vectors of the model's image extractor; for a model that reads regions or pictures only m
+            counts, and m x 0 will do.
+        sentence_vectors: n x t vectors of the model's sentence extractor; None for a model that reads words.
+        roles: n roles of the texts; None where they are not known.
+        language: of the texts; None where it is not known.
+        regions: of the m images, for a model that reads regions.
+        jpegs: m pictures, for a model that reads pictures.
+    """
+
+    id: str = ""
+    texts: Sequence[str]
+    image_vectors: Float
+    sentence_vectors: Float | None = None
+    roles: Sequence[str] | None = None
+    language: str | None = None
+    regions: RegionBank | None = None
+    jpegs: Sequence[bytes] | None = None
+
+    def check(self) -> None:
+        """Raise a `UsageError` where the parts of the document do not fit together."""
+        of_sentences: dict[str, Any] = {"vectors": self.sentence_vectors, "roles": self.roles}
+        of_images: dict[str, Any] = {"regions": self.regions and self.regions.images, "pictures": self.jpegs}
+        for what, count, parts in (
+            ("sentences", len(self.texts), of_sentences),
+            ("images", len(self.image_vectors), of_images),
+        ):
+            for name, values in parts.items():
+                if values is not None and len(values) != count:
+                    raise UsageError(f"expected {name} of {count} {what}, found {len(values)}")
+
+
+def document_set(given: Sequence[GivenDocument]) -> DocumentSet:
+    """Return a user's documents as those of a data set; what any of them lacks is not known of all.
+
+    Raises:
+        UsageError: the parts of a document do not fit together, or vectors are of several sizes.
+    """
+    for document in given:
+        document.check()
+    images = Ragged.of([len(document.image_vectors) for document in given])
+    places = np.arange(images.total, dtype=np.int64)
+    sentences = Ragged.of([len(document.texts) for document in given])
+    regions = _all([document.regions for document in given])
+    return DocumentSet(
+        ids=tuple(document.id for document in given),
+        texts=tuple(text for document in given for text in document.texts),
+        sentences=sentences,
+        sentence_numbers=sentences.numbers,
+        sentence_vectors=_stacked(_all([document.sentence_vectors for document in given])),
+        images=images,
+        image_rows=places,
+        image_hashes=tuple(map(str, places)),
+        image_bank=_stacked([document.image_vectors for document in given]),
+        image_sets=tuple(document.id for document in given),
+        roles=_flat(_all([document.roles for document in given])),
+        languages=None if (known := _all([document.language for document in given])) is None else tuple(known),
+        regions=None if regions is None else RegionBank.joined(regions),
+        image_jpegs=_flat(_all([document.jpegs for document in given])),
+    )
+
+
+def _all(parts: Sequence[Any]) -> Sequence[Any] | None:
+    """Return the parts, or None where one is missing."""
+    return None if any(part is None for part in parts) else parts
+
+
+def _flat(parts: Sequence[Sequence[Any]] | None) -> tuple[Any, ...] | None:
+    return None if parts is None else tuple(item for part in parts for item in part)
+
+
+def _stacked(parts: Sequence[Float] | None) -> Any:
+    """Return the rows of all parts, which are of one width but for parts without a row."""
+    if parts is None:
+        return None
+    filled = [part for part in parts if len(part)]
+    widths = sorted({part.shape[1] for part in filled})
+    if len(widths) > 1:
+        raise UsageError(f"expected feature vectors of one size, found {', '.join(map(str, widths))} numbers")
+    return np.concatenate(filled) if filled else np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,33 +267,23 @@ class SplitIndex:
         ids: D document ids.
         image_sets: D image-set keys.
         shards: D shard numbers (position of the part in the split), int64.
-        sentence_counts: D numbers of sentences, int64.
-        image_counts: D numbers of images, int64.
+        sentences: which sentences of the split are of which document, in the view that is read.
+        images: which image places of the split are of which document.
     """
 
     ids: tuple[str, ...]
     image_sets: tuple[str, ...]
     shards: Int64
-    sentence_counts: Int64
-    image_counts: Int64
+    sentences: Ragged
+    images: Ragged
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
-    def sentence_offsets(self) -> Int64:
-        """Return the D + 1 bounds of each document's sentences among those of the split."""
-        return offsets_of(self.sentence_counts)
-
-    @property
-    def image_offsets(self) -> Int64:
-        """Return the D + 1 bounds of each document's images among those of the split."""
-        return offsets_of(self.image_counts)
-
-    @property
     def usable(self) -> Int64:
         """Return the positions of the documents that have at least one sentence and one image."""
-        return np.flatnonzero((self.sentence_counts > 0) & (self.image_counts > 0))
+        return np.flatnonzero((self.sentences.counts > 0) & (self.images.counts > 0))
 
     def same_image_set(self, positions: Int64) -> npt.NDArray[np.bool_]:
         """Return B x B: whether two of the given documents hold the same set of images (true on the diagonal)."""
@@ -176,49 +314,10 @@ class HeldSplit:
         return None if self.shown_links is None else tuple(self.shown_links[position] for position in positions)
 
     def held(self, positions: Int64) -> Int64:
-        """Return which of the given index positions this worker holds, as places in `positions`."""
+        """Return which of the given index positions this worker holds, as indices into `positions`."""
         return np.flatnonzero(self.local[positions] >= 0)
 
 
 def image_set_key(hashes: Sequence[str]) -> str:
     """Return the key of a set of images: the SHA-256 of their sorted different content hashes."""
     return hashlib.sha256("\n".join(sorted(set(hashes))).encode()).hexdigest()
-
-
-def join_regions(banks: Sequence[RegionBank]) -> RegionBank:
-    """Return the regions of several groups of images as one bank, group after group."""
-    vectors = [bank.vectors for bank in banks if len(bank.vectors)]
-    return RegionBank(
-        offsets=offsets_of(np.concatenate([np.zeros(0, np.int64), *(np.diff(bank.offsets) for bank in banks)])),
-        labels=tuple(label for bank in banks for label in bank.labels),
-        vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float16),
-        boxes=np.concatenate([np.zeros((0, 4), np.float32), *(bank.boxes for bank in banks)]),
-        scores=np.concatenate([np.zeros(0, np.float32), *(bank.scores for bank in banks)]),
-    )
-
-
-def take_regions(bank: RegionBank, images: Int64) -> RegionBank:
-    """Return the regions of some images of a bank, in the given order."""
-    rows = ragged_positions(bank.offsets, images)
-    return RegionBank(
-        offsets=offsets_of(np.diff(bank.offsets)[images]),
-        labels=tuple(bank.labels[row] for row in rows),
-        vectors=bank.vectors[rows],
-        boxes=bank.boxes[rows],
-        scores=bank.scores[rows],
-    )
-
-
-def ragged_positions(offsets: Int64, rows: Int64) -> Int64:
-    """Return the flat positions of the given ragged rows, one row after the other.
-
-    offsets 0 2 5 6, rows 2 0  ->  5 | 0 1
-    """
-    starts, counts = offsets[rows], offsets[rows + 1] - offsets[rows]
-    shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    return shifts + np.arange(int(counts.sum()), dtype=np.int64)
-
-
-def offsets_of(counts: Sequence[int] | Int64) -> Int64:
-    """Return the offsets (one more than counts, from 0) of ragged rows of the given lengths."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(counts, np.int64), dtype=np.int64)])

@@ -8,23 +8,23 @@ precision alone. The one exception is the supervised objective, an upper bound: 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.features import FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
-from training.data.documents import HeldSplit
-from training.data.reading import choose_extractor, read_index, read_split
-from training.data.roles import TextView
+from training.data.documents import DocumentSet, HeldSplit
+from training.data.lake import Columns, Unreadable, read_index, read_split
 from training.data.shown_links import show_links
-from training.fitting import choose_regions, inputs_of
+from training.data.views import TextView
+from training.fitting import inputs_of
 from training.requirements import check_fits
 
 
@@ -44,7 +44,6 @@ class DatasetIdentity:
     sentence_dimensions: int | None
     region_features: str | None = None
     region_dimensions: int | None = None
-    class_features: str | None = None
 
     @property
     def reference(self) -> str:
@@ -90,37 +89,64 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
         UsageError: the objective does not fit the data (`training.requirements`).
     """
     check_fits(config, manifest)
-    reads = inputs_of(config)
-    images = sentences = regions = None
-    if reads.image_vectors:
-        images = choose_extractor(
-            manifest.extractors("images"), config.data.image_features, field="data.image_features"
-        )
-    if reads.sentence_vectors:
-        known = manifest.extractors("documents")
-        sentences = choose_extractor(known, config.data.sentence_features, field="data.sentence_features")
-    if reads.regions:
-        regions = choose_regions(manifest.extractors("images", FeatureKind.REGIONS), config.data.region_features)
-    classes = _wanted(
-        manifest.extractors("images", FeatureKind.CLASSES), config.data.class_features, field="data.class_features"
-    )
+    reads, data = inputs_of(config), config.data
+    found = Columns(
+        images=data.image_features if reads.image_vectors else None,
+        sentences=data.sentence_features if reads.sentence_vectors else None,
+        regions=data.region_features if reads.regions else None,
+    ).resolved(manifest)
+    images, regions = manifest.extractors("images"), manifest.extractors("images", FeatureKind.REGIONS)
     return DatasetIdentity(
         dataset=manifest.dataset,
         version=manifest.version,
         manifest_digest=hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
-        image_features=images,
-        image_dimensions=manifest.extractors("images")[images] if images else None,
-        sentence_features=sentences,
-        sentence_dimensions=manifest.extractors("documents")[sentences] if sentences else None,
-        region_features=regions,
-        region_dimensions=manifest.extractors("images", FeatureKind.REGIONS)[regions] if regions else None,
-        class_features=classes,
+        image_features=found.images,
+        image_dimensions=images[found.images] if found.images else None,
+        sentence_features=found.sentences,
+        sentence_dimensions=manifest.extractors("documents")[found.sentences] if found.sentences else None,
+        region_features=found.regions,
+        region_dimensions=regions[found.regions] if found.regions else None,
     )
 
 
-def _wanted(extractors: Mapping[str, int], name: str, *, field: str) -> str | None:
-    """Return the extractor a setting names, or None where the setting is empty."""
-    return choose_extractor(extractors, name, field=field) if name else None
+def columns_of(config: TrainConfig, identity: DatasetIdentity) -> Columns:
+    """Return the columns that a model reads of any data set version: those it was, or is to be, trained on."""
+    return Columns(
+        images=identity.image_features,
+        sentences=identity.sentence_features,
+        regions=identity.region_features,
+        jpegs=inputs_of(config).jpegs,
+    )
+
+
+def read_for_model(
+    config: TrainConfig,
+    identity: DatasetIdentity,
+    manifest: Manifest,
+    folder: Folder,
+    split: Split | str,
+    *,
+    with_links: bool = False,
+    shards: Sequence[int] | None = None,
+    unreadable: list[Unreadable] | None = None,
+) -> DocumentSet:
+    """Return documents of a split, or of some of its shards, as a trained model reads them; see `read_split`.
+
+    Raises:
+        NotFoundError: the split is not there.
+        UsageError: the data set version has no such vectors.
+        IntegrityError: as for `read_split`.
+    """
+    columns = replace(columns_of(config, identity), links=with_links)
+    view = TextView.of(config)
+    try:
+        return read_split(manifest, folder, split, columns, view=view, shards=shards, unreadable=unreadable)
+    except ConfigError as problem:
+        wanted = " and ".join(name for name in (columns.images, columns.sentences, columns.regions) if name)
+        raise UsageError(
+            f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
+            "build the data set with these extractors, or evaluate a model trained on the ones it has"
+        ) from problem
 
 
 def _hold(
@@ -135,20 +161,13 @@ def _hold(
 ) -> HeldSplit:
     view = TextView.of(config)
     index = read_index(manifest, folder, split, view=view)
-    documents = read_split(
-        manifest,
-        folder,
-        split,
-        image_features=identity.image_features,
-        sentence_features=identity.sentence_features,
-        region_features=identity.region_features,
-        class_features=identity.class_features,
-        with_links=split is Split.VAL,
-        with_relations=config.objective.reads_relations and split is Split.TRAIN,
-        with_jpegs=inputs_of(config).jpegs,
-        view=view,
-        shards=range(rank, len(manifest.parts("documents", split)), world_size),
+    columns = replace(
+        columns_of(config, identity),
+        links=split is Split.VAL,
+        relations=config.objective.reads_relations and split is Split.TRAIN,
     )
+    shards = range(rank, len(manifest.parts("documents", split)), world_size)
+    documents = read_split(manifest, folder, split, columns, view=view, shards=shards)
     local = np.full(len(index), -1, dtype=np.int64)
     local[index.shards % world_size == rank] = np.arange(len(documents))
     shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None

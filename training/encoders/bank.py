@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.encoders.rows import Rows, VectorRows
 from training.host_arrays import to_device
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.encoders.batch_norm import BatchNorm
 from training.encoders.dropout import RowDropout
 from training.encoders.gru import pack, word_places
@@ -68,7 +68,7 @@ class BilstmAttentionTower(WordTower):
         sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
         embedded = self.dropout(self.embedding(to_device(words, device)), sentences, steps)
         states, _ = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
-        packing = Packing.of(rows.offsets)
+        packing = Packing.of(rows.sentences)
         positions = to_device(places_of_states(packing, order, batch_sizes), device)
         states_TE = states.data.index_select(0, positions)
         if self.query is None or self.key is None:

@@ -2,7 +2,8 @@
 
 A network comes from a package that is imported only when such a tower is built: the training core itself needs none of
 them. Batch normalisations inside keep the moments they start with (and train scale and shift): a step's few pictures
-say less than the pretraining's millions, and the result does not depend on how workers share a batch.
+say less than the pretraining's millions, and the result does not depend on how workers share a batch. For the same
+reason no block of the network is dropped at random.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def build_network(name: Cnn) -> Network:
     """
     if name is Cnn.EFFICIENTNET_LITE0:
         module = _import("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", name).EfficientNet
-        network = module.from_name("efficientnet-lite0")
+        network = module.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         network._fc = nn.Identity()
         return Network(_LiteFeatures(network), 1280, LITE)
     models: Any = _import("torchvision.models", "torchvision", name)

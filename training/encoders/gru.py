@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.encoders.dropout import RowDropout
 from training.encoders.inputs import TrainingPass
 from training.encoders.linear import unit
@@ -67,12 +67,12 @@ class GruTower(WordTower):
 
 def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
     """Return (order, words, batch sizes): sentences by falling length, their words by time step, sentences per step."""
-    lengths = np.diff(rows.offsets)
+    lengths = rows.sentences.counts
     order = np.argsort(-lengths, kind="stable")
     batch_sizes = np.searchsorted(-lengths[order], -np.arange(lengths.max()), side="left").astype(np.int64)
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
     places = np.arange(len(rows.words)) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
-    return order, rows.words[rows.offsets[order][places] + steps].astype(np.int64), batch_sizes
+    return order, rows.words[rows.sentences.offsets[order][places] + steps].astype(np.int64), batch_sizes
 
 
 def word_places(order: Int64, batch_sizes: Int64) -> tuple[Int64, Int64]:

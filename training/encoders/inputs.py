@@ -79,15 +79,16 @@ class TrainingPass:
 
 def text_input(documents: DocumentSet) -> TextInput:
     """Return all sentences of some documents."""
-    counts = documents.sentence_counts
-    keys = tuple(np.repeat(np.array(documents.ids, dtype=object), counts))
-    languages = tuple(np.repeat(np.array(documents.languages, dtype=object), counts)) if documents.languages else None
+    owners = documents.sentences.owners.tolist()
+    languages = None
+    if documents.languages is not None:
+        languages = tuple(documents.languages[document] for document in owners)
     return TextInput(
         texts=documents.texts,
         vectors=documents.sentence_vectors,
         languages=languages,
         sources=documents.sources,
-        keys=keys,
+        keys=tuple(documents.ids[document] for document in owners),
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
+from training.data.ragged import Ragged
 from training.data.streams import stream
 from training.encoders.inputs import TextInput, TrainingPass
 from training.encoders.linear import unit
@@ -41,7 +42,7 @@ class Fuser(nn.Module):
 
     def forward(self, stacked_NSD: Tensor) -> Tensor:
         count, sources, dimensions = stacked_NSD.shape
-        packing = Packing.of(np.arange(count + 1, dtype=np.int64) * sources)
+        packing = Packing.of(Ragged.of([sources] * count))
         mixed = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing)
         return self.second(F.relu(self.first(mixed.reshape(count, sources * dimensions))))  # type: ignore[no-any-return]
 
@@ -102,7 +103,7 @@ class MultiSourceTower(nn.Module):
         encoded: list[Tensor] = []
         for place, name in enumerate(self.sources):
             source = rows.sources[place].blanked(dropped[:, place])
-            packing = Packing.of(source.offsets)
+            packing = Packing.of(source.sentences)
             encoded.append(self.encoders[name](self.embedding(source, packing), packing))
         return unit(self.fuser(torch.stack(encoded, dim=1)))
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.data.documents import Int64, ragged_positions
+from training.data.ragged import Int64, Ragged
 from training.encoders.dropout import RowDropout
 from training.host_arrays import to_device
 
@@ -37,13 +37,13 @@ class Packing:
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, offsets: Int64) -> Packing:
-        """Return the packing of rows `offsets[n]:offsets[n + 1]`, each of at least one token."""
-        lengths = np.diff(offsets)
+    def of(cls, rows: Ragged) -> Packing:
+        """Return the packing of rows of at least one token each."""
+        lengths = rows.counts
         order = np.argsort(lengths, kind="stable")
         sizes, counts = np.unique(lengths, return_counts=True)
         groups = tuple((int(count), int(size)) for count, size in zip(counts, sizes, strict=True))
-        return cls(order, ragged_positions(offsets, order), groups)
+        return cls(order, rows.positions(order), groups)
 
     @property
     def places(self) -> Int64:

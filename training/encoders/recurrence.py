@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from training.data.documents import Int64, offsets_of
+from training.data.ragged import Int64, Ragged
 
 PACKED_TYPES = frozenset({torch.float32, torch.bfloat16})
 PACK = "_reorder_linear_weight"
@@ -101,7 +101,7 @@ def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tenso
     size = u.shape[1]
     to_gates, to_new = _product_with(u[: 2 * size].T), _product_with(u[2 * size :].T)
     before: Tensor | None = None
-    for start, stop in pairwise(offsets_of(batch_sizes).tolist()):
+    for start, stop in pairwise(Ragged.of(batch_sizes).offsets.tolist()):
         gates, new, carried, state = (values[start:stop] for values in kept)
         if before is None:
             carried.copy_(new_bias.expand_as(carried))
@@ -129,7 +129,7 @@ def _run_back(
     """Fill the gradients of pre-activations (gates, new) and of what is carried; `state_Nd` is used up."""
     size = u.shape[1]
     from_gates, from_new = _product_with(u[: 2 * size]), _product_with(u[2 * size :])
-    offsets = offsets_of(batch_sizes).tolist()
+    offsets = Ragged.of(batch_sizes).offsets.tolist()
     zeros = torch.zeros_like(state_Nd)
     for step in reversed(range(len(batch_sizes))):
         start, stop = offsets[step], offsets[step + 1]
@@ -171,7 +171,7 @@ def _plain_product(weights: Tensor, rows: Tensor) -> Tensor:
 def _last_rows(batch_sizes: Int64) -> Int64:
     """Return for each sentence the row of its last word."""
     lengths = np.searchsorted(-batch_sizes, -np.arange(int(batch_sizes[0])), side="left")
-    rows: Int64 = offsets_of(batch_sizes)[lengths - 1] + np.arange(int(batch_sizes[0]))
+    rows: Int64 = Ragged.of(batch_sizes).offsets[lengths - 1] + np.arange(int(batch_sizes[0]))
     return rows
 
 

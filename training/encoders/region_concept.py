@@ -47,11 +47,9 @@ class Concepts(nn.Module):
         """Return T x d tokens of T label numbers; each different label is computed once."""
         device = self.embedding.weight.device
         different, places = np.unique(labels, return_inverse=True)
-        taken = [rows.label_words[rows.label_offsets[n] : rows.label_offsets[n + 1]] for n in different]
-        starts = np.cumsum([0, *(len(words) for words in taken)])[:-1]
-        words = to_device(np.concatenate([np.zeros(0, np.int32), *taken]).astype(np.int64), device)
-        bounds = to_device(starts.astype(np.int64), device)
-        vectors = F.embedding_bag(words, self.embedding.weight, bounds, mode="mean")
+        words = to_device(rows.label_words[rows.different.positions(different)].astype(np.int64), device)
+        starts = to_device(rows.different.take(different).offsets[:-1], device)
+        vectors = F.embedding_bag(words, self.embedding.weight, starts, mode="mean")
         tokens: Tensor = self.norm(self.project(vectors))
         return tokens.index_select(0, to_device(places, device))
 
@@ -108,7 +106,7 @@ class RegionConceptTower(nn.Module):
         return RegionRows.of(given.regions, vocabulary, features=self.features, most=self.max_regions)
 
     def forward(self, rows: RegionRows, training_pass: TrainingPass | None = None) -> Tensor:
-        packing = Packing.of(rows.offsets)
+        packing = Packing.of(rows.images)
         x_TD = self._regions(rows, packing)
         if self.concepts is not None:
             x_TD, packing = self._with_concepts(x_TD, rows, packing)

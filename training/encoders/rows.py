@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.data.documents import Int64, RegionBank, offsets_of, ragged_positions
+from training.data.documents import RegionBank
+from training.data.ragged import Int64, Ragged
 from training.host_arrays import to_device
 from training.text.subwords import Subwords
 from training.text.tokens import tokenize
@@ -65,16 +66,16 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True)
 class WordRows:
-    """Word numbers of N sentences: `words[offsets[n]:offsets[n + 1]]`, at least one a sentence."""
+    """Numbers of the words of N sentences, at least one a sentence."""
 
     words: npt.NDArray[np.int32]
-    offsets: Int64
+    sentences: Ragged
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.sentences)
 
     def take(self, rows: Int64) -> WordRows:
-        return WordRows(self.words[ragged_positions(self.offsets, rows)], offsets_of(np.diff(self.offsets)[rows]))
+        return WordRows(self.words[self.sentences.positions(rows)], self.sentences.take(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,15 @@ class SubwordRows:
 
     Attributes:
         words: T numbers of different words, sentence by sentence; number 0 is the unknown word.
-        offsets: N + 1 bounds of the sentences, each of at least one word.
+        sentences: which words are of which sentence, each of at least one.
         entries: rows of the table, word by word.
-        entry_offsets: bounds of the different words in `entries`.
+        different: which entries are of which different word.
     """
 
     words: npt.NDArray[np.int32]
-    offsets: Int64
+    sentences: Ragged
     entries: Int64
-    entry_offsets: Int64
+    different: Ragged
 
     @classmethod
     def of(
@@ -119,34 +120,31 @@ class SubwordRows:
             counts.append(len(tokens))
         return cls(
             np.array(words, np.int32),
-            offsets_of(counts),
+            Ragged.of(counts),
             np.array([row for word in entries for row in word], np.int64),
-            offsets_of([len(word) for word in entries]),
+            Ragged.of([len(word) for word in entries]),
         )
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.sentences)
 
     def take(self, rows: Int64) -> SubwordRows:
-        words = self.words[ragged_positions(self.offsets, rows)]
-        return replace(self, words=words, offsets=offsets_of(np.diff(self.offsets)[rows]))
+        words = self.words[self.sentences.positions(rows)]
+        return replace(self, words=words, sentences=self.sentences.take(rows))
 
-    def entries_of(self, words: npt.NDArray[np.int32]) -> tuple[Int64, Int64]:
-        """Return the table rows of some different words, and their bounds."""
+    def entries_of(self, words: npt.NDArray[np.int32]) -> tuple[Int64, Ragged]:
+        """Return the table rows of some different words, and which are of which word."""
         chosen = words.astype(np.int64)
-        return self.entries[ragged_positions(self.entry_offsets, chosen)], offsets_of(
-            np.diff(self.entry_offsets)[chosen]
-        )
+        return self.entries[self.different.positions(chosen)], self.different.take(chosen)
 
     def blanked(self, is_blank: npt.NDArray[np.bool_]) -> SubwordRows:
         """Return the rows with some of them (N booleans) replaced by an empty text."""
         if not is_blank.any():
             return self
-        lengths = np.where(is_blank, 1, np.diff(self.offsets))
-        starts = np.where(is_blank, len(self.words), self.offsets[:-1])
-        offsets = offsets_of(lengths)
-        positions = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return replace(self, words=np.append(self.words, np.int32(0))[positions], offsets=offsets)
+        sentences = Ragged.of(np.where(is_blank, 1, self.sentences.counts))
+        starts = np.where(is_blank, len(self.words), self.sentences.offsets[:-1])
+        positions = starts[sentences.owners] + sentences.numbers
+        return replace(self, words=np.append(self.words, np.int32(0))[positions], sentences=sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +180,17 @@ class RegionRows:
         vectors: R x f bank of region vectors.
         labels: R numbers of different labels; 0 is the label of the blank region.
         label_words: word numbers, label by label.
-        label_offsets: bounds of the labels in `label_words`.
-        regions: places in the bank, image by image; -1 is the blank region (a zero vector).
-        offsets: N + 1 bounds of the images in `regions`, each of at least one.
+        different: which of the label words are of which different label.
+        regions: rows of the bank, image by image; -1 is the blank region (a zero vector).
+        images: which of the regions are of which image, each of at least one.
     """
 
     vectors: npt.NDArray[np.floating[Any]]
     labels: npt.NDArray[np.int32]
     label_words: npt.NDArray[np.int32]
-    label_offsets: Int64
+    different: Ragged
     regions: Int64
-    offsets: Int64
+    images: Ragged
 
     @classmethod
     def of(cls, bank: RegionBank, vocabulary: Vocabulary | None, *, features: int, most: int) -> RegionRows:
@@ -209,25 +207,24 @@ class RegionRows:
         labels = np.zeros(len(bank.labels), np.int32)
         if vocabulary is not None:
             labels = np.array([numbers.setdefault(label, len(numbers)) for label in bank.labels], np.int32)
-        words, offsets = np.zeros(0, np.int32), np.zeros(len(numbers) + 1, np.int64)
+        words, different = np.zeros(0, np.int32), Ragged.of([0] * len(numbers))
         if vocabulary is not None:
-            words, offsets = vocabulary.encode(list(numbers), max_words=MAX_LABEL_WORDS)
-        chosen = [_most_certain(bank, image, most) for image in range(len(bank.offsets) - 1)]
+            words, different = vocabulary.encode(list(numbers), max_words=MAX_LABEL_WORDS)
+        chosen = [_most_certain(bank, image, most) for image in range(len(bank.images))]
         return cls(
             vectors=bank.vectors if len(bank.vectors) else np.zeros((0, features), np.float16),
             labels=labels,
             label_words=words,
-            label_offsets=offsets,
+            different=different,
             regions=np.concatenate([np.zeros(0, np.int64), *chosen]),
-            offsets=offsets_of([len(part) for part in chosen]),
+            images=Ragged.of([len(part) for part in chosen]),
         )
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.images)
 
     def take(self, rows: Int64) -> RegionRows:
-        regions = self.regions[ragged_positions(self.offsets, rows)]
-        return replace(self, regions=regions, offsets=offsets_of(np.diff(self.offsets)[rows]))
+        return replace(self, regions=self.regions[self.images.positions(rows)], images=self.images.take(rows))
 
     def vectors_of(self, positions: Int64) -> npt.NDArray[np.float32]:
         """Return T x f vectors, float32, of the regions at some positions of `regions`."""
@@ -268,8 +265,9 @@ def _table_rows(token: str, key: str, vocabulary: Vocabulary, subwords: Subwords
 
 
 def _most_certain(bank: RegionBank, image: int, most: int) -> Int64:
-    start, stop = bank.offsets[image], bank.offsets[image + 1]
-    if start == stop:
+    rows = bank.images.rows(image)
+    if rows.start == rows.stop:
         return np.array([-1], np.int64)
-    order = np.argsort(-bank.scores[start:stop], kind="stable")[:most]
-    return np.sort(order).astype(np.int64) + int(start)
+    order = np.argsort(-bank.scores[rows], kind="stable")[:most]
+    kept: Int64 = np.sort(order).astype(np.int64) + rows.start
+    return kept

@@ -67,8 +67,8 @@ class SubwordEmbedding(nn.Module):
         """Return T x word_dimensions vectors of the packed tokens."""
         device = self.table.weight.device
         words, places = np.unique(rows.words[packing.positions], return_inverse=True)
-        entries, bounds = rows.entries_of(words)
-        found: Tensor = self.table(to_device(entries, device), to_device(bounds[:-1], device))
+        entries, different = rows.entries_of(words)
+        found: Tensor = self.table(to_device(entries, device), to_device(different.offsets[:-1], device))
         return found.index_select(0, to_device(places, device))
 
 
@@ -157,5 +157,5 @@ class SubwordAttentionTower(nn.Module):
         return self.embedding.prepare(given)
 
     def forward(self, rows: SubwordRows, training_pass: TrainingPass | None = None) -> Tensor:
-        packing = Packing.of(rows.offsets)
+        packing = Packing.of(rows.sentences)
         return unit(self.encoder(self.embedding(rows, packing), packing))

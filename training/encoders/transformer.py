@@ -101,7 +101,7 @@ class TransformerTower(WordTower):
         self.transformer = Transformer(dimensions, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
-        packing = Packing.of(rows.offsets)
+        packing = Packing.of(rows.sentences)
         device = self.embedding.weight.device
         words = to_device(rows.words[packing.positions], device)
         places = to_device(packing.places, device)

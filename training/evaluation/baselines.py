@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 from schemas.configs import require
 from schemas.documents import Split
@@ -19,8 +18,8 @@ from training.baselines.joint_embeddings import joint_embeddings
 from training.baselines.object_detection import MOST_CLASSES, Judged, WordVectors, best_k, judge
 from training.baselines.random import random_scores
 from training.data.documents import DocumentSet
-from training.data.reading import read_split
-from training.data.roles import ALL_SENTENCES, TextView
+from training.data.lake import Columns, read_split
+from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import Evaluation, evaluate_embedded, evaluate_matrices
 from training.text.tokens import tokenize
 from training.text.word_vectors import PACKAGED, read_vectors
@@ -84,8 +83,8 @@ def evaluate_random(lake: Lake, reference: str, split: Split | str = Split.TEST,
         UsageError: no document can be scored.
     """
     manifest, folder = read_manifest(lake, reference)
-    documents = read_split(manifest, folder, split, image_features=None, with_links=True)
-    sizes = zip(documents.ids, documents.sentence_counts.tolist(), documents.image_counts.tolist(), strict=True)
+    documents = read_split(manifest, folder, split, Columns(links=True))
+    sizes = zip(documents.ids, documents.sentences.counts.tolist(), documents.images.counts.tolist(), strict=True)
     matrices = [random_scores(id_, n, m, seed=seed) for id_, n, m in sizes]
     return evaluate_matrices(documents.ids, matrices, documents.links or (), where=f"{reference}, split {split}")
 
@@ -108,18 +107,10 @@ def read_and_evaluate_object_detection(
         UsageError: no document can be scored.
     """
     manifest, folder = read_manifest(lake, reference)
-    read = partial(
-        read_split,
-        manifest,
-        folder,
-        image_features=None,
-        class_features=config.class_features,
-        with_links=True,
-        view=view,
-    )
-    test = read(split)
+    columns = Columns(classes=config.class_features, links=True)
+    test = read_split(manifest, folder, split, columns, view=view)
     has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
-    validation = read(Split.VAL) if has_validation else None
+    validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
     known = [each for each in (test, validation) if each is not None]
     vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
     return evaluate_object_detection(test, validation, vectors, where=f"{reference}, split {split}")
@@ -191,15 +182,8 @@ def evaluate_joint_embeddings(
         UsageError: the columns are of different sizes, or no document can be scored.
     """
     manifest, folder = read_manifest(lake, reference)
-    documents = read_split(
-        manifest,
-        folder,
-        split,
-        image_features=image_features,
-        sentence_features=sentence_features,
-        with_links=True,
-        view=view,
-    )
+    columns = Columns(images=image_features, sentences=sentence_features, links=True)
+    documents = read_split(manifest, folder, split, columns, view=view)
     return evaluate_embedded(documents, joint_embeddings(documents), where=f"{reference}, split {split}")
 
 

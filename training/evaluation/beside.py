@@ -15,7 +15,7 @@ from schemas.errors import UsageError
 from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.roles import TextView
+from training.data.views import TextView
 from training.evaluation.baselines import (
     AUTO,
     Baseline,

@@ -113,7 +113,7 @@ def observe(matrices: Sequence[Matrix], links: Sequence[Int64 | None]) -> Observ
             continue
         count += 1
         truth = {(int(sentence), int(image)) for sentence, image in known}
-        for edge in predicted_links("", matrix, model_uri=""):
+        for edge in predicted_links("", matrix, np.arange(len(matrix))):
             similarities.append(edge.similarity)
             are_true.append((edge.sentence, edge.image) in truth)
             documents.append(number)

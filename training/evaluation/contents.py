@@ -13,13 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
-from training.data.reading import split_parts
+from schemas.manifest import FileEntry, Manifest, read_manifest
+from training.data.lake import read_part, split_parts
 from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import FULLY_LINKED, Evaluation, MeanScores
 from training.evaluation.examples import ExampleDocument, ExampleGroup, choose_examples
@@ -137,20 +136,19 @@ def _read_examples(
 ) -> Iterable[tuple[str, ExampleDocument]]:
     places = {document: place for place, document in enumerate(evaluation.ids)}
     for documents_part, images_part in split_parts(manifest, split):
-        rows = _rows(folder, documents_part.path, ["id", "sentences", "images"], "id", wanted)
+        rows = _rows(folder, documents_part, ["id", "sentences", "images"], "id", wanted)
         hashes = {image["hash"] for row in rows for image in row["images"]}
-        found = _rows(folder, images_part.path, ["hash", "jpeg"], "hash", hashes)
+        found = _rows(folder, images_part, ["hash", "jpeg"], "hash", hashes)
         pictures = {image["hash"]: image["jpeg"] for image in found}
         for row in rows:
             yield row["id"], _example(evaluation, places[row["id"]], row, pictures)
 
 
-def _rows(folder: Folder, path: str, columns: list[str], key: str, wanted: set[str]) -> list[dict[str, Any]]:
+def _rows(folder: Folder, part: FileEntry, columns: list[str], key: str, wanted: set[str]) -> list[dict[str, Any]]:
     """Return the wanted rows of a part; nothing is read where nothing is wanted."""
     if not wanted:
         return []
-    with folder.open(path) as stream:
-        table = pq.read_table(stream, columns=columns)
+    table = read_part(folder, part, columns)
     is_wanted = pc.is_in(table.column(key), value_set=pa.array(sorted(wanted), pa.string()))
     rows: list[dict[str, Any]] = table.filter(is_wanted).to_pylist()
     return rows
@@ -159,15 +157,15 @@ def _rows(folder: Folder, path: str, columns: list[str], key: str, wanted: set[s
 def _example(
     evaluation: Evaluation, place: int, row: Mapping[str, Any], pictures: Mapping[str, bytes | None]
 ) -> ExampleDocument:
-    known = evaluation.links[place]
-    predicted = predicted_links(row["id"], evaluation.matrices[place], model_uri="")
+    known, numbers = evaluation.links[place], evaluation.sentence_numbers[place]
+    predicted = predicted_links(row["id"], evaluation.matrices[place], numbers)
     return ExampleDocument(
         id=row["id"],
         auc=evaluation.document_auc.get(row["id"]),
         sentences=tuple(sentence["text"] for sentence in row["sentences"]),
         images=tuple(pictures[image["hash"]] for image in row["images"]),
         predicted=tuple((edge.sentence, edge.image, edge.similarity) for edge in predicted),
-        links=None if known is None else tuple((int(s), int(i)) for s, i in known),
+        links=None if known is None else tuple((int(numbers[s]), int(i)) for s, i in known),
     )
 
 

@@ -6,29 +6,25 @@ A model is evaluated on a data set version (`evaluate_model`); matrices that wer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.documents import Split
-from schemas.errors import ConfigError, UsageError
-from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
 from training.baselines.random import random_scores
-from training.data.documents import DocumentSet, take_regions
-from training.data.reading import Unreadable, read_split
-from training.data.roles import TextView
+from training.data.documents import DocumentSet
+from training.data.loading import read_for_model
+from training.data.ragged import Int64
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
 from training.evaluation.pair_scores import PairMeans, PairScores, linked_pool, score_pairs
 from training.evaluation.retrieval import Pool
-from training.fitting import inputs_of
-from training.model import DocumentInput, EmbeddedDocument, LinkModel, ModelCard
+from training.model import EmbeddedDocument, LinkModel
 
-DOCUMENTS_AT_ONCE = 64
 FULLY_LINKED = "every pair linked"
 
 
@@ -48,7 +44,8 @@ class Evaluation:
     Attributes:
         ids: every document, scored or not.
         matrices: n x m similarities of each.
-        links: (sentence, image) links of each, or None where unknown.
+        links: (row, image) links of each, or None where unknown.
+        sentence_numbers: indices in each document of the sentences that the rows of its matrix are.
         scored: positions of the scored documents.
         scores: their scores, percent.
         link_means: of the scores; None where no document could be scored (one sentence and one image each).
@@ -60,7 +57,8 @@ class Evaluation:
 
     ids: tuple[str, ...]
     matrices: tuple[Matrix, ...]
-    links: tuple[npt.NDArray[np.int64] | None, ...]
+    links: tuple[Int64 | None, ...]
+    sentence_numbers: tuple[Int64, ...]
     scored: tuple[int, ...]
     scores: tuple[LinkScore, ...]
     link_means: MeanScores | None
@@ -119,8 +117,9 @@ def evaluate_model(
         UsageError: the data set lacks the feature columns the model reads, or no link is known.
     """
     documents = read_documents(model, lake, reference, split)
-    embedded = tuple(embedded_documents(model, documents))
-    return evaluate_embedded(documents, embedded, where=f"{reference}, split {split}", with_pairs=with_pairs)
+    return evaluate_embedded(
+        documents, model.embed(documents), where=f"{reference}, split {split}", with_pairs=with_pairs
+    )
 
 
 def evaluate_embedded(
@@ -136,6 +135,7 @@ def evaluate_embedded(
         documents.ids,
         tuple(document.similarities() for document in embedded),
         links,
+        sentence_numbers=[documents.sentence_numbers[rows] for rows in documents.sentences],
         where=where,
         may_be_unscored=any(known is not None and len(known) > 0 for known in links),
     )
@@ -158,6 +158,7 @@ def evaluate_matrices(
     matrices: Sequence[Matrix],
     links: Sequence[Links | None],
     *,
+    sentence_numbers: Sequence[Int64] | None = None,
     where: str,
     may_be_unscored: bool = False,
 ) -> Evaluation:
@@ -167,6 +168,7 @@ def evaluate_matrices(
         ids: of the documents.
         matrices: n x m similarities of each.
         links: of each, or None where unknown.
+        sentence_numbers: of each, the indices of its rows' sentences; None: the rows are all its sentences.
         where: what is evaluated, for messages.
         may_be_unscored: whether there may be no document with some linked and some unlinked pairs.
 
@@ -187,6 +189,7 @@ def evaluate_matrices(
         ids=tuple(ids),
         matrices=tuple(matrices),
         links=tuple(None if known is None else np.asarray(known, np.int64).reshape(-1, 2) for known in links),
+        sentence_numbers=tuple(sentence_numbers or (np.arange(len(matrix)) for matrix in matrices)),
         scored=found.documents,
         scores=found.scores,
         link_means=_means(found) if found.scores else None,
@@ -203,84 +206,8 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
         NotFoundError: the data set, version or split is not there.
         UsageError: the data set version has no such vectors.
     """
-    return read_for_model(model.card, *read_manifest(lake, reference), split, with_links=True)
-
-
-def read_for_model(
-    card: ModelCard,
-    manifest: Manifest,
-    folder: Folder,
-    split: Split | str,
-    *,
-    with_links: bool = False,
-    shards: Sequence[int] | None = None,
-    unreadable: list[Unreadable] | None = None,
-) -> DocumentSet:
-    """Return documents of a split, or of some of its shards, with the vectors that a model reads; see `read_split`.
-
-    Raises:
-        NotFoundError: the split is not there.
-        UsageError: the data set version has no such vectors.
-    """
-    data = card.data
-    try:
-        return read_split(
-            manifest,
-            folder,
-            split,
-            image_features=data.image_features,
-            sentence_features=data.sentence_features,
-            region_features=data.region_features,
-            with_links=with_links,
-            with_jpegs=inputs_of(card.config).jpegs,
-            view=TextView.of(card.config),
-            shards=shards,
-            unreadable=unreadable,
-        )
-    except ConfigError as problem:
-        columns = (data.image_features, data.sentence_features, data.region_features)
-        wanted = " and ".join(name for name in columns if name)
-        raise UsageError(
-            f"{manifest.dataset}@{manifest.version} has not the features the model reads ({wanted}): {problem}; "
-            "build the data set with these extractors, or evaluate a model trained on the ones it has"
-        ) from problem
-
-
-def similarity_matrices(model: LinkModel, documents: DocumentSet) -> Iterator[Matrix]:
-    """Yield the n x m similarities of each document, in order."""
-    for document in embedded_documents(model, documents):
-        yield document.similarities()
-
-
-def embedded_documents(model: LinkModel, documents: DocumentSet) -> Iterator[EmbeddedDocument]:
-    """Yield the unit vectors of each document, in order."""
-    given = document_inputs(model, documents)
-    while batch := list(islice(given, DOCUMENTS_AT_ONCE)):
-        yield from model.embed(batch)
-
-
-def document_inputs(model: LinkModel, documents: DocumentSet) -> Iterator[DocumentInput]:
-    """Yield each document as the model reads it, in order."""
-    roles = model.card.config.encoder.sources
-    for place in range(len(documents)):
-        yield _input(documents, place, roles)
-
-
-def _input(documents: DocumentSet, place: int, roles: tuple[str, ...]) -> DocumentInput:
-    """Return a document as the model reads it; `roles` are those of fused texts."""
-    sentences = slice(*documents.sentence_offsets[place : place + 2])
-    images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
-    vectors, regions, jpegs = documents.sentence_vectors, documents.regions, documents.image_jpegs
-    fused = documents.sources[sentences] if documents.sources is not None else None
-    return DocumentInput(
-        texts=documents.texts[sentences] if fused is None else (fused or ((),))[0],
-        sentence_vectors=None if vectors is None else vectors[sentences],
-        image_vectors=documents.image_bank[images],
-        roles=None if fused is None else roles if fused else (),
-        language=documents.languages[place] if documents.languages else None,
-        regions=None if regions is None else take_regions(regions, images),
-        jpegs=None if jpegs is None else [jpegs[row] for row in images],
-    )
+    manifest, folder = read_manifest(lake, reference)
+    return read_for_model(model.card.config, model.card.data, manifest, folder, split, with_links=True)
 
 
 def _means(scores: LinkScores) -> MeanScores:

@@ -17,22 +17,15 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.documents import DocumentSet, Int64
-from training.data.reading import read_split
+from training.data.documents import DocumentSet
+from training.data.lake import Columns, read_split
 from training.evaluation.analysis import DocumentAnalysis, analyse_documents
 from training.evaluation.breakdowns import GroupScores, by_language, by_role
 from training.evaluation.calibration import CalibrationJudgement, fit_calibration, judge_calibration, observe
 from training.evaluation.captions import CaptionScores, ChosenCaption, caption_scores, chosen_captions
 from training.evaluation.confusion import Choice, ConfusionGroup, choices, confusion_groups, most_confused
-from training.evaluation.evaluate import (
-    Evaluation,
-    embedded_documents,
-    embedded_pool,
-    evaluate_embedded,
-    read_documents,
-    similarity_matrices,
-)
-from training.evaluation.facts import DocumentFacts, read_facts
+from training.evaluation.evaluate import Evaluation, embedded_pool, evaluate_embedded, read_documents
+from training.evaluation.facts import read_relations
 from training.evaluation.relation_head import refinement, relation_predictor
 from training.evaluation.relations import RelationScore, relation_scores
 from training.evaluation.retrieval import Direction, Pool, RetrievalScores, retrieval_scores
@@ -105,7 +98,6 @@ class _Subject:
     split: str
     documents: DocumentSet
     embedded: tuple[EmbeddedDocument, ...]
-    facts: tuple[DocumentFacts, ...]
     evaluation: Evaluation
 
     @property
@@ -114,8 +106,7 @@ class _Subject:
 
     def image_vectors(self, place: int) -> Vectors:
         """Return the data set's vectors of a document's images, m x v."""
-        offsets = self.documents.image_offsets
-        return self.documents.image_bank[self.documents.image_rows[offsets[place] : offsets[place + 1]]]
+        return self.documents.image_bank[self.documents.image_rows[self.documents.images.rows(place)]]
 
 
 def judge_model(
@@ -151,9 +142,7 @@ def judge_model(
         relations=relations,
         refined=refined,
         groups=_groups(subject),
-        retrieval_groups=retrieval_groups(
-            model, subject.documents, subject.embedded, [row.language for row in subject.facts]
-        ),
+        retrieval_groups=retrieval_groups(model, subject.documents, subject.embedded),
         analysis=analysis,
         confusion=groups,
         confused=alike,
@@ -176,7 +165,7 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
         raise UsageError(f"{reference} has no validation split to calibrate on") from problem
     if documents.links is None or all(known is None for known in documents.links):
         raise UsageError(f"{reference}: no validation document has known links to calibrate on")
-    seen = observe(list(similarity_matrices(model, documents)), documents.links)
+    seen = observe(model.similarities(documents), documents.links)
     if not len(seen):
         raise UsageError(f"{reference}: no link was predicted in a validation document with an unlinked pair")
     return fit_calibration(seen, dataset=reference, split=str(Split.VAL))
@@ -185,9 +174,8 @@ def calibrate(model: LinkModel, lake: Lake, reference: str) -> Calibration:
 def _subject(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> _Subject:
     manifest, folder = read_manifest(lake, reference)
     documents = read_documents(model, lake, reference, split)
-    embedded = tuple(embedded_documents(model, documents))
+    embedded = tuple(model.embed(documents))
     evaluation = evaluate_embedded(documents, embedded, where=f"{reference}, split {split}")
-    facts = read_facts(manifest, folder, split)
     return _Subject(
         model=model,
         manifest=manifest,
@@ -195,7 +183,6 @@ def _subject(model: LinkModel, lake: Lake, reference: str, split: Split | str) -
         split=str(split),
         documents=documents,
         embedded=embedded,
-        facts=tuple(facts[document] for document in documents.ids),
         evaluation=evaluation,
     )
 
@@ -221,9 +208,11 @@ def _relations(subject: _Subject, pool: Pool) -> tuple[tuple[RetrievalScores, ..
     refine = refinement(predictor, subject.manifest.dataset)
     refined = retrieval_scores(pool, directions=[Direction.TEXT_TO_IMAGE], adjust=refine) if len(pool.pairs) else ()
     labels, texts, images = [], [], []
-    for known, vectors, row in zip(subject.evaluation.links, subject.embedded, subject.facts, strict=True):
+    evaluation, of_links = subject.evaluation, read_relations(subject.manifest, subject.folder, subject.split)
+    places = zip(evaluation.ids, evaluation.links, evaluation.sentence_numbers, subject.embedded, strict=True)
+    for document, known, numbers, vectors in places:
         for sentence, image in () if known is None else known.tolist():
-            given = row.relations.get((sentence, image), {})
+            given = of_links[document].get((int(numbers[sentence]), image), {})
             values = [given.get(name) for name in predictor.names]
             if any(value is not None for value in values):
                 labels.append([np.nan if value is None else float(value) for value in values])
@@ -239,14 +228,11 @@ def _groups(subject: _Subject) -> tuple[GroupScores, ...]:
     """Return scores by language and by role, of whichever there are several; fused texts have no role."""
     matrices, links = subject.evaluation.matrices, subject.evaluation.links
     found: tuple[GroupScores, ...] = ()
-    languages = [row.language for row in subject.facts]
-    if len(set(languages)) > 1:
-        found += by_language(matrices, links, languages)
     documents = subject.documents
-    if documents.sources is None and len(set(documents.roles)) > 1:
-        offsets = documents.sentence_offsets
-        roles = [documents.roles[slice(*offsets[place : place + 2])] for place in range(len(documents))]
-        found += by_role(matrices, links, roles)
+    if documents.languages is not None and len(set(documents.languages)) > 1:
+        found += by_language(matrices, links, documents.languages)
+    if documents.sources is None and documents.roles is not None and len(set(documents.roles)) > 1:
+        found += by_role(matrices, links, [documents.roles[rows] for rows in documents.sentences])
     return found
 
 
@@ -263,8 +249,8 @@ def _analysis(subject: _Subject) -> DocumentAnalysis | None:
         images = [subject.image_vectors(place) for place in scored]
     held = _with_sentence_vectors(subject)
     if held is not None:
-        text_name, vectors, offsets = held
-        texts = [vectors[offsets[place] : offsets[place + 1]] for place in scored]
+        text_name, vectors = held
+        texts = [vectors[place] for place in scored]
     return analyse_documents(
         [score.auc for score in subject.evaluation.scores],
         images,
@@ -274,18 +260,16 @@ def _analysis(subject: _Subject) -> DocumentAnalysis | None:
     )
 
 
-def _with_sentence_vectors(subject: _Subject) -> tuple[str, Vectors, Int64] | None:
-    """Return name, rows and offsets of the sentence vectors the model reads, else of any the data set has."""
+def _with_sentence_vectors(subject: _Subject) -> tuple[str, list[Vectors]] | None:
+    """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has."""
     held, name = subject.documents, subject.model.card.data.sentence_features
-    images, sentences = subject.manifest.extractors("images"), subject.manifest.extractors("documents")
-    if held.sentence_vectors is None and images and sentences:
+    sentences = subject.manifest.extractors("documents")
+    if held.sentence_vectors is None and sentences:
         name = min(sentences)
-        held = read_split(
-            subject.manifest, subject.folder, subject.split, image_features=min(images), sentence_features=name
-        )
+        held = read_split(subject.manifest, subject.folder, subject.split, Columns(sentences=name))
     if held.sentence_vectors is None or name is None:
         return None
-    return name, held.sentence_vectors, held.sentence_offsets
+    return name, [held.sentence_vectors[rows] for rows in held.sentences]
 
 
 def _confusion(subject: _Subject) -> tuple[tuple[ConfusionGroup, ...], tuple[ConfusedImages, ...]]:
@@ -299,9 +283,9 @@ def _confusion(subject: _Subject) -> tuple[tuple[ConfusionGroup, ...], tuple[Con
 
 
 def _confused(documents: DocumentSet, choice: Choice) -> ConfusedImages:
-    start = documents.image_offsets[choice.document]
-    sentence = documents.sentence_offsets[choice.document] + choice.sentence
-    hashes = [documents.image_hashes[documents.image_rows[start + image]] for image in (choice.image, choice.nearest)]
+    shown = documents.image_rows[documents.images.rows(choice.document)]
+    sentence = documents.sentences.offsets[choice.document] + choice.sentence
+    hashes = [documents.image_hashes[shown[image]] for image in (choice.image, choice.nearest)]
     return ConfusedImages(
         document=documents.ids[choice.document],
         sentence=documents.texts[sentence],
@@ -312,6 +296,5 @@ def _confused(documents: DocumentSet, choice: Choice) -> ConfusedImages:
 
 
 def _captions(subject: _Subject) -> list[ChosenCaption]:
-    offsets = subject.documents.sentence_offsets
-    texts = [subject.documents.texts[offsets[d] : offsets[d + 1]] for d in range(len(subject.documents))]
+    texts = [subject.documents.texts[rows] for rows in subject.documents.sentences]
     return chosen_captions(subject.evaluation.matrices, subject.evaluation.links, texts)

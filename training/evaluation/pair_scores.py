@@ -92,7 +92,7 @@ def linked_pool(
     for number, known in enumerate(links):
         if known is None or not len(known):
             continue
-        rows = documents.image_rows[slice(*documents.image_offsets[number : number + 2])]
+        rows = documents.image_rows[documents.images.rows(number)]
         own: dict[int, int] = {}
         for sentence, image in np.unique(known, axis=0).tolist():
             if sentence not in own:

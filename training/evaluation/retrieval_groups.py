@@ -8,13 +8,13 @@ document lacks them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from training.data.documents import DocumentSet, Int64
-from training.encoders.inputs import TextInput
+from training.data.documents import DocumentSet
+from training.data.ragged import Int64
+from training.encoders.inputs import text_input
 from training.evaluation.pair_scores import linked_pool
 from training.evaluation.retrieval import RetrievalScores, Vectors, retrieval_scores
 from training.model import EmbeddedDocument, LinkModel
@@ -49,7 +49,7 @@ class _Group:
 
 
 def retrieval_groups(
-    model: LinkModel, documents: DocumentSet, embedded: Sequence[EmbeddedDocument], languages: Sequence[str]
+    model: LinkModel, documents: DocumentSet, embedded: Sequence[EmbeddedDocument]
 ) -> tuple[GroupRetrieval, ...]:
     """Return retrieval by language, by role and by source, of whichever there are several.
 
@@ -57,11 +57,10 @@ def retrieval_groups(
         model: whose vectors are retrieved by.
         documents: as the model reads them, with links.
         embedded: their vectors.
-        languages: of each document.
     """
     images = [each.images for each in embedded]
     found: list[GroupRetrieval] = []
-    for group in _groups(model, documents, [each.texts for each in embedded], languages):
+    for group in _groups(model, documents, [each.texts for each in embedded]):
         pool = linked_pool(documents, group.texts, images, group.links)
         if len(pool.pairs):
             scores = retrieval_scores(pool, samples=0)
@@ -69,15 +68,13 @@ def retrieval_groups(
     return tuple(found)
 
 
-def _groups(
-    model: LinkModel, documents: DocumentSet, texts: Sequence[Vectors], languages: Sequence[str]
-) -> Iterator[_Group]:
-    links = documents.links or ()
+def _groups(model: LinkModel, documents: DocumentSet, texts: Sequence[Vectors]) -> Iterator[_Group]:
+    links, languages = documents.links or (), documents.languages or ()
     for language in _several(languages):
         kept = tuple(known if own == language else None for known, own in zip(links, languages, strict=True))
         yield _Group(kind=LANGUAGE, name=language, texts=texts, links=kept)
     if documents.sources is None:
-        for role in _several(documents.roles):
+        for role in _several(documents.roles or ()):
             yield _Group(kind=ROLE, name=role, texts=texts, links=_links_of_role(documents, role))
     else:
         for place, source in enumerate(model.card.config.encoder.sources):
@@ -91,12 +88,11 @@ def _several(names: Sequence[str]) -> list[str]:
 
 def _links_of_role(documents: DocumentSet, role: str) -> Links:
     """Return the links of the sentences of a role, counted as before."""
-    of_role = np.array([name == role for name in documents.roles], dtype=bool)
-    kept: list[Int64 | None] = []
-    for place, known in enumerate(documents.links or ()):
-        rows: npt.NDArray[np.bool_] = of_role[slice(*documents.sentence_offsets[place : place + 2])]
-        kept.append(None if known is None or not len(known) else known[rows[known[:, 0]]])
-    return tuple(kept)
+    of_role = np.array([name == role for name in documents.roles or ()], dtype=bool)
+    return tuple(
+        None if known is None or not len(known) else known[of_role[rows][known[:, 0]]]
+        for rows, known in zip(documents.sentences, documents.links or (), strict=True)
+    )
 
 
 def _source_alone(model: LinkModel, documents: DocumentSet, place: int, source: str) -> _Group:
@@ -104,16 +100,11 @@ def _source_alone(model: LinkModel, documents: DocumentSet, place: int, source: 
     rows = [
         tuple(text if column == place else "" for column, text in enumerate(row)) for row in documents.sources or ()
     ]
-    counts = documents.sentence_counts.tolist()  # one a document, or none
-    languages = None
-    if documents.languages:
-        languages = [code for code, count in zip(documents.languages, counts, strict=True) for _ in range(count)]
-    texts = [row[place] for row in rows]
-    vectors = model.encode_sentences(TextInput(texts=texts, sources=rows, languages=languages))
-    offsets = documents.sentence_offsets
+    texts = tuple(row[place] for row in rows)
+    vectors = model.encode_sentences(text_input(replace(documents, texts=texts, sources=tuple(rows))))
     links = tuple(
-        known if any(text.strip() for text in texts[start : start + count]) else None
-        for known, count, start in zip(documents.links or (), counts, offsets[:-1].tolist(), strict=True)
+        known if any(text.strip() for text in texts[part]) else None
+        for part, known in zip(documents.sentences, documents.links or (), strict=True)
     )
-    alone = [vectors[slice(*offsets[number : number + 2])] for number in range(len(documents))]
+    alone = [vectors[part] for part in documents.sentences]
     return _Group(kind=SOURCE, name=source, texts=alone, links=links)

@@ -7,9 +7,10 @@ which this project never shows a model, there is none beyond zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,66 +19,103 @@ from schemas.failures import Failure, Reason, Stage
 from schemas.links import PredictedLink
 from training.assignment import Matrix
 from training.config import Matching
+from training.data.documents import DocumentSet, GivenDocument
+from training.data.ragged import Int64
 from training.linking.calibration import Calibration
 from training.matching import match
-from training.model import DocumentInput, LinkModel
+from training.model import LinkModel
 
 DOCUMENTS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class LinkInput:
-    """A document to be linked, with its id."""
-
-    id: str
-    document: DocumentInput
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedDocument:
-    """A document's predicted links, the most similar first."""
+    """A document's predicted links, the most similar first.
+
+    Attributes:
+        id: of the document.
+        sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
+        similarities: n x m cosines of those with the document's images.
+        links: the predicted links.
+    """
 
     id: str
+    sentence_numbers: Int64
+    similarities: Matrix
     links: tuple[PredictedLink, ...]
 
 
-def link_documents(
-    model: LinkModel,
-    documents: Iterable[LinkInput],
-    *,
-    model_uri: str,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-) -> Iterator[LinkedDocument | Failure]:
-    """Yield each document with its predicted links, or why it has none, in order; a few are in memory at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linker:
+    """A model that links documents, whether they come from a data set, from a file or over HTTP.
 
-    Args:
+    Attributes:
         model: predicts.
-        documents: to be linked. One that lacks what the model reads, or whose vectors are not finite, is a failure.
-        model_uri: address of the model.
-        calibration: gives links their probability.
+        uri: its address, with its version; it is part of every link.
+        calibration: gives links their probability; None: they have none.
         precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
-
-    Raises:
-        UsageError: a precision without a calibration, or one that no threshold reaches.
     """
-    threshold = threshold_of(calibration, precision, model_uri)
-    waiting = iter(documents)
-    while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
-        for item, found in zip(batch, _matrices(model, batch), strict=True):
-            if isinstance(found, Failure):
-                yield found
-                continue
-            links = predicted_links(item.id, found, model_uri=model_uri)
-            kept = [link for link in links if link.similarity >= threshold]
-            yield LinkedDocument(item.id, tuple(calibrated(kept, calibration)))
+
+    model: LinkModel
+    uri: str
+    calibration: Calibration | None = None
+    precision: float | None = None
+
+    def link_given(self, given: Iterable[GivenDocument]) -> Iterator[LinkedDocument | Failure]:
+        """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
+
+        A document that lacks what the model reads, or whose vectors are not finite, is a failure.
+        """
+        waiting = iter(given)
+        while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
+            yield from self._link(batch, [document.id for document in batch], self.model.read)
+
+    def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
+        """Yield each document of a data set, as the model reads it, with its predicted links, or why it has none."""
+        for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
+            batch = range(start, min(start + DOCUMENTS_AT_ONCE, len(documents)))
+            yield from self._link(batch, documents.ids[start : batch.stop], documents.take_documents)
+
+    def _link(
+        self, batch: Sequence[T], ids: Sequence[str], read: Callable[[Sequence[T]], DocumentSet]
+    ) -> list[LinkedDocument | Failure]:
+        """Return the links of some documents.
+
+        Where the batch as a whole is refused, each document is asked for by itself: one bad document costs no other.
+        """
+        try:
+            documents = read(batch)
+            matrices = self.model.similarities(documents)
+        except (UsageError, IntegrityError) as problem:
+            if len(batch) == 1:
+                return [_failure(ids[0], Reason.UNREADABLE, str(problem), type(problem).__name__)]
+            return [each for number, item in enumerate(batch) for each in self._link([item], [ids[number]], read)]
+        rows = zip(ids, documents.sentences, matrices, strict=True)
+        return [self._linked(key, documents.sentence_numbers[part], matrix) for key, part, matrix in rows]
+
+    def _linked(self, document: str, sentence_numbers: Int64, matrix: Matrix) -> LinkedDocument | Failure:
+        if not np.isfinite(matrix).all():
+            return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
+        links = predicted_links(document, matrix, sentence_numbers, model_uri=self.uri)
+        threshold = threshold_of(self.calibration, self.precision, self.uri)
+        kept = calibrated([link for link in links if link.similarity >= threshold], self.calibration)
+        return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
 
 
-def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[PredictedLink]:
+def predicted_links(
+    document: str, matrix: Matrix, sentence_numbers: Int64, *, model_uri: str = ""
+) -> list[PredictedLink]:
     """Return the links of one document, the most similar first.
 
     They are the maximum-weight matching of at most min(n, m) edges of the n x m matrix: each sentence and each image
     has at most one link, and no link has a similarity below zero.
+
+    Args:
+        document: its id.
+        matrix: n x m similarities of the sentences that are read and the images.
+        sentence_numbers: indices of those n sentences in the document.
+        model_uri: address of the model.
     """
     if not matrix.size:
         return []
@@ -85,7 +123,7 @@ def predicted_links(document: str, matrix: Matrix, *, model_uri: str) -> list[Pr
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [
-        PredictedLink(document, int(rows[e]), int(columns[e]), float(weights[e]), rank, model_uri)
+        PredictedLink(document, int(sentence_numbers[rows[e]]), int(columns[e]), float(weights[e]), rank, model_uri)
         for rank, e in enumerate(order, start=1)
     ]
 
@@ -104,23 +142,6 @@ def threshold_of(calibration: Calibration | None, precision: float | None, model
             "data set it was trained on has validation links, or give one with --calibration"
         )
     return calibration.threshold(precision)
-
-
-def _matrices(model: LinkModel, batch: Sequence[LinkInput]) -> list[Matrix | Failure]:
-    """Return each document's similarities, or why there are none.
-
-    Where the batch as a whole is refused, each document is asked for by itself: one bad document costs no other.
-    """
-    try:
-        matrices = model.similarities(item.document for item in batch)
-    except (UsageError, IntegrityError) as problem:
-        if len(batch) == 1:
-            return [_failure(batch[0].id, Reason.UNREADABLE, str(problem), type(problem).__name__)]
-        return [found for item in batch for found in _matrices(model, [item])]
-    return [
-        matrix if np.isfinite(matrix).all() else _failure(item.id, Reason.NOT_FINITE, "its vectors are not finite")
-        for item, matrix in zip(batch, matrices, strict=True)
-    ]
 
 
 def _failure(document: str, reason: Reason, message: str, exception: str | None = None) -> Failure:

@@ -25,10 +25,10 @@ from schemas.lake import Folder
 from schemas.links import LinkCounts, PredictedLink
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import row_of, to_table
-from training.data.reading import Unreadable
-from training.evaluation.evaluate import document_inputs, read_for_model
+from training.data.lake import Unreadable
+from training.data.loading import read_for_model
 from training.linking.calibration import Calibration
-from training.linking.links import LinkInput, link_documents
+from training.linking.links import Linker
 from training.linking.writing import links_file, parquet_bytes
 from training.model import LinkModel
 
@@ -107,13 +107,14 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     """
     links: list[PredictedLink] = []
     failures: list[Failure] = []
-    documents = 0
     with _one_thread():
-        inputs = list(_inputs(model, linking, shard, failures))
-        documents = len(inputs) + len(failures)
-        for found in link_documents(
-            model, inputs, model_uri=linking.model, calibration=linking.calibration, precision=linking.precision
-        ):
+        unreadable: list[Unreadable] = []
+        card, place = model.card, (linking.manifest, linking.folder, shard.split)
+        read = read_for_model(card.config, card.data, *place, shards=[shard.number], unreadable=unreadable)
+        failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
+        documents = len(read) + len(failures)
+        linker = Linker(model=model, uri=linking.model, calibration=linking.calibration, precision=linking.precision)
+        for found in linker.link_set(read):
             if isinstance(found, Failure):
                 failures.append(found)
             else:
@@ -157,17 +158,6 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
         rows = sum(counts.failures.values())
         files.insert(0, _entry(shard.failures, linking.output.read(shard.failures), rows))
     return LinkedShard(shard=shard, counts=counts, files=tuple(files), is_reused=True)
-
-
-def _inputs(model: LinkModel, linking: Linking, shard: Shard, failures: list[Failure]) -> Iterator[LinkInput]:
-    """Yield the documents of a shard with the vectors the model reads; those that cannot be read go to `failures`."""
-    unreadable: list[Unreadable] = []
-    documents = read_for_model(
-        model.card, linking.manifest, linking.folder, shard.split, shards=[shard.number], unreadable=unreadable
-    )
-    failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
-    for key, document in zip(documents.ids, document_inputs(model, documents), strict=True):
-        yield LinkInput(key, document)
 
 
 def _write_failures(linking: Linking, shard: Shard, failures: list[Failure]) -> FileEntry:

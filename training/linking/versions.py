@@ -18,8 +18,8 @@ from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
 from schemas.manifest import Manifest, read_manifest
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
-from training.data.reading import split_parts
-from training.evaluation.evaluate import read_for_model
+from training.data.lake import split_parts
+from training.data.loading import read_for_model
 from training.linking.calibration import Calibration
 from training.linking.links import threshold_of
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
@@ -74,7 +74,7 @@ def prepare_linking(
     manifest, folder = read_manifest(lake, reference)
     threshold_of(calibration, precision, uri)
     for split in _splits(manifest):
-        read_for_model(model.card, manifest, folder, split, shards=[])
+        read_for_model(model.card.config, model.card.data, manifest, folder, split, shards=[])
     made_by = {
         "model": model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),

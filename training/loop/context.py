@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from schemas.errors import ConfigError
 from training.config import Device
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.host_arrays import to_device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
@@ -29,6 +29,7 @@ LatestCheckpoint = Callable[[], Path | None]
 Say = Callable[[str], None]
 FindModel = Callable[[str], Path]
 CPU = torch.device("cpu")
+LARGE_GRADIENT = 1 << 22  # numbers; smaller gradients are summed together
 
 
 def _report_nothing(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
@@ -114,7 +115,8 @@ class SingleProcess:
         return [rows]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Leave the gradients: they are the sum already."""
+        """Leave the gradients: they are the sum already, but for those that are missing."""
+        _trained(parameters)
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         self.on_report(metrics, checkpoint)
@@ -166,15 +168,16 @@ class TorchDistributed:
         return [int(count) for count in counts]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        for parameter in trained:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([parameter.grad.flatten() for parameter in trained if parameter.grad is not None])
-        dist.all_reduce(flat, op=dist.ReduceOp.SUM)
-        sizes = [parameter.numel() for parameter in trained]
-        for parameter, gradient in zip(trained, torch.split(flat, sizes), strict=True):
-            parameter.grad = gradient.view_as(parameter)
+        gradients = _trained(parameters)
+        small = [gradient for gradient in gradients if gradient.numel() < LARGE_GRADIENT]
+        for gradient in gradients:
+            if gradient.numel() >= LARGE_GRADIENT:  # summed where it lies: a word table may have hundreds of millions
+                dist.all_reduce(gradient)
+        if small:
+            flat = torch.cat([gradient.flatten() for gradient in small])
+            dist.all_reduce(flat)
+            for gradient, summed in zip(small, torch.split(flat, [each.numel() for each in small]), strict=True):
+                gradient.copy_(summed.view_as(gradient))
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         self.on_report(metrics, checkpoint)
@@ -185,6 +188,20 @@ class TorchDistributed:
 
     def latest_checkpoint(self) -> Path | None:
         return self.find_checkpoint()
+
+
+def _trained(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Return the gradients of the parameters that are trained; one that is missing becomes zero.
+
+    Without it Adam would leave a parameter alone on one worker and move it by its momentum on several.
+    """
+    found: list[Tensor] = []
+    for parameter in parameters:
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            found.append(parameter.grad)
+    return found
 
 
 def choose_device(wanted: Device) -> torch.device:

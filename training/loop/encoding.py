@@ -14,8 +14,9 @@ from torch import Tensor
 
 from schemas.errors import UsageError
 from training.config import Precision
-from training.data.documents import HeldSplit, Int64, offsets_of, ragged_positions
-from training.data.sampling import sample_rows
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64, Ragged
+from training.data.sampling import Choice, sample_rows
 from training.data.streams import seed_of
 from training.encoders.bank import on_device
 from training.encoders.dropout import drawing
@@ -24,7 +25,7 @@ from training.encoders.rows import Rows
 from training.host_arrays import to_device
 from training.loop.context import Context
 from training.model import LinkModel
-from training.objectives.batch import Choice, EncodedBatch, Moment, Objective, Relations
+from training.objectives.batch import EncodedBatch, Moment, Objective, Relations
 from training.relations import label_matrix
 
 ROWS_AT_ONCE = 4096
@@ -38,16 +39,16 @@ class PreparedSplit:
         held: the split.
         sentences: one row a sentence.
         images: one row a bank image.
-        sentence_numbers: number of each held sentence among those of the whole split, the key of its dropout.
-        image_numbers: number of each held image place among those of the whole split.
+        sentence_keys: number of each held sentence among those of the whole split, the key of its dropout.
+        image_keys: number of each held image place among those of the whole split.
         relations: D_held x R labels (1, 0, NaN unknown), where the model predicts relations and the split's were read.
     """
 
     held: HeldSplit
     sentences: Rows
     images: Rows
-    sentence_numbers: Int64
-    image_numbers: Int64
+    sentence_keys: Int64
+    image_keys: Int64
     relations: Tensor | None = None
 
 
@@ -57,18 +58,18 @@ class OwnRows:
 
     Attributes:
         places: places of the worker's documents, int64.
-        sentence_counts: their numbers of sentences, int64.
-        image_counts: their numbers of images, int64.
-        texts: N x d sentence vectors, document by document.
-        images: M x d image vectors, document by document.
+        sentences: which of the N sentences are of which document.
+        images: which of the M images are of which document.
+        text_vectors: N x d, of the sentences.
+        image_vectors: M x d, of the images.
         relations: B_own x 2R, logits and labels of the documents' relations, where there are any.
     """
 
     places: Int64
-    sentence_counts: Int64
-    image_counts: Int64
-    texts: Tensor
-    images: Tensor
+    sentences: Ragged
+    images: Ragged
+    text_vectors: Tensor
+    image_vectors: Tensor
     relations: Tensor | None = None
 
 
@@ -83,8 +84,8 @@ def prepare_split(model: LinkModel, held: HeldSplit) -> PreparedSplit:
         held=held,
         sentences=on_device(model.text.prepare(text_input(documents)), model.device),
         images=on_device(model.image.prepare(image_input(documents)), model.device),
-        sentence_numbers=ragged_positions(index.sentence_offsets, positions),
-        image_numbers=ragged_positions(index.image_offsets, positions),
+        sentence_keys=index.sentences.positions(positions),
+        image_keys=index.images.positions(positions),
         relations=labels,
     )
 
@@ -107,25 +108,25 @@ def encode_batch(
     draw = seed_of("dropout", seed, moment.split, moment.epoch, moment.step)
     training_pass = TrainingPass(seed=seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
     with autocast(model, context):
-        with drawing(draw, split.sentence_numbers[choice.sentences], context.device):
-            text_ND = model.text(split.sentences.take(choice.sentences), training_pass)
-        with drawing(draw, split.image_numbers[choice.images], context.device):
-            image_MD = model.image(split.images.take(held.documents.image_rows[choice.images]), training_pass)
+        with drawing(draw, split.sentence_keys[choice.sentence_rows], context.device):
+            text_ND = model.text(split.sentences.take(choice.sentence_rows), training_pass)
+        with drawing(draw, split.image_keys[choice.image_rows], context.device):
+            image_MD = model.image(split.images.take(held.documents.image_rows[choice.image_rows]), training_pass)
     own = OwnRows(
         places=places,
-        sentence_counts=choice.sentence_counts,
-        image_counts=choice.image_counts,
-        texts=text_ND,
-        images=image_MD,
+        sentences=choice.sentences,
+        images=choice.images,
+        text_vectors=text_ND,
+        image_vectors=image_MD,
         relations=_own_relations(model, split, own_documents, text_ND, image_MD),
     )
     whole = share(own, context)
     return EncodedBatch(
         ids=tuple(held.index.ids[position] for position in positions),
-        texts=whole.texts,
+        sentences=whole.sentences,
         images=whole.images,
-        sentence_counts=whole.sentence_counts,
-        image_counts=whole.image_counts,
+        text_vectors=whole.text_vectors,
+        image_vectors=whole.image_vectors,
         allowed=allowed_negatives(held, positions, context.device),
         moment=moment,
         relations=_relations(model, whole),
@@ -161,25 +162,26 @@ def encode_documents(model: LinkModel, split: PreparedSplit, context: Context) -
         image_MD = _in_pieces(model.image, split.images, documents.image_rows)
     return OwnRows(
         places=np.flatnonzero(split.held.local >= 0),
-        sentence_counts=documents.sentence_counts,
-        image_counts=documents.image_counts,
-        texts=text_ND,
-        images=image_MD,
+        sentences=documents.sentences,
+        images=documents.images,
+        text_vectors=text_ND,
+        image_vectors=image_MD,
     )
 
 
 def share(own: OwnRows, context: Context) -> OwnRows:
     """Return the rows of all workers, documents in order of their places."""
-    header = np.stack([own.places, own.sentence_counts, own.image_counts], axis=1)
+    header = np.stack([own.places, own.sentences.counts, own.images.counts], axis=1)
     headers = context.gather_table(header)
-    mine = torch.cat([own.texts, own.images])
+    mine = torch.cat([own.text_vectors, own.image_vectors])
     rows = context.gather(mine, [int(head[:, 1:].sum()) for head in headers])
     rows[context.rank] = mine
     pieces = [
         torch.split(part, [int(head[:, 1].sum()), int(head[:, 2].sum())])
         for part, head in zip(rows, headers, strict=True)
     ]
-    places, sentence_counts, image_counts = np.concatenate(headers).T
+    places, *counts = np.concatenate(headers).T
+    sentences, images = map(Ragged.of, counts)
     order = np.argsort(places)
     relations = None
     if own.relations is not None:
@@ -188,10 +190,10 @@ def share(own: OwnRows, context: Context) -> OwnRows:
         relations = torch.cat(parts).index_select(0, to_device(order, own.relations.device))
     return OwnRows(
         places=places[order],
-        sentence_counts=sentence_counts[order],
-        image_counts=image_counts[order],
-        texts=_reorder(torch.cat([piece[0] for piece in pieces]), sentence_counts, order),
-        images=_reorder(torch.cat([piece[1] for piece in pieces]), image_counts, order),
+        sentences=sentences.take(order),
+        images=images.take(order),
+        text_vectors=_reorder(torch.cat([piece[0] for piece in pieces]), sentences, order),
+        image_vectors=_reorder(torch.cat([piece[1] for piece in pieces]), images, order),
         relations=relations,
     )
 
@@ -201,18 +203,17 @@ def choose_encoded(
     choice: Choice,
     allowed_BB: Tensor,
     *,
-    ids: tuple[str, ...],
     moment: Moment,
     links: tuple[Int64 | None, ...] | None = None,
 ) -> EncodedBatch:
     """Return the batch that a choice among already encoded rows makes."""
-    device = rows.texts.device
+    device = rows.text_vectors.device
     return EncodedBatch(
-        ids=ids,
-        texts=rows.texts.index_select(0, to_device(choice.sentences, device)),
-        images=rows.images.index_select(0, to_device(choice.images, device)),
-        sentence_counts=choice.sentence_counts,
-        image_counts=choice.image_counts,
+        ids=choice.ids,
+        sentences=choice.sentences,
+        images=choice.images,
+        text_vectors=rows.text_vectors.index_select(0, to_device(choice.sentence_rows, device)),
+        image_vectors=rows.image_vectors.index_select(0, to_device(choice.image_rows, device)),
         allowed=allowed_BB,
         moment=moment,
         links=links,
@@ -236,10 +237,11 @@ def _choose(model: LinkModel, held: HeldSplit, rows: Int64, objective: Objective
     if not settings.max_rows:
         return objective.choose(held.documents, rows, moment)
     sample = sample_rows(
-        held.documents, rows, most=settings.max_rows, seed=settings.seed, epoch=moment.epoch, step=moment.step
+        held.documents, rows, max_rows=settings.max_rows, seed=settings.seed, epoch=moment.epoch, step=moment.step
     )
     choice = objective.choose(sample, np.arange(len(rows)), moment)
-    return replace(choice, sentences=sample.sentences[choice.sentences], images=sample.images[choice.images])
+    rows_of_choice = sample.sentence_rows[choice.sentence_rows], sample.image_rows[choice.image_rows]
+    return replace(choice, sentence_rows=rows_of_choice[0], image_rows=rows_of_choice[1])
 
 
 def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
@@ -247,7 +249,6 @@ def _in_pieces(tower: torch.nn.Module, rows: Rows, chosen: Int64) -> Tensor:
     return torch.cat([tower(rows.take(chosen[start : start + ROWS_AT_ONCE])) for start in starts])
 
 
-def _reorder(rows: Tensor, counts: Int64, order: Int64) -> Tensor:
+def _reorder(rows: Tensor, documents: Ragged, order: Int64) -> Tensor:
     """Return ragged rows with their documents in another order."""
-    positions = ragged_positions(offsets_of(counts), order)
-    return rows.index_select(0, to_device(positions, rows.device))
+    return rows.index_select(0, to_device(documents.positions(order), rows.device))

@@ -131,7 +131,7 @@ def _word_vectors(config: TrainConfig, vocabulary: Vocabulary, split: HeldSplit,
 def _trained_vectors(config: TrainConfig, split: HeldSplit, context: Context) -> Iterable[WordVector]:
     """Return word2vec vectors of the whole training split, its sentences in the order of the split's index."""
     own = {
-        int(place): split.documents.texts[slice(*split.documents.sentence_offsets[row : row + 2])]
+        int(place): split.documents.texts[split.documents.sentences.rows(row)]
         for place, row in enumerate(split.local)
         if row >= 0
     }
@@ -153,7 +153,7 @@ def _vocabulary(config: TrainConfig, documents: DocumentSet, context: Context) -
         texts = [" ".join(row) for row in documents.sources]
     languages = None
     if encoder.aligned_vectors:
-        languages = list(np.repeat(np.array(documents.languages, dtype=object), documents.sentence_counts))
+        languages = [(documents.languages or ())[document] for document in documents.sentences.owners]
         _check_languages(encoder.aligned_vectors, languages)
     counts: Counter[str] = Counter()
     for part in _gather_json(count_words(texts, languages), context):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.errors import BuildError
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, encode_batch
 from training.loop.setup import seeded
@@ -118,10 +118,10 @@ def _detached(batch: EncodedBatch) -> EncodedBatch:
     """Return a batch without its graph, which would keep the whole step in memory."""
     return EncodedBatch(
         ids=batch.ids,
-        texts=batch.texts.detach(),
-        images=batch.images.detach(),
-        sentence_counts=batch.sentence_counts,
-        image_counts=batch.image_counts,
+        sentences=batch.sentences,
+        images=batch.images,
+        text_vectors=batch.text_vectors.detach(),
+        image_vectors=batch.image_vectors.detach(),
         allowed=batch.allowed,
         moment=batch.moment,
     )
@@ -140,7 +140,6 @@ def _not_finite(step: _Taken) -> str:
 def _offenders(batch: EncodedBatch) -> list[str]:
     """Return the ids of the documents one of whose vectors is not finite."""
     broken = np.zeros(len(batch), dtype=bool)
-    for rows, counts in ((batch.texts, batch.sentence_counts), (batch.images, batch.image_counts)):
-        bad = ~torch.isfinite(rows).all(dim=1).cpu().numpy()
-        broken |= np.bincount(np.repeat(np.arange(len(counts)), counts)[bad], minlength=len(counts)) > 0
+    for rows, sets in ((batch.text_vectors, batch.sentences), (batch.image_vectors, batch.images)):
+        broken[sets.owners[~torch.isfinite(rows).all(dim=1).cpu().numpy()]] = True
     return [id_ for id_, is_broken in zip(batch.ids, broken.tolist(), strict=True) if is_broken]

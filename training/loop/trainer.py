@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from schemas.errors import UsageError
+from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
 from training.data.batches import training_batches
 from training.data.loading import TrainingData
@@ -181,10 +182,11 @@ def _keep(run: RunState, judged: Validation | None, context: Context) -> None:
 
 
 def _value(select: Select, judged: Validation | None, epoch: int) -> float:
-    """Return what an epoch is kept for: smaller is better."""
+    """Return what an epoch is kept for: smaller is better, and a number that is none is worst."""
     if judged is None or select is Select.LAST:
         return -float(epoch)
-    return judged.loss if select is Select.LOSS else judged.rank
+    value = judged.loss if select is Select.LOSS else judged.rank
+    return math.inf if math.isnan(value) else value
 
 
 def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, run_directory: Path) -> None:
@@ -195,6 +197,8 @@ def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, r
 
 
 def _finish(run: RunState, context: Context, run_directory: Path) -> TrainResult:
+    if run.best_value == math.inf:
+        raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
     target = run_directory / MODEL
     if context.rank == 0:
         kept: LinkModel = run.best or run.model

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from training.data.batches import validation_batches
-from training.data.documents import HeldSplit, Int64
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64
+from training.data.sampling import choose_all
 from training.evaluation.links import score_documents
 from training.loop.context import Context
 from training.loop.encoding import (
@@ -28,7 +30,7 @@ from training.loop.encoding import (
 )
 from training.loop.step import COLLAPSED
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment, Objective, choose_all
+from training.objectives.batch import EncodedBatch, Moment, Objective
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
@@ -83,11 +85,10 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     losses: list[Tensor] = []
     moment = Moment(split="validation", epoch=0, step=0)
     for positions in validation_batches(held.index, negative_documents=settings.training.negative_documents):
-        allowed = allowed_negatives(held, positions, rows.texts.device)
+        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
         choice = objective.choose(held.index, positions, moment)
-        ids = tuple(held.index.ids[position] for position in positions)
         links = held.links_at(positions)
-        losses.append(objective.losses(choose_encoded(rows, choice, allowed, ids=ids, moment=moment, links=links)))
+        losses.append(objective.losses(choose_encoded(rows, choice, allowed, moment=moment, links=links)))
     ranks: list[Tensor] = []
     spread = 0.0
     for pool in _pools(rows, held, moment):
@@ -102,21 +103,15 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
 def _pools(rows: OwnRows, held: HeldSplit, moment: Moment) -> Iterator[EncodedBatch]:
     usable = held.index.usable
     for positions in np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL)):
-        allowed = allowed_negatives(held, positions, rows.texts.device)
-        ids = tuple(held.index.ids[position] for position in positions)
-        yield choose_encoded(rows, choose_all(held.index, positions), allowed, ids=ids, moment=moment)
+        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
+        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=moment)
 
 
 def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:
     """Return the mean AUC, precision at 1 and at 5 over all workers' documents with known links."""
-    text, image = own.texts.cpu().numpy(), own.images.cpu().numpy()
-    documents = held.documents
-    matrices = [
-        text[documents.sentence_offsets[d] : documents.sentence_offsets[d + 1]]
-        @ image[documents.image_offsets[d] : documents.image_offsets[d + 1]].T
-        for d in range(len(documents))
-    ]
-    links: tuple[Int64 | None, ...] = documents.links or (None,) * len(documents)
+    text_ND, image_MD = own.text_vectors.cpu().numpy(), own.image_vectors.cpu().numpy()
+    matrices = [text_ND[rows] @ image_MD[places].T for rows, places in zip(own.sentences, own.images, strict=True)]
+    links: tuple[Int64 | None, ...] = held.documents.links or (None,) * len(held.documents)
     scores = score_documents(matrices, links).table()
     table = torch.cat(context.gather(torch.from_numpy(scores).to(context.device)))
     return [float(value) for value in table.mean(dim=0)] if len(table) else [None, None, None]

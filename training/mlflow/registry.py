@@ -33,6 +33,7 @@ from training.registry.pyfunc_model import (
     LINKS,
     MODEL,
     PICTURES,
+    READ,
     REGION_LABELS,
     REGION_VECTORS,
     ROLES,
@@ -296,7 +297,8 @@ def signature_of(model: LinkModel) -> ModelSignature:
             Property("probability", DataType.double, required=False),
         ]
     )
-    answers = [ColSpec(vectors, SIMILARITIES), ColSpec(Array(link), LINKS), ColSpec(DataType.string, MODEL)]
+    read = ColSpec(Array(DataType.long), READ)
+    answers = [read, ColSpec(vectors, SIMILARITIES), ColSpec(Array(link), LINKS), ColSpec(DataType.string, MODEL)]
     return ModelSignature(inputs=Schema(columns), outputs=Schema(answers))
 
 

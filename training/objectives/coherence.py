@@ -6,15 +6,12 @@ eq. 3. Relations are the only labels that training reads, in the training split,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.config import ObjectiveConfig, ObjectiveName
-from training.data.documents import Int64
-from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, Relations, choose_all
+from training.config import ObjectiveName
+from training.objectives.batch import EncodedBatch, Objective, Relations
 from training.objectives.pair_retrieval import check_pairs
 
 
@@ -29,14 +26,8 @@ def relation_losses(relations: Relations) -> Tensor:
     return torch.sum(relations.weights * costs_BR.masked_fill(unknown_BR, 0.0), dim=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Coherence:
+class Coherence(Objective):
     """The term: `relation_weight` times the relations' loss; 0 where a split's relations are not read (validation)."""
-
-    config: ObjectiveConfig
-
-    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
-        return choose_all(documents, rows)
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         check_pairs(batch, ObjectiveName.COHERENCE)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from training.config import Loss, Negatives, ObjectiveConfig
-from training.data.documents import Int64
-from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
+from training.objectives.batch import EncodedBatch, Moment, Objective
 
 
 def cross_document_losses(
@@ -69,14 +66,8 @@ def negatives_at(moment: Moment, config: ObjectiveConfig) -> Negatives:
     return Negatives.MEAN if is_early else config.negatives
 
 
-@dataclass(frozen=True, slots=True)
-class CrossDocument:
+class CrossDocument(Objective):
     """The objective: all sentences and images of each document, similarity by configuration."""
-
-    config: ObjectiveConfig
-
-    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
-        return choose_all(documents, rows)
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         return cross_document_losses(

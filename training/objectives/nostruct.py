@@ -6,42 +6,39 @@ it does not depend on who holds the document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from torch import Tensor
 
-from training.config import ObjectiveConfig
-from training.data.documents import Int64
+from training.data.ragged import Int64, Ragged
+from training.data.sampling import Choice, Documents
 from training.data.streams import stream
 from training.host_arrays import to_device
-from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged
+from training.objectives.batch import EncodedBatch, Moment, Objective
 from training.objectives.cross_document import cross_document_losses
 
 
-@dataclass(frozen=True, slots=True)
-class NoStruct:
+class NoStruct(Objective):
     """The objective: the cross-document loss over cosines of single rows, times `cosine_scale`."""
 
-    config: ObjectiveConfig
-    seed: int
-
-    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
-        draws = np.array([self._draw(documents.ids[row], moment) for row in rows]).reshape(-1, 2)
-        sentence_counts = np.diff(documents.sentence_offsets)[rows]
-        image_counts = np.diff(documents.image_offsets)[rows]
-        one_each = np.ones(len(rows), dtype=np.int64)
+    def choose(self, documents: Documents, chosen: Int64, moment: Moment) -> Choice:
+        draws = np.array([self._draw(documents.ids[document], moment) for document in chosen]).reshape(-1, 2)
+        one_each = Ragged.of(np.ones(len(chosen), np.int64))
+        rows = [
+            sets.offsets[chosen] + (draw * sets.counts[chosen]).astype(np.int64)
+            for sets, draw in zip((documents.sentences, documents.images), draws.T, strict=True)
+        ]
         return Choice(
-            sentences=documents.sentence_offsets[rows] + (draws[:, 0] * sentence_counts).astype(np.int64),
-            sentence_counts=one_each,
-            images=documents.image_offsets[rows] + (draws[:, 1] * image_counts).astype(np.int64),
-            image_counts=one_each,
+            ids=tuple(documents.ids[document] for document in chosen),
+            sentences=one_each,
+            images=one_each,
+            sentence_rows=rows[0],
+            image_rows=rows[1],
         )
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the losses over the drawn rows; of a batch that holds those alone, the draw is the same again."""
         drawn = self.choose(batch, np.arange(len(batch)), batch.moment)
-        rows, columns = (to_device(chosen, batch.texts.device) for chosen in (drawn.sentences, drawn.images))
+        rows, columns = (to_device(each, batch.cosines.device) for each in (drawn.sentence_rows, drawn.image_rows))
         cosines_BB = batch.cosines.index_select(0, rows).index_select(1, columns)
         return cross_document_losses(
             self.config.cosine_scale * cosines_BB,

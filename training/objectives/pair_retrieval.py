@@ -6,16 +6,15 @@ function returns the B losses of the pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.config import ObjectiveConfig, ObjectiveName
-from training.data.documents import Int64
-from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
+from training.config import ObjectiveName
+from training.objectives.batch import EncodedBatch, Objective
 from training.objectives.cross_document import cross_document_losses, log_one_plus_sum_exp
 
 SMALLEST_SQUARE = 1e-12
@@ -64,48 +63,52 @@ def euclidean_batch_hard_losses(texts_BD: Tensor, images_BD: Tensor, allowed_BB:
     return torch.relu(margin + to_own_A - nearest_A).view(2, pairs).mean(dim=0)
 
 
-def _hardest(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
-    return triplet_hardest_losses(batch.cosines, batch.allowed, margin=config.margin)
+def check_pairs(batch: EncodedBatch, name: ObjectiveName) -> None:
+    """Raise a `UsageError` unless every document of a batch is one text and one image."""
+    for id_, n, m in zip(batch.ids, batch.sentences.counts.tolist(), batch.images.counts.tolist(), strict=True):
+        if (n, m) != (1, 1):
+            raise UsageError(f"objective '{name}': document {id_} has {n} texts and {m} images, expected one of each")
 
 
-def _sum(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
-    return triplet_sum_losses(batch.cosines, batch.allowed, margin=config.margin)
+class _PairObjective(Objective):
+    """An objective of documents that are one text and one image each."""
 
-
-def _hal(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
-    scales = {"alpha": config.hal_alpha, "beta": config.hal_beta, "epsilon": config.hal_epsilon}
-    return hal_losses(batch.cosines, batch.allowed, **scales)
-
-
-def _euclidean(batch: EncodedBatch, config: ObjectiveConfig) -> Tensor:
-    return euclidean_batch_hard_losses(batch.texts, batch.images, batch.allowed, margin=config.margin)
-
-
-PAIR_LOSSES: Mapping[ObjectiveName, Callable[[EncodedBatch, ObjectiveConfig], Tensor]] = {
-    ObjectiveName.TRIPLET_HARDEST: _hardest,
-    ObjectiveName.TRIPLET_SUM: _sum,
-    ObjectiveName.HAL: _hal,
-    ObjectiveName.EUCLIDEAN_BATCH_HARD: _euclidean,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class PairRetrieval:
-    """The objective: one of `PAIR_LOSSES`, by name."""
-
-    config: ObjectiveConfig
-    name: ObjectiveName
-
-    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
-        return choose_all(documents, rows)
+    name: ClassVar[ObjectiveName]
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         check_pairs(batch, self.name)
-        return PAIR_LOSSES[self.name](batch, self.config)
+        return self._losses(batch)
+
+    @abstractmethod
+    def _losses(self, batch: EncodedBatch) -> Tensor: ...
 
 
-def check_pairs(batch: EncodedBatch, name: ObjectiveName) -> None:
-    """Raise a `UsageError` unless every document of a batch is one text and one image."""
-    for id_, n, m in zip(batch.ids, batch.sentence_counts.tolist(), batch.image_counts.tolist(), strict=True):
-        if (n, m) != (1, 1):
-            raise UsageError(f"objective '{name}': document {id_} has {n} texts and {m} images, expected one of each")
+class TripletHardest(_PairObjective):
+    name = ObjectiveName.TRIPLET_HARDEST
+
+    def _losses(self, batch: EncodedBatch) -> Tensor:
+        return triplet_hardest_losses(batch.cosines, batch.allowed, margin=self.config.margin)
+
+
+class TripletSum(_PairObjective):
+    name = ObjectiveName.TRIPLET_SUM
+
+    def _losses(self, batch: EncodedBatch) -> Tensor:
+        return triplet_sum_losses(batch.cosines, batch.allowed, margin=self.config.margin)
+
+
+class Hal(_PairObjective):
+    name = ObjectiveName.HAL
+
+    def _losses(self, batch: EncodedBatch) -> Tensor:
+        config = self.config
+        scales = {"alpha": config.hal_alpha, "beta": config.hal_beta, "epsilon": config.hal_epsilon}
+        return hal_losses(batch.cosines, batch.allowed, **scales)
+
+
+class EuclideanBatchHard(_PairObjective):
+    name = ObjectiveName.EUCLIDEAN_BATCH_HARD
+
+    def _losses(self, batch: EncodedBatch) -> Tensor:
+        vectors = batch.text_vectors, batch.image_vectors
+        return euclidean_batch_hard_losses(*vectors, batch.allowed, margin=self.config.margin)

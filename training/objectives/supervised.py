@@ -6,15 +6,12 @@ The one objective that is shown links, of `labelled_share` of the training docum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from training.config import ObjectiveConfig
-from training.data.documents import Int64
+from training.data.ragged import Int64
 from training.host_arrays import to_device
-from training.objectives.batch import Choice, EncodedBatch, Moment, Ragged, choose_all
+from training.objectives.batch import EncodedBatch, Objective
 
 
 def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
@@ -41,22 +38,13 @@ def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
     return (over_images_L + over_sentences_L).mean()
 
 
-@dataclass(frozen=True, slots=True)
-class Supervised:
+class Supervised(Objective):
     """The objective; a document whose links are not shown costs nothing."""
-
-    config: ObjectiveConfig
-
-    def choose(self, documents: Ragged, rows: Int64, moment: Moment) -> Choice:
-        return choose_all(documents, rows)
 
     def losses(self, batch: EncodedBatch) -> Tensor:
         shown = batch.links or (None,) * len(batch)
-        return torch.stack([self._loss(batch, place, links) for place, links in enumerate(shown)])
+        blocks = zip(batch.sentences, batch.images, shown, strict=True)
+        return torch.stack([self._loss(batch.cosines[rows, columns], links) for rows, columns, links in blocks])
 
-    def _loss(self, batch: EncodedBatch, place: int, links: Int64 | None) -> Tensor:
-        if links is None:
-            return batch.cosines.new_zeros(())
-        sentences = slice(*batch.sentence_offsets[place : place + 2].tolist())
-        images = slice(*batch.image_offsets[place : place + 2].tolist())
-        return link_loss(batch.cosines[sentences, images], links, margin=self.config.margin)
+    def _loss(self, matrix_nm: Tensor, links: Int64 | None) -> Tensor:
+        return matrix_nm.new_zeros(()) if links is None else link_loss(matrix_nm, links, margin=self.config.margin)

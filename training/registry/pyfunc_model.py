@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,20 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.utils.yaml_utils import read_yaml
 
 from schemas.errors import UsageError
-from training.assignment import Matrix
-from training.config import TextEncoder
-from training.data.documents import RegionBank, offsets_of
+from schemas.failures import Failure
+from schemas.links import PredictedLink
+from training.data.documents import GivenDocument, RegionBank
+from training.data.ragged import Ragged
+from training.data.views import TextView
 from training.fitting import inputs_of
 from training.linking.calibration import Calibration
-from training.linking.links import calibrated, predicted_links
-from training.model import DocumentInput, LinkModel
+from training.linking.links import LinkedDocument, Linker
+from training.model import LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
-SIMILARITIES, LINKS, MODEL = "similarities", "links", "model"
+READ, SIMILARITIES, LINKS, MODEL = "read", "similarities", "links", "model"
 LINK_FIELDS = ("sentence", "image", "similarity", "probability")
 ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
 
@@ -59,8 +62,9 @@ class LinkPredictor:
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Return a row a document: its similarities, its predicted links, and the model's address.
 
-        `similarities` are n lists of m cosines; `links` are those of `multilink link`, the most similar first, with
-        their `sentence`, `image`, `similarity` and `probability`.
+        `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
+        `similarities` n lists of m cosines; `links` are those of `multilink link`, the most similar first, with their
+        `sentence`, `image`, `similarity` and `probability`.
 
         Args:
             documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
@@ -73,26 +77,27 @@ class LinkPredictor:
             InputError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
         rows: list[dict[str, Any]] = documents.to_dict("records")  # type: ignore[assignment,unused-ignore]
+        linker = Linker(model=self.model, uri=self.uri, calibration=self.calibration)
         try:
-            matrices = self.model.similarities([self._input(row, place) for place, row in enumerate(rows)])
+            found = list(linker.link_given(self._given(row, place) for place, row in enumerate(rows)))
         except UsageError as problem:
             raise InputError(str(problem)) from problem
-        broken = [place for place, matrix in enumerate(matrices) if not np.isfinite(matrix).all()]
-        if broken:
-            raise InputError(f"row {broken[0]}: its vectors are not finite")
+        linked = [each for each in found if isinstance(each, LinkedDocument)]
+        for place, each in enumerate(found):
+            if isinstance(each, Failure):
+                raise InputError(f"row {place}: {each.message}")
         return pd.DataFrame(
             {
-                SIMILARITIES: [matrix.astype(np.float64).tolist() for matrix in matrices],
-                LINKS: [self._links(matrix) for matrix in matrices],
+                READ: [each.sentence_numbers.tolist() for each in linked],
+                SIMILARITIES: [each.similarities.astype(np.float64).tolist() for each in linked],
+                LINKS: [
+                    [{name: getattr(link, name) for name in LINK_FIELDS} for link in each.links] for each in linked
+                ],
                 MODEL: self.uri,
             }
         )
 
-    def _links(self, matrix: Matrix) -> list[dict[str, Any]]:
-        links = calibrated(predicted_links("", matrix, model_uri=self.uri), self.calibration)
-        return [{name: getattr(link, name) for name in LINK_FIELDS} for link in links]
-
-    def _input(self, row: dict[str, Any], place: int) -> DocumentInput:
+    def _given(self, row: dict[str, Any], place: int) -> GivenDocument:
         data = self.model.card.data
         texts = _items(row[SENTENCES])
         vectors = None
@@ -107,20 +112,24 @@ class LinkPredictor:
             images = _vectors(row[IMAGE_VECTORS], data.image_dimensions, f"row {place}, {IMAGE_VECTORS}")
         if data.region_dimensions is not None:
             regions = _regions(row, data.region_dimensions, f"row {place}")
-            images = np.zeros((len(regions.offsets) - 1, 0), np.float32)
+            images = np.zeros((len(regions.images), 0), np.float32)
         if inputs_of(self.model.card.config).jpegs:
             jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
             images = np.zeros((len(jpegs), 0), np.float32)
         roles, language = row.get(ROLES), row.get(LANGUAGE)
-        return DocumentInput(
+        return GivenDocument(
             texts=texts,
-            sentence_vectors=vectors,
             image_vectors=images,
-            roles=None if roles is None else _items(roles),
+            sentence_vectors=vectors,
+            roles=_items(roles) or None,
             language=language if isinstance(language, str) else None,
             regions=regions,
             jpegs=jpegs,
         )
+
+
+def _fields(links: Sequence[PredictedLink]) -> list[dict[str, Any]]:
+    return [{name: getattr(link, name) for name in LINK_FIELDS} for link in links]
 
 
 def inputs(model: LinkModel) -> dict[str, bool]:
@@ -135,7 +144,7 @@ def inputs(model: LinkModel) -> dict[str, bool]:
         REGION_VECTORS: data.region_dimensions is not None,
         REGION_LABELS: data.region_dimensions is not None and encoder.concepts,
         PICTURES: inputs_of(model.card.config).jpegs,
-        ROLES: encoder.text is TextEncoder.MULTI_SOURCE,
+        ROLES: bool(TextView.of(model.card.config).roles),
         LANGUAGE: bool(encoder.aligned_vectors),
     }
     return wanted | {name: True for name, is_read in extra.items() if is_read}
@@ -155,7 +164,7 @@ def example(model: LinkModel) -> pd.DataFrame:
     filling = {
         REGION_LABELS: [["dog"]],
         PICTURES: [base64.b64encode(_grey_picture()).decode()],
-        ROLES: list((encoder.sources * 2)[:2]),
+        ROLES: list((TextView.of(model.card.config).roles * 2)[:2]),
         LANGUAGE: encoder.aligned_vectors[0].partition("=")[0] if encoder.aligned_vectors else "",
     }
     return pd.DataFrame([row | {name: value for name, value in filling.items() if name in wanted}])
@@ -208,7 +217,7 @@ def _regions(row: dict[str, Any], dimensions: int, where: str) -> RegionBank:
         raise UsageError(f"{where}, {REGION_LABELS}: expected a label for each of {REGION_VECTORS}")
     counts = [len(part) for part in vectors]
     return RegionBank(
-        offsets=offsets_of(counts),
+        images=Ragged.of(counts),
         labels=tuple(str(label) for part in labels for label in part),
         vectors=np.concatenate([np.zeros((0, dimensions), np.float16), *vectors]).astype(np.float16),
         boxes=np.zeros((sum(counts), 4), np.float32),

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import IntegrityError
-from training.data.documents import Int64, offsets_of
+from training.data.ragged import Ragged
 from training.text.tokens import tokenize
 
 PAD, UNKNOWN = "<pad>", "<unk>"
@@ -44,8 +44,8 @@ class Vocabulary:
 
     def encode(
         self, texts: Sequence[str], *, max_words: int, languages: Sequence[str] | None = None
-    ) -> tuple[Int32, Int64]:
-        """Return the word numbers of all sentences, one after the other, and N + 1 offsets.
+    ) -> tuple[Int32, Ragged]:
+        """Return the word numbers of all sentences, one after the other, and which are of which sentence.
 
         The first `max_words` tokens of a sentence count; a sentence with no token is one `<unk>`. With `languages`
         (one a sentence), words are those of the sentence's language.
@@ -55,7 +55,7 @@ class Vocabulary:
             for place, text in enumerate(texts)
         ]
         flat = [number for row in rows for number in row]
-        return np.array(flat, dtype=np.int32), offsets_of([len(row) for row in rows])
+        return np.array(flat, dtype=np.int32), Ragged.of([len(row) for row in rows])
 
     def _encode(self, text: str, max_words: int, language: str | None) -> list[int]:
         tokens = tokenize(text)[:max_words]

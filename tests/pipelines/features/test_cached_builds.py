@@ -26,7 +26,7 @@ from schemas.features import FeatureKind, Storage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, diff, read_manifest, verify
 from training.data.documents import DocumentSet
-from training.data.reading import read_split
+from training.data.lake import Columns, read_split
 
 Say = Callable[[str], None]
 
@@ -55,15 +55,8 @@ def images_of(summary: BuildSummary) -> dict[str, dict[str, object]]:
 
 
 def read_all(manifest: Manifest, folder: Folder) -> DocumentSet:
-    return read_split(
-        manifest,
-        folder,
-        Split.TRAIN,
-        image_features="colours",
-        sentence_features="auto",
-        region_features="auto",
-        class_features="auto",
-    )
+    columns = Columns(images="colours", sentences="auto", regions="auto", classes="auto")
+    return read_split(manifest, folder, Split.TRAIN, columns)
 
 
 def test_a_data_set_grows_by_what_is_missing(

@@ -7,6 +7,7 @@ from schemas.errors import UsageError
 from training.baselines.joint_embeddings import joint_embedding_scores
 from training.baselines.object_detection import best_k, class_means, judge, object_detection_scores
 from training.data.documents import ClassBank, DocumentSet
+from training.data.ragged import Ragged
 from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
 
 VECTORS = {
@@ -22,10 +23,11 @@ def documents(first: str = "a Beagle") -> DocumentSet:
     return DocumentSet(
         ids=("a", "b"),
         texts=(first, "a soup!", "the dog", "soup bowl"),
-        sentence_offsets=np.array([0, 2, 4]),
+        sentences=Ragged.of([2, 2]),
+        sentence_numbers=np.array([0, 1, 0, 1]),
         sentence_vectors=None,
         image_rows=np.array([0, 1, 2, 1]),
-        image_offsets=np.array([0, 2, 4]),
+        images=Ragged.of([2, 2]),
         image_hashes=("x", "y", "z"),
         image_bank=np.zeros((3, 0), np.float16),
         image_sets=("s", "t"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from training.data.batches import training_batches, validation_batches
 from training.data.documents import SplitIndex
+from training.data.ragged import Ragged
 
 
 def index_of(image_sets: list[int], empty: frozenset[int] = frozenset()) -> SplitIndex:
@@ -15,8 +16,8 @@ def index_of(image_sets: list[int], empty: frozenset[int] = frozenset()) -> Spli
         ids=tuple(map(str, range(count))),
         image_sets=tuple(map(str, image_sets)),
         shards=np.zeros(count, np.int64),
-        sentence_counts=sizes,
-        image_counts=np.full(count, 3, dtype=np.int64),
+        sentences=Ragged.of(sizes),
+        images=Ragged.of(np.full(count, 3)),
     )
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import DataConfig, EncoderConfig, TextEncoder, TrainConfig
-from training.data.documents import ragged_positions
+from training.data.lake import Columns, read_index, read_split
 from training.data.loading import load_training_data
-from training.data.reading import choose_extractor, read_index, read_split
+from training.data.ragged import Ragged
 
 CONFIG = TrainConfig(encoder=EncoderConfig(text=TextEncoder.SENTENCE))
 
@@ -34,17 +35,17 @@ def opened(lake: Lake) -> tuple[Manifest, object]:
 
 def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) -> None:
     manifest, folder = opened(lake)
-    found = read_split(manifest, folder, Split.TRAIN, sentence_features="auto", with_links=True)
+    found = read_split(manifest, folder, Split.TRAIN, Columns(images="auto", sentences="auto", links=True))
     by_id = {document.id: document for document in made[Split.TRAIN].documents}
     assert sorted(found.ids) == sorted(by_id)
     for row, key in enumerate(found.ids):
         document = by_id[key]
-        sentences = slice(*found.sentence_offsets[row : row + 2])
+        sentences = slice(*found.sentences.offsets[row : row + 2])
         assert found.texts[sentences] == tuple(sentence.text for sentence in document.sentences)
         assert found.sentence_vectors is not None
         expected = made[Split.TRAIN].sentence_vectors[key].astype(np.float16)
         assert np.array_equal(found.sentence_vectors[sentences], expected)
-        images = found.image_rows[slice(*found.image_offsets[row : row + 2])]
+        images = found.image_rows[slice(*found.images.offsets[row : row + 2])]
         assert [found.image_hashes[image] for image in images] == [image.hash for image in document.images]
         vectors = [made[Split.TRAIN].image_vectors[image.hash].astype(np.float16) for image in document.images]
         assert np.array_equal(found.image_bank[images], np.stack(vectors))
@@ -66,8 +67,8 @@ def test_workers_hold_each_document_once_and_agree_on_the_index(lake: Lake, worl
         for position in np.flatnonzero(split.local >= 0):
             row = split.local[position]
             assert split.documents.ids[row] == index.ids[position]
-            assert split.documents.sentence_counts[row] == index.sentence_counts[position]
-            assert split.documents.image_counts[row] == index.image_counts[position]
+            assert split.documents.sentences.counts[row] == index.sentences.counts[position]
+            assert split.documents.images.counts[row] == index.images.counts[position]
             assert split.documents.image_sets[row] == index.image_sets[position]
 
 
@@ -92,7 +93,7 @@ def test_links_keep_their_three_states(lakes: ModuleType, made: dict, tmp_path: 
     documents = made[Split.TRAIN].documents
     states = (replace(documents[0], links=None), replace(documents[1], links=()), documents[2])
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made[Split.TRAIN], documents=states)}, shards=1)
-    links = read_split(*opened(lake), Split.TRAIN, with_links=True).links
+    links = read_split(*opened(lake), Split.TRAIN, Columns(links=True)).links
     assert links is not None
     assert links[0] is None and links[1] is not None and links[2] is not None
     assert links[1].shape == (0, 2) and len(links[2])
@@ -104,27 +105,36 @@ def test_shared_images_are_in_the_bank_once_and_share_a_key(lakes: ModuleType, m
     changed = replace(made[Split.TRAIN], documents=(first, second, twin))
     changed = replace(changed, sentence_vectors=changed.sentence_vectors | {"twin": changed.sentence_vectors[first.id]})
     lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: changed}, shards=2)
-    found = read_split(*opened(lake), Split.TRAIN)
+    found = read_split(*opened(lake), Split.TRAIN, Columns(images="auto"))
     assert len(found.image_bank) == len(first.images) + len(second.images)
     keys = dict(zip(found.ids, found.image_sets, strict=True))
     assert keys[first.id] == keys["twin"] != keys[second.id]
     assert read_index(*opened(lake), Split.TRAIN).image_sets == found.image_sets
 
 
-def test_choosing_an_extractor() -> None:
-    assert choose_extractor({"a": 3}, "auto", field="data.image_features") == "a"
-    assert choose_extractor({"a": 3, "b": 4}, "b", field="data.image_features") == "b"
+def test_choosing_an_extractor(lake: Lake) -> None:
+    manifest, _ = opened(lake)
+    one, two = (column("a"),), (column("a"), column("b"))
+
+    def chosen(wanted: str, columns: tuple[FeatureColumn, ...]) -> str | None:
+        return Columns(images=wanted).resolved(replace(manifest, features={"images": columns})).images
+
+    assert chosen("auto", one) == "a" and chosen("b", two) == "b"
     with pytest.raises(ConfigError, match=r"found a, b; set data\.image_features"):
-        choose_extractor({"a": 3, "b": 4}, "auto", field="data.image_features")
+        chosen("auto", two)
     with pytest.raises(ConfigError, match=r"'c'.* it has a, b"):
-        choose_extractor({"a": 3, "b": 4}, "c", field="data.image_features")
+        chosen("c", two)
     with pytest.raises(ConfigError, match="found none"):
-        choose_extractor({}, "auto", field="data.sentence_features")
+        chosen("auto", ())
+
+
+def column(name: str) -> FeatureColumn:
+    return FeatureColumn(name=name, kind=FeatureKind.VECTOR, dimensions=3)
 
 
 def test_what_is_not_there_is_named(lakes: ModuleType, made: dict, lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no split 'test'; splits: train, val"):
-        read_split(*opened(lake), Split.TEST)
+        read_split(*opened(lake), Split.TEST, Columns())
     with pytest.raises(ConfigError, match="it has image-test"):
         load_training_data(lake, "synthetic", replace(CONFIG, data=DataConfig(image_features="resnet50")))
     with pytest.raises(NotFoundError, match="no split 'train'"):
@@ -151,7 +161,26 @@ def test_vectors_that_are_not_finite_are_refused(lakes: ModuleType, made: dict, 
         load_training_data(lake, "synthetic", CONFIG)
 
 
-def test_ragged_positions() -> None:
-    offsets = np.array([0, 2, 2, 5])
-    assert ragged_positions(offsets, np.array([2, 1, 0])).tolist() == [2, 3, 4, 0, 1]
-    assert ragged_positions(offsets, np.array([], dtype=np.int64)).tolist() == []
+def test_ragged_rows() -> None:
+    ragged = Ragged.of([2, 0, 3])
+    assert ragged.positions(np.array([2, 1, 0])).tolist() == [2, 3, 4, 0, 1]
+    assert ragged.positions(np.array([], dtype=np.int64)).tolist() == []
+    assert ragged.take(np.array([2, 1])).offsets.tolist() == [0, 3, 3]
+    assert (ragged.owners.tolist(), ragged.numbers.tolist()) == ([0, 0, 2, 2, 2], [0, 1, 0, 1, 2])
+    assert [range(5)[rows] for rows in ragged] == [range(2), range(2, 2), range(2, 5)]
+    assert Ragged.joined([ragged, Ragged.of([1])]).offsets.tolist() == [0, 2, 2, 5, 6]
+
+
+def test_a_part_with_one_flipped_byte_is_refused(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+    """D9: a changed part whose Parquet still reads was trained on in silence."""
+    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: made[Split.TRAIN]})
+    manifest, folder = opened(lake)
+    part = Path(folder.uri) / manifest.parts("images", Split.TRAIN)[0].path
+    data = bytearray(part.read_bytes())
+    data[len(data) // 3] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(IntegrityError, match=r"part-.*parquet: damaged: SHA-256"):
+        load_training_data(lake, "synthetic", CONFIG)
+    part.unlink()
+    with pytest.raises(IntegrityError, match=r"part-.*parquet: missing"):
+        load_training_data(lake, "synthetic", CONFIG)

@@ -1,7 +1,5 @@
 """Each tower against a slow, padded or one-at-a-time computation of the same mathematics from torch's own modules."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.data.documents import RegionBank
+from training.data.ragged import Ragged
 from training.encoders.bilstm_attention import BilstmAttentionTower
 from training.encoders.dropout import drawing, salt_dropouts
 from training.encoders.inputs import ImageInput, TextInput
@@ -62,7 +61,7 @@ def regions(counts: list[int], features: int = 5, seed: int = 0) -> RegionBank:
     rng = np.random.default_rng(seed)
     total = sum(counts)
     return RegionBank(
-        offsets=np.cumsum([0, *counts]),
+        images=Ragged.of(counts),
         labels=tuple(("w1 w2", "w3", "odd thing", "w4")[i % 4] for i in range(total)),
         vectors=rng.normal(size=(total, features)).astype(np.float16),
         boxes=np.zeros((total, 4), np.float32),
@@ -71,7 +70,7 @@ def regions(counts: list[int], features: int = 5, seed: int = 0) -> RegionBank:
 
 
 def images(bank: RegionBank) -> ImageInput:
-    return ImageInput(vectors=np.zeros((len(bank.offsets) - 1, 0), np.float16), regions=bank)
+    return ImageInput(vectors=np.zeros((len(bank.images), 0), np.float16), regions=bank)
 
 
 def region_tower(*, concepts: bool, layers: int, most: int = 36) -> RegionConceptTower:
@@ -82,7 +81,7 @@ def region_tower(*, concepts: bool, layers: int, most: int = 36) -> RegionConcep
 
 
 def test_packing_lays_equal_lengths_side_by_side() -> None:
-    packing = Packing.of(np.array([0, 2, 3, 5, 6]))
+    packing = Packing.of(Ragged.of([2, 1, 2, 1]))
     assert packing.order.tolist() == [1, 3, 0, 2]
     assert packing.positions.tolist() == [2, 5, 0, 1, 3, 4]
     assert packing.groups == ((2, 1), (2, 2))
@@ -92,12 +91,12 @@ def test_packing_lays_equal_lengths_side_by_side() -> None:
 
 
 def test_pooling_equals_row_by_row() -> None:
-    offsets = np.array([0, 2, 3, 7, 9])
+    sets = Ragged.of([2, 1, 4, 2])
     torch.manual_seed(0)
     tokens, scores = torch.randn(9, 4), torch.randn(9, 1)
-    packing = Packing.of(offsets)
+    packing = Packing.of(sets)
     packed, packed_scores = tokens[packing.positions], scores[packing.positions]
-    rows = [slice(a, b) for a, b in pairwise(offsets)]
+    rows = list(sets)
     assert torch.allclose(pool(packed, packing, mean_of), torch.stack([tokens[row].mean(0) for row in rows]))
     assert torch.equal(pool(packed, packing, largest_of), torch.stack([tokens[row].amax(0) for row in rows]))
     expected = torch.stack([(scores[row].softmax(0) * tokens[row]).sum(0) for row in rows])
@@ -105,7 +104,7 @@ def test_pooling_equals_row_by_row() -> None:
 
 
 def test_no_rows_are_fine() -> None:
-    packing = Packing.of(np.zeros(1, np.int64))
+    packing = Packing.of(Ragged.of([]))
     nothing = torch.zeros((0, 4))
     assert blocks(nothing, packing.groups) == []
     assert pool(nothing, packing, mean_of).shape == (0, 4)
@@ -115,10 +114,10 @@ def test_no_rows_are_fine() -> None:
 def test_transformer_tower_equals_torch_on_padded_sentences() -> None:
     tower = transformer_tower().eval()
     rows = tower.prepare(TextInput(texts=TEXTS))
-    lengths = np.diff(rows.offsets)
+    lengths = rows.sentences.counts
     words = torch.zeros((len(TEXTS), 5), dtype=torch.int64)
     for n, length in enumerate(lengths):
-        words[n, :length] = torch.from_numpy(rows.words[rows.offsets[n] : rows.offsets[n + 1]].astype(np.int64))
+        words[n, :length] = torch.from_numpy(rows.words[rows.sentences.rows(n)].astype(np.int64))
     is_padding = torch.arange(5)[None] >= torch.from_numpy(lengths)[:, None]
     embedded = tower.project(tower.norm(tower.embedding(words) + tower.position.weight[None]))
     encoded = padded_transformer(tower.transformer, embedded, is_padding)
@@ -135,7 +134,7 @@ def test_bilstm_equals_one_sentence_at_a_time(has_attention: bool) -> None:
     rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
     for n in range(len(TEXTS)):
-        words = torch.from_numpy(rows.words[rows.offsets[n] : rows.offsets[n + 1]].astype(np.int64))
+        words = torch.from_numpy(rows.words[rows.sentences.rows(n)].astype(np.int64))
         states = tower.lstm(tower.embedding(words))[0]
         weights = torch.full((len(words), 1), 1 / len(words))
         if tower.query is not None and tower.key is not None:
@@ -151,8 +150,8 @@ def test_regions_equal_one_image_at_a_time(concepts: bool, layers: int) -> None:
     bank = regions([3, 1, 0, 3, 4])
     together = tower(tower.prepare(images(bank)))
     for image in range(5):
-        vectors = torch.from_numpy(bank.vectors[bank.offsets[image] : bank.offsets[image + 1]].astype(np.float32))
-        labels = bank.labels[bank.offsets[image] : bank.offsets[image + 1]]
+        vectors = torch.from_numpy(bank.vectors[bank.images.rows(image)].astype(np.float32))
+        labels = bank.labels[bank.images.rows(image)]
         if not len(vectors):
             vectors, labels = torch.zeros((1, 5)), ("",)
         segments = tower.segment_norm(tower.segment.weight)
@@ -177,7 +176,7 @@ def test_the_most_certain_regions_are_read() -> None:
     rows = region_tower(concepts=True, layers=2, most=4).prepare(images(bank))
     best = np.sort(np.argsort(-bank.scores[:6], kind="stable")[:4])
     assert rows.regions.tolist() == [*best, 6, 7]
-    assert rows.offsets.tolist() == [0, 4, 6]
+    assert rows.images.offsets.tolist() == [0, 4, 6]
 
 
 def test_labels_and_sentences_share_word_vectors_and_projection() -> None:

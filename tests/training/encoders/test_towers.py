@@ -4,6 +4,7 @@ import torch
 
 from schemas.errors import ConfigError, UsageError
 from training.config import EncoderConfig, ImageEncoder, TextEncoder
+from training.data.ragged import Ragged
 from training.encoders.gru import GruTower, pack
 from training.encoders.inputs import TextInput
 from training.encoders.linear import LinearMap
@@ -27,13 +28,13 @@ def test_gru_equals_one_sentence_at_a_time() -> None:
     rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
     for number in range(len(TEXTS)):
-        words = torch.from_numpy(rows.words[rows.offsets[number] : rows.offsets[number + 1]].astype(np.int64))
+        words = torch.from_numpy(rows.words[rows.sentences.rows(number)].astype(np.int64))
         last = tower.gru(tower.embedding(words))[1][0]
         assert torch.allclose(together[number], last / last.norm(), atol=1e-6)
 
 
 def test_packing_lays_words_out_step_by_step() -> None:
-    rows = WordRows(np.array([10, 11, 20, 30, 31, 32], np.int32), np.array([0, 2, 3, 6]))
+    rows = WordRows(np.array([10, 11, 20, 30, 31, 32], np.int32), Ragged.of([2, 1, 3]))
     order, words, batch_sizes = pack(rows)
     assert order.tolist() == [2, 0, 1]
     assert words.tolist() == [30, 10, 20, 31, 11, 32]

@@ -11,12 +11,13 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import DataConfig, EncoderConfig, TextEncoder, TrainConfig
+from training.data.documents import GivenDocument
 from training.data.loading import identify
-from training.evaluation.evaluate import embedded_documents, embedded_pool, read_documents
+from training.evaluation.evaluate import embedded_pool, read_documents
 from training.evaluation.measure_parts import retrieval_group_grid
 from training.evaluation.measures import judge_model
 from training.evaluation.retrieval import Direction, retrieval_scores
-from training.model import DocumentInput, LinkModel, ModelCard
+from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
 SMALL = EncoderConfig(
@@ -57,17 +58,17 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
     assert (groups["source", "headline"].queries, groups["source", "caption"].queries) == (24, 23)
     assert groups["language", "de"].queries + groups["language", "fr"].queries == 24
     documents = read_documents(model, lake, "synthetic", "test")
-    embedded = list(embedded_documents(model, documents))
+    embedded = model.embed(documents)
     alone = []
     for place, row in enumerate(documents.sources or ()):
-        given = DocumentInput(
+        given = GivenDocument(
             texts=[row[1]],
             sentence_vectors=None,
             roles=["caption"],
             language=(documents.languages or ())[place],
             image_vectors=documents.image_bank[documents.image_rows[place : place + 1]],
         )
-        alone += model.embed([given])
+        alone += model.embed(model.read([given]))
     kept = replace(documents, links=tuple(np.array([[0, 0]] if row[1] else []) for row in documents.sources or ()))
     expected = retrieval_scores(embedded_pool(kept, alone), directions=[Direction.TEXT_TO_IMAGE], samples=0)
     assert groups["source", "caption"] == expected[0]

@@ -13,7 +13,7 @@ from training.linking.writing import write_links
 
 def test_links_are_the_best_assignment_not_each_rows_best() -> None:
     matrix = np.array([[0.9, 0.8], [0.85, 0.1]], dtype=np.float32)
-    found = predicted_links("d", matrix, model_uri="m")
+    found = predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
     assert [(link.sentence, link.image) for link in found] == [(1, 0), (0, 1)]
     assert [link.rank for link in found] == [1, 2]
     assert [link.similarity for link in found] == pytest.approx([0.85, 0.8])
@@ -21,17 +21,19 @@ def test_links_are_the_best_assignment_not_each_rows_best() -> None:
 
 def test_a_link_below_zero_is_none() -> None:
     matrix = np.array([[0.5, -0.1], [0.4, -0.9]], dtype=np.float32)
-    assert [(link.sentence, link.image) for link in predicted_links("d", matrix, model_uri="m")] == [(0, 0)]
+    assert [
+        (link.sentence, link.image) for link in predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
+    ] == [(0, 0)]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
 def test_nothing_to_link(shape: tuple[int, int]) -> None:
-    assert predicted_links("d", np.zeros(shape, np.float32), model_uri="m") == []
+    assert predicted_links("d", np.zeros(shape, np.float32), np.arange(shape[0])) == []
 
 
 def test_each_sentence_and_image_has_at_most_one_link() -> None:
     matrix = np.random.default_rng(0).uniform(-1, 1, (12, 5)).astype(np.float32)
-    found = predicted_links("d", matrix, model_uri="m")
+    found = predicted_links("d", matrix, np.arange(len(matrix)), model_uri="m")
     assert len({link.sentence for link in found}) == len({link.image for link in found}) == len(found) <= 5
     weights = [link.similarity for link in found]
     assert weights == sorted(weights, reverse=True)

@@ -1,5 +1,6 @@
 """Linking a data set version: the same links as evaluation's matrices, the same bytes however it was done."""
 
+import hashlib
 import io
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinksManifest
-from schemas.manifest import FileEntry, Manifest, commit, read_manifest
+from schemas.manifest import FileEntry, commit, read_manifest
 from schemas.tables import check_schema
 from training.config import EncoderConfig, LoopConfig, Matching, Select, TextEncoder, TrainConfig
 from training.data.loading import load_training_data
@@ -151,7 +152,7 @@ def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_pa
 
 def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: LinkModel, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
-    assert subprocess.run(command, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
     before = tree(tmp_path / "killed")
     assert len(before) == 3 and MANIFEST not in before
     times = {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
@@ -292,12 +293,7 @@ def drop_image(lake: Lake, path: str, key: str) -> None:
     assert left.num_rows == table.num_rows - 1
     buffer = io.BytesIO()
     pq.write_table(left, buffer)
-    folder.write(path, buffer.getvalue())
-    commit(lake, with_rows(manifest, path, left.num_rows))
-
-
-def with_rows(manifest: Manifest, path: str, rows: int) -> Manifest:
-    files: tuple[FileEntry, ...] = tuple(
-        replace(entry, rows=rows) if entry.path == path else entry for entry in manifest.files
-    )
-    return replace(manifest, files=files)
+    data = buffer.getvalue()
+    folder.write(path, data)
+    entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=left.num_rows)
+    commit(lake, replace(manifest, files=tuple(entry if each.path == path else each for each in manifest.files)))

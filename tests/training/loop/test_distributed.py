@@ -20,6 +20,7 @@ from training.config import (
     ObjectiveConfig,
     ObjectiveName,
     Schedule,
+    Select,
     Similarity,
     TextEncoder,
     TrainConfig,
@@ -69,6 +70,12 @@ FUSED = replace(
 SHOWN = replace(
     FROZEN, recipe="shown", objective=ObjectiveConfig(name="cross+supervised", labelled_share=0.5, mean_epochs=1)
 )
+FEW_SHOWN = replace(
+    FROZEN,
+    recipe="few-shown",
+    objective=ObjectiveConfig(name="supervised", labelled_share=0.2),
+    training=replace(FROZEN.training, learning_rate=1e-2, negative_documents=2, select=Select.LAST),
+)
 SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
 
@@ -94,7 +101,7 @@ def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig]) -
         )
         for rank in range(world_size)
     ]
-    ended = [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
+    ended = [(worker.communicate(timeout=600)[1], worker.returncode) for worker in workers]
     assert all(status == 0 for _, status in ended), "\n".join(error for error, _ in ended)
 
 
@@ -132,7 +139,7 @@ def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: P
 
 def test_four_workers_of_which_one_holds_nothing(lakes: ModuleType, tmp_path: Path) -> None:
     lake = make_lake(lakes, tmp_path)
-    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED, SHOWN)}
+    jobs = {tmp_path / config.recipe: config for config in (WORDS, SINGLES, NORMALISED, FUSED, SHOWN, FEW_SHOWN)}
     alone = {run: train_alone(lake, tmp_path / f"{config.recipe}-alone", config) for run, config in jobs.items()}
     run_workers(lake, 4, jobs)
     for run, result in alone.items():

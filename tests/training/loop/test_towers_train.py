@@ -24,8 +24,9 @@ from training.config import (
     TextEncoder,
     TrainConfig,
 )
-from training.data.documents import HeldSplit, RegionBank, offsets_of
+from training.data.documents import HeldSplit, RegionBank
 from training.data.loading import TrainingData, load_training_data
+from training.data.ragged import Ragged
 from training.encoders.multi_source import MultiSourceTower
 from training.encoders.subword_attention import SubwordAttentionTower
 from training.loop.context import SingleProcess
@@ -79,7 +80,7 @@ def with_regions(data: TrainingData) -> TrainingData:
     def add(split: HeldSplit) -> HeldSplit:
         vectors = np.repeat(split.documents.image_bank, 2, axis=0)
         bank = RegionBank(
-            offsets=offsets_of([2] * len(split.documents.image_bank)),
+            images=Ragged.of([2] * len(split.documents.image_bank)),
             labels=("red light", "thing1") * len(split.documents.image_bank),
             vectors=vectors,
             boxes=np.zeros((len(vectors), 4), np.float32),
@@ -216,7 +217,7 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
     def load(config: TrainConfig) -> TrainingData:
         return load_training_data(lake, "synthetic", config)
 
-    with pytest.raises(ConfigError, match="no regions; build it with a detector"):
+    with pytest.raises(ConfigError, match="found none; build it with a detector"):
         load(config_of(text=TextEncoder.TRANSFORMER, image=ImageEncoder.REGION_CONCEPT))
     with pytest.raises(ConfigError, match="none to share; use one of bilstm-attention, gru, transformer"):
         load(config_of(text=TextEncoder.SENTENCE, image=ImageEncoder.REGION_CONCEPT))

@@ -1,4 +1,5 @@
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,13 +27,13 @@ from training.config import (
 )
 from training.data.loading import TrainingData, load_training_data
 from training.encoders.inputs import image_input, text_input
-from training.loop import progress, state
+from training.loop import progress, state, trainer
 from training.loop.context import SingleProcess
 from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
 from training.loop.step import take_step
 from training.loop.trainer import TrainResult, train
-from training.loop.validation import own_set_ranks
+from training.loop.validation import Validation, own_set_ranks
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument
@@ -275,6 +276,27 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
     assert LinkModel.load(result.model).card.epoch == expected
 
 
+def losses_of(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
+    """Let the epochs have these validation losses."""
+    waiting = iter(values)
+
+    def judge(*parts: object, **more: object) -> Validation:
+        return Validation(loss=next(waiting), rank=1.0, auc=None, precision_at_1=None, precision_at_5=None)
+
+    monkeypatch.setattr(trainer, "validate", judge)
+
+
+def test_a_loss_that_is_no_number_is_never_the_best(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses_of(monkeypatch, math.nan, 0.9, 0.3, math.nan)
+    found = train(with_loop(FROZEN, epochs=4), data, SingleProcess(), run_directory=tmp_path / "a")
+    assert (found.best_epoch, found.best_validation_loss) == (3, 0.3)
+    losses_of(monkeypatch, math.nan, math.nan)
+    with pytest.raises(BuildError, match="no epoch had a validation loss or rank that is a number"):
+        train(with_loop(FROZEN, epochs=2), data, SingleProcess(), run_directory=tmp_path / "b")
+
+
 def test_of_equal_epochs_the_earliest_is_kept(data: TrainingData, tmp_path: Path) -> None:
     config = with_loop(FROZEN, learning_rate=1e-30)
     result = train(config, data, SingleProcess(), run_directory=tmp_path)
@@ -327,7 +349,7 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
 
 def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> None:
     bank = data.training.documents.image_bank.copy()
-    bank[data.training.documents.image_rows[data.training.documents.image_offsets[3]]] = np.nan
+    bank[data.training.documents.image_rows[data.training.documents.images.offsets[3]]] = np.nan
     documents = replace(data.training.documents, image_bank=bank)
     run = state.start(new_model(FROZEN, data, SingleProcess()))
     with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):

@@ -14,7 +14,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.commands import EvaluateSummary, run_evaluate
 from training.config import ObjectiveConfig
-from training.data.reading import read_split
+from training.data.lake import Columns, read_split
 from training.evaluate_cli import summary_lines
 from training.evaluation.baselines import BaselineConfig
 from training.evaluation.evaluate import evaluate_model
@@ -107,15 +107,15 @@ def test_named_columns_are_scored_as_they_are(
     (found,) = summary.beside.scores
     assert (found.name, found.note) == ("joint-embeddings", "zero-shot, text-test and image-test")
     manifest, folder = read_manifest(lake, "synthetic")
-    documents = read_split(manifest, folder, "test", sentence_features="text-test", with_links=True)
+    documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
     assert documents.sentence_vectors is not None and documents.links is not None
     texts, bank = (
         rows.astype(float) / np.linalg.norm(rows.astype(float), axis=1, keepdims=True)
         for rows in (documents.sentence_vectors, documents.image_bank)
     )
     matrices = [
-        texts[slice(*documents.sentence_offsets[d : d + 2])]
-        @ bank[documents.image_rows[slice(*documents.image_offsets[d : d + 2])]].T
+        texts[slice(*documents.sentences.offsets[d : d + 2])]
+        @ bank[documents.image_rows[slice(*documents.images.offsets[d : d + 2])]].T
         for d in range(20)
     ]
     expected = score_documents(matrices, documents.links).mean()

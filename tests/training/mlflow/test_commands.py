@@ -15,11 +15,11 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.commands import run_evaluate, run_evaluate_scores, run_link, run_promote
+from training.data.documents import GivenDocument
 from training.evaluation.evaluate import evaluate_model
-from training.linking.links import LinkInput
 from training.mlflow.loading import load
 from training.mlflow.registry import find_version
-from training.model import DocumentInput, LinkModel
+from training.model import LinkModel
 
 Register = Callable[[Path], str]
 
@@ -113,13 +113,11 @@ def test_link_writes_the_best_assignment_of_each_document(
     loaded = load(str(trained), client)
     numbers = np.random.default_rng(0)
     documents = [
-        LinkInput(
-            f"d{place}",
-            DocumentInput(
-                texts=["text"] * n,
-                sentence_vectors=numbers.normal(size=(n, 12)),
-                image_vectors=numbers.normal(size=(m, 16)),
-            ),
+        GivenDocument(
+            id=f"d{place}",
+            texts=["text"] * n,
+            sentence_vectors=numbers.normal(size=(n, 12)),
+            image_vectors=numbers.normal(size=(m, 16)),
         )
         for place, (n, m) in enumerate([(4, 2), (0, 3), (3, 3)])
     ]
@@ -128,7 +126,7 @@ def test_link_writes_the_best_assignment_of_each_document(
     assert summary.documents == 3 and summary.links == len(rows) > 0
     assert {row["document"] for row in rows} <= {"d0", "d2"}
     assert {row["model"] for row in rows} == {str(trained)}
-    matrix = loaded.model.similarities([documents[0].document])[0]
+    matrix = loaded.model.similarities(loaded.model.read(documents[:1]))[0]
     for row in rows:
         if row["document"] == "d0":
             assert row["similarity"] == pytest.approx(float(matrix[row["sentence"], row["image"]]), abs=1e-6)

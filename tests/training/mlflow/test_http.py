@@ -18,13 +18,13 @@ import pytest
 
 from schemas.lake import Lake
 from training.commands import run_copy, run_evaluate, run_link, run_promote, run_rollback
-from training.linking.links import LinkInput
+from training.data.documents import GivenDocument
 from training.mlflow.champions import current
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import load
 from training.mlflow.registry import DECISION_TAG, artifact_folder, find_version, register
 from training.mlflow.runs import connect, experiment_id
-from training.model import DocumentInput, LinkModel
+from training.model import LinkModel
 from training.reporting import run_report
 
 START_S = 120.0
@@ -126,10 +126,10 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     again = load("models:/linker@champion", client)
     for name, weights in LinkModel.load(trained).state_dict().items():
         assert again.model.state_dict()[name].equal(weights)
-    document = DocumentInput(texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
+    document = GivenDocument(id="d", texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
     linked = run_link(
         loaded=again,
-        documents=[LinkInput("d", document)],
+        documents=[document],
         output=str(tmp_path / "links.parquet"),
         calibration=calibration,
         say=print,

@@ -16,16 +16,16 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.commands import EvaluateSummary, run_evaluate, run_link
 from training.comparing import address, run_compare
-from training.data.reading import read_split
+from training.data.documents import GivenDocument
+from training.data.lake import Columns, read_split
 from training.evaluate_cli import summary_lines
 from training.evaluation.links import score_documents
 from training.evaluation.measures import judge_model
 from training.evaluation.rows import read_evaluation
-from training.linking.links import LinkInput
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import load
 from training.mlflow.registry import find_version
-from training.model import DocumentInput, LinkModel
+from training.model import LinkModel
 from training.reporting import run_report
 
 Register = Callable[[Path], str]
@@ -70,7 +70,7 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     model = LinkModel.load(trained)
     judged = judge_model(model, registry_lake, "synthetic")
     manifest, folder = read_manifest(registry_lake, "synthetic")
-    documents = read_split(manifest, folder, "test", sentence_features="text-test", with_links=True)
+    documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
     assert documents.links is not None and documents.sentence_vectors is not None
     assert judged.evaluation.mean.auc.mean == score_documents(judged.evaluation.matrices, documents.links).mean().auc
     forward = judged.measures.retrieval[0]
@@ -132,22 +132,20 @@ def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained:
         assert judged.measures.calibration is None and judged.measures.absent["calibration"] == reason
 
 
-def linkable(lake: Lake) -> list[LinkInput]:
+def linkable(lake: Lake) -> list[GivenDocument]:
     manifest, folder = read_manifest(lake, "synthetic")
-    documents = read_split(manifest, folder, "test", sentence_features="text-test")
+    documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test"))
     assert documents.sentence_vectors is not None
     found = []
     for place, name in enumerate(documents.ids):
-        sentences = slice(*documents.sentence_offsets[place : place + 2])
-        images = documents.image_rows[slice(*documents.image_offsets[place : place + 2])]
+        sentences = slice(*documents.sentences.offsets[place : place + 2])
+        images = documents.image_rows[slice(*documents.images.offsets[place : place + 2])]
         found.append(
-            LinkInput(
-                name,
-                DocumentInput(
-                    texts=documents.texts[sentences],
-                    sentence_vectors=documents.sentence_vectors[sentences],
-                    image_vectors=documents.image_bank[images],
-                ),
+            GivenDocument(
+                id=name,
+                texts=documents.texts[sentences],
+                sentence_vectors=documents.sentence_vectors[sentences],
+                image_vectors=documents.image_bank[images],
             )
         )
     return found

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.commands import run_evaluate, run_link_version
-from training.evaluation.evaluate import document_inputs, read_documents
+from training.evaluation.evaluate import read_documents
 from training.mlflow.loading import load
 from training.mlflow.registry import CHAMPION, champion_of_dataset
 from training.model import LinkModel
@@ -106,13 +105,14 @@ def test_a_served_model_gives_the_links_of_link(
         expected.setdefault(row["document"], []).append(row)
     model = LinkModel.load(trained)
     documents = read_documents(model, registry_lake, "synthetic", "test")
+    assert documents.sentence_vectors is not None
     records = [
         {
-            "sentences": list(document.texts),
-            "sentence_vectors": np.asarray(document.sentence_vectors, float).tolist(),
-            "image_vectors": np.asarray(document.image_vectors, float).tolist(),
+            "sentences": list(documents.texts[rows]),
+            "sentence_vectors": documents.sentence_vectors[rows].astype(float).tolist(),
+            "image_vectors": documents.image_bank[documents.image_rows[places]].astype(float).tolist(),
         }
-        for document in document_inputs(model, documents)
+        for rows, places in zip(documents.sentences, documents.images, strict=True)
     ]
     status, answer = post(served, {"dataframe_records": records})
     assert status == 200

@@ -10,20 +10,21 @@ import pandas as pd
 import pytest
 
 from schemas.errors import NotFoundError, UsageError
+from training.data.documents import GivenDocument
 from training.mlflow.loading import load
 from training.mlflow.registry import alias_holder, attach, find_version, versions_of_run
-from training.model import DocumentInput, LinkModel
+from training.model import LinkModel
 
 Register = Callable[[Path], str]
 
 
-def _documents(model: LinkModel) -> list[DocumentInput]:
+def _documents(model: LinkModel) -> list[GivenDocument]:
     """Documents of different sizes, one without images, one with nothing."""
     data = model.card.data
     assert data.sentence_dimensions is not None
     numbers = np.random.default_rng(0)
     return [
-        DocumentInput(
+        GivenDocument(
             texts=["text"] * n,
             sentence_vectors=numbers.normal(size=(n, data.sentence_dimensions)).astype(np.float32),
             image_vectors=numbers.normal(size=(m, data.image_dimensions)).astype(np.float32),
@@ -32,7 +33,7 @@ def _documents(model: LinkModel) -> list[DocumentInput]:
     ]
 
 
-def _frame(documents: list[DocumentInput]) -> pd.DataFrame:
+def _frame(documents: list[GivenDocument]) -> pd.DataFrame:
     rows = []
     for document in documents:
         assert document.sentence_vectors is not None
@@ -52,7 +53,7 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
     documents = _documents(model)
     found = mlflow.pyfunc.load_model(f"models:/linker/{version}").predict(_frame(documents))
     assert set(found["model"]) == {f"models:/linker/{version}"}
-    for cell, expected in zip(found["similarities"], model.similarities(documents), strict=True):
+    for cell, expected in zip(found["similarities"], model.similarities(model.read(documents)), strict=True):
         assert len(cell) == len(expected)
         if expected.size:
             np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
@@ -79,7 +80,7 @@ def test_pyfunc_loads_in_another_process_from_another_directory(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     found = subprocess.run(
-        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=600, check=False
     )
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("[[")
@@ -93,7 +94,7 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
         "sentence_vectors",
         "image_vectors",
     ]
-    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["similarities", "links", "model"]
+    assert [column["name"] for column in info.signature.outputs.to_dict()] == ["read", "similarities", "links", "model"]
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
     assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
     core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from training.config import Negatives, ObjectiveConfig, ObjectiveName, Similarity
-from training.data.documents import DocumentSet, offsets_of
+from training.data.documents import DocumentSet
+from training.data.ragged import Ragged
 from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument, cross_document_losses
 from training.objectives.nostruct import NoStruct
@@ -52,10 +53,10 @@ def test_cross_document_is_the_paper_s_equation(similarity: Similarity) -> None:
     image = torch.nn.functional.normalize(torch.randn(7, 5), dim=1)
     batch = EncodedBatch(
         ids=("a", "b", "c"),
-        texts=text,
-        images=image,
-        sentence_counts=np.array(sentences),
-        image_counts=np.array(images),
+        text_vectors=text,
+        image_vectors=image,
+        sentences=Ragged.of(np.array(sentences)),
+        images=Ragged.of(np.array(images)),
         allowed=OTHERS,
     )
     found = CrossDocument(ObjectiveConfig(similarity=similarity)).losses(batch)
@@ -73,10 +74,11 @@ def documents(count: int = 30) -> DocumentSet:
     return DocumentSet(
         ids=tuple(f"d{i}" for i in range(count)),
         texts=("",) * sum(sentences),
-        sentence_offsets=offsets_of(sentences),
+        sentences=Ragged.of(sentences),
+        sentence_numbers=Ragged.of(sentences).numbers,
         sentence_vectors=None,
         image_rows=np.zeros(sum(images), np.int64),
-        image_offsets=offsets_of(images),
+        images=Ragged.of(images),
         image_hashes=("x",),
         image_bank=np.zeros((1, 2), np.float16),
         image_sets=tuple(str(i) for i in range(count)),
@@ -92,11 +94,11 @@ def test_nostruct_draws_one_of_each_document_s_own() -> None:
     objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
     rows = np.arange(30)
     choice = objective.choose(given, rows, moment())
-    assert (choice.sentences >= given.sentence_offsets[rows]).all()
-    assert (choice.sentences < given.sentence_offsets[rows + 1]).all()
-    assert (choice.images >= given.image_offsets[rows]).all()
-    assert (choice.images < given.image_offsets[rows + 1]).all()
-    assert choice.sentence_counts.tolist() == choice.image_counts.tolist() == [1] * 30
+    assert (choice.sentence_rows >= given.sentences.offsets[rows]).all()
+    assert (choice.sentence_rows < given.sentences.offsets[rows + 1]).all()
+    assert (choice.image_rows >= given.images.offsets[rows]).all()
+    assert (choice.image_rows < given.images.offsets[rows + 1]).all()
+    assert choice.sentences.counts.tolist() == choice.images.counts.tolist() == [1] * 30
 
 
 def test_nostruct_draws_depend_on_the_document_and_the_moment_alone() -> None:
@@ -105,17 +107,17 @@ def test_nostruct_draws_depend_on_the_document_and_the_moment_alone() -> None:
     together = objective.choose(given, np.arange(30), moment())
     for row in (3, 17):
         alone = objective.choose(given, np.array([row]), moment())
-        assert alone.sentences[0] == together.sentences[row]
-        assert alone.images[0] == together.images[row]
+        assert alone.sentence_rows[0] == together.sentence_rows[row]
+        assert alone.image_rows[0] == together.image_rows[row]
     other = objective.choose(given, np.arange(30), moment(step=1))
-    assert (other.sentences != together.sentences).any()
-    assert objective.choose(given, np.array([], np.int64), moment()).sentences.shape == (0,)
+    assert (other.sentence_rows != together.sentence_rows).any()
+    assert objective.choose(given, np.array([], np.int64), moment()).sentence_rows.shape == (0,)
 
 
 def test_nostruct_draws_are_uniform() -> None:
     objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
     drawn = Counter(
-        int(objective.choose(documents(4), np.array([3]), moment(step)).sentences[0] - 6) for step in range(2000)
+        int(objective.choose(documents(4), np.array([3]), moment(step)).sentence_rows[0] - 6) for step in range(2000)
     )
     assert sorted(drawn) == [0, 1, 2, 3]
     assert all(abs(count - 500) < 100 for count in drawn.values())
@@ -125,9 +127,9 @@ def test_nostruct_draws_are_uniform() -> None:
 def test_nostruct_compares_scaled_cosines(scale: float) -> None:
     config = ObjectiveConfig(name=ObjectiveName.NOSTRUCT, cosine_scale=scale)
     text, image = torch.eye(3), torch.tensor([[0.6, 0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
-    ones = np.ones(3, dtype=np.int64)
+    ones = Ragged.of([1, 1, 1])
     batch = EncodedBatch(
-        ids=("a", "b", "c"), texts=text, images=image, sentence_counts=ones, image_counts=ones, allowed=OTHERS
+        ids=("a", "b", "c"), text_vectors=text, image_vectors=image, sentences=ones, images=ones, allowed=OTHERS
     )
     expected = cross_document_losses(scale * text @ image.T, OTHERS, margin=0.2)
     assert torch.allclose(build_objective(config, seed=0).losses(batch), expected)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from training.config import ObjectiveConfig
+from training.data.ragged import Ragged
 from training.objectives.batch import EncodedBatch
 from training.objectives.registry import build_objective
 from training.objectives.supervised import link_loss
@@ -44,10 +45,10 @@ def test_documents_whose_links_are_not_shown_cost_nothing_and_get_no_gradient() 
     images = torch.eye(4)[[1, 0, 3, 2]]
     batch = EncodedBatch(
         ids=("a", "b"),
-        texts=texts,
-        images=images,
-        sentence_counts=np.array([2, 2]),
-        image_counts=np.array([2, 2]),
+        text_vectors=texts,
+        image_vectors=images,
+        sentences=Ragged.of(np.array([2, 2])),
+        images=Ragged.of(np.array([2, 2])),
         allowed=~torch.eye(2, dtype=torch.bool),
         links=(np.array([[0, 0]]), None),
     )

@@ -11,7 +11,9 @@ from torch.nn import functional as F
 from schemas.configs import override, resolve, restore
 from schemas.errors import ConfigError, UsageError
 from training.config import Loss, Negatives, ObjectiveConfig, ObjectiveName, Similarity
-from training.objectives.batch import EncodedBatch, Moment, Relations, choose_all
+from training.data.ragged import Ragged
+from training.data.sampling import choose_all
+from training.objectives.batch import EncodedBatch, Moment, Relations
 from training.objectives.coherence import relation_losses
 from training.objectives.cross_document import cross_document_losses
 from training.objectives.dropout_subdocument import sub_documents
@@ -36,10 +38,10 @@ def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBat
     )
     return EncodedBatch(
         ids=tuple(f"d{number}" for number in range(len(sentences))),
-        texts=text,
-        images=image,
-        sentence_counts=np.array(sentences),
-        image_counts=np.array(images),
+        text_vectors=text,
+        image_vectors=image,
+        sentences=Ragged.of(np.array(sentences)),
+        images=Ragged.of(np.array(images)),
         allowed=~torch.eye(len(sentences), dtype=torch.bool),
         moment=MOMENT,
         **more,
@@ -53,7 +55,9 @@ def losses(name: str, given: EncodedBatch, **settings: object) -> torch.Tensor:
 def test_intra_document_by_the_equation() -> None:
     given = batch(SENTENCES, IMAGES)
     found = losses("intra", given, margin=0.5, similarity=Similarity.AP)
-    blocks = [s @ v.T for s, v in zip(given.texts.split(SENTENCES), given.images.split(IMAGES), strict=True)]
+    blocks = [
+        s @ v.T for s, v in zip(given.text_vectors.split(SENTENCES), given.image_vectors.split(IMAGES), strict=True)
+    ]
     for value, matrix in zip(found.tolist(), blocks, strict=True):
         most = float(set_similarity(matrix.detach(), Similarity.TK))
         least = -float(set_similarity(-matrix.detach(), Similarity.TK))
@@ -64,12 +68,12 @@ def test_intra_document_by_the_equation() -> None:
 def test_dropout_sub_document_by_the_equation(similarity: Similarity) -> None:
     given = batch(SENTENCES, IMAGES)
     found = losses("dropout", given, similarity=similarity, kept_share=0.6, margin=0.4)
-    texts, images = given.texts.detach().split(SENTENCES), given.images.detach().split(IMAGES)
+    texts, images = given.text_vectors.detach().split(SENTENCES), given.image_vectors.detach().split(IMAGES)
     parts = sub_documents(given, np.arange(4), MOMENT, kept_share=0.6, seed=3)
-    assert parts.sentence_counts.tolist() == [1, 3, 1, 2]
-    assert parts.image_counts.tolist() == [1, 2, 1, 1]
-    sub_texts = given.texts.detach()[parts.sentences].split(parts.sentence_counts.tolist())
-    sub_images = given.images.detach()[parts.images].split(parts.image_counts.tolist())
+    assert parts.sentences.counts.tolist() == [1, 3, 1, 2]
+    assert parts.images.counts.tolist() == [1, 2, 1, 1]
+    sub_texts = given.text_vectors.detach()[parts.sentence_rows].split(parts.sentences.counts.tolist())
+    sub_images = given.image_vectors.detach()[parts.image_rows].split(parts.images.counts.tolist())
     for i in range(4):
         own = float(set_similarity(sub_texts[i] @ sub_images[i].T, similarity))
         others = [j for j in range(4) if j != i]
@@ -81,20 +85,20 @@ def test_dropout_sub_document_by_the_equation(similarity: Similarity) -> None:
 def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_step() -> None:
     given = batch([9, 10], [7, 10])
     parts = sub_documents(given, np.arange(2), MOMENT, kept_share=0.7, seed=0)
-    assert parts.sentence_counts.tolist() == [6, 7]
-    assert parts.image_counts.tolist() == [4, 7]
+    assert parts.sentences.counts.tolist() == [6, 7]
+    assert parts.images.counts.tolist() == [4, 7]
     for chosen, offsets, counts in (
-        (parts.sentences, given.sentence_offsets, parts.sentence_counts),
-        (parts.images, given.image_offsets, parts.image_counts),
+        (parts.sentence_rows, given.sentences.offsets, parts.sentences.counts),
+        (parts.image_rows, given.images.offsets, parts.images.counts),
     ):
         assert len(set(chosen.tolist())) == len(chosen)
         owners = np.searchsorted(offsets, chosen, side="right") - 1
         assert owners.tolist() == np.repeat([0, 1], counts).tolist()
     alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7, seed=0)
-    assert alone.sentences.tolist() == parts.sentences[6:].tolist()
+    assert alone.sentence_rows.tolist() == parts.sentence_rows[6:].tolist()
     later = Moment(split="training", epoch=2, step=6)
     other = sub_documents(given, np.arange(2), later, kept_share=0.7, seed=0)
-    assert other.sentences.tolist() != parts.sentences.tolist()
+    assert other.sentence_rows.tolist() != parts.sentence_rows.tolist()
 
 
 def test_a_sub_document_keeps_each_row_equally_often() -> None:
@@ -102,7 +106,7 @@ def test_a_sub_document_keeps_each_row_equally_often() -> None:
     kept = np.zeros(5)
     for step in range(1500):
         moment = Moment(split="training", epoch=1, step=step)
-        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6, seed=0).sentences] += 1
+        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6, seed=0).sentence_rows] += 1
     assert np.abs(kept / 1500 - 0.6).max() < 0.05
 
 
@@ -125,10 +129,10 @@ def test_nostruct_in_a_sum_draws_what_it_draws_alone() -> None:
     choice = objective.choose(whole, np.arange(4), MOMENT)
     drawn = EncodedBatch(
         ids=whole.ids,
-        texts=whole.texts[choice.sentences],
-        images=whole.images[choice.images],
-        sentence_counts=choice.sentence_counts,
-        image_counts=choice.image_counts,
+        text_vectors=whole.text_vectors[choice.sentence_rows],
+        image_vectors=whole.image_vectors[choice.image_rows],
+        sentences=choice.sentences,
+        images=choice.images,
         allowed=whole.allowed,
         moment=MOMENT,
     )
@@ -272,20 +276,20 @@ def test_every_term_s_gradient_is_its_derivative(name: str) -> None:
     def total(texts: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
         changed = EncodedBatch(
             ids=given.ids,
-            texts=texts,
-            images=images,
-            sentence_counts=given.sentence_counts,
-            image_counts=given.image_counts,
+            text_vectors=texts,
+            image_vectors=images,
+            sentences=given.sentences,
+            images=given.images,
             allowed=given.allowed,
         )
         return objective.losses(changed).sum()
 
-    assert torch.autograd.gradcheck(total, (given.texts, given.images))
+    assert torch.autograd.gradcheck(total, (given.text_vectors, given.image_vectors))
 
 
 def test_a_batch_is_ragged() -> None:
     given = batch(SENTENCES, IMAGES)
-    assert choose_all(given, np.array([1])).sentences.tolist() == [3, 4, 5, 6, 7]
+    assert choose_all(given, np.array([1])).sentence_rows.tolist() == [3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("name", ["cross", "dropout"])

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.manifest import read_manifest
-from training.data.documents import DocumentSet, offsets_of
-from training.data.reading import read_index, read_split
-from training.data.roles import ALL_SENTENCES, TextView, viewed
+from training.data.documents import DocumentSet
+from training.data.lake import Columns, read_index, read_split
+from training.data.ragged import Ragged
 from training.data.sampling import sample_rows
+from training.data.views import ALL_SENTENCES, TextView, viewed
 
 SENTENCES = ((Role.HEADLINE, "h"), (Role.BODY, "b1"), (Role.CAPTION, "c"), (Role.BODY, "b2"))
 
@@ -23,10 +24,11 @@ def documents() -> DocumentSet:
         texts=("h", "b1", "c", "b2", "c1", "c2"),
         roles=roles,
         languages=("de", "fr", "de"),
-        sentence_offsets=offsets_of([4, 2, 0]),
+        sentences=Ragged.of([4, 2, 0]),
+        sentence_numbers=np.array([0, 1, 2, 3, 0, 1]),
         sentence_vectors=np.arange(6, dtype=np.float16)[:, None],
         image_rows=np.arange(3),
-        image_offsets=offsets_of([1, 1, 1]),
+        images=Ragged.of([1, 1, 1]),
         image_hashes=("x", "y", "z"),
         image_bank=np.zeros((3, 1), np.float16),
         image_sets=("s", "t", "u"),
@@ -37,7 +39,7 @@ def documents() -> DocumentSet:
 def test_sentences_of_some_roles_keep_their_vectors_and_links() -> None:
     found = viewed(documents(), TextView(roles=("caption",)))
     assert found.texts == ("c", "c1", "c2") and set(found.roles) == {"caption"}
-    assert found.sentence_offsets.tolist() == [0, 1, 3, 3]
+    assert found.sentences.offsets.tolist() == [0, 1, 3, 3]
     assert found.sentence_vectors is not None and found.sentence_vectors[:, 0].tolist() == [2, 4, 5]
     assert found.links is not None and found.links[0] is not None and found.links[2] is not None
     assert found.links[0].tolist() == [[0, 0]] and found.links[1] is None and found.links[2].shape == (0, 2)
@@ -46,7 +48,7 @@ def test_sentences_of_some_roles_keep_their_vectors_and_links() -> None:
 def test_fused_sources_are_one_row_a_document() -> None:
     found = viewed(documents(), TextView(roles=("headline", "lead", "caption", "body"), is_fused=True))
     assert found.sources == (("h", "", "c", "b1 b2"), ("", "", "c1 c2", ""))
-    assert found.sentence_offsets.tolist() == [0, 1, 2, 2]
+    assert found.sentences.offsets.tolist() == [0, 1, 2, 2]
     assert found.texts == ("h", "c1 c2")
     assert found.links is not None and found.links[0] is not None and found.links[0].tolist() == [[0, 0]]
     given = documents()
@@ -78,8 +80,8 @@ def test_the_index_counts_what_the_reader_gives(lakes: ModuleType, tmp_path: Pat
     manifest, folder = read_manifest(lake, "synthetic")
     for view in (ALL_SENTENCES, TextView(roles=("body",)), TextView(roles=("caption", "body"), is_fused=True)):
         index = read_index(manifest, folder, Split.TRAIN, view=view)
-        found = read_split(manifest, folder, Split.TRAIN, view=view)
-        assert index.sentence_counts.tolist() == found.sentence_counts.tolist()
+        found = read_split(manifest, folder, Split.TRAIN, Columns(images="auto"), view=view)
+        assert index.sentences.counts.tolist() == found.sentences.counts.tolist()
         assert found.languages == ("de", "fr", "und")
 
 
@@ -89,24 +91,25 @@ def test_samples_are_rows_of_their_own_document(sizes: list[tuple[int, int]], mo
     made = DocumentSet(
         ids=tuple(map(str, range(len(sizes)))),
         texts=("",) * sum(n),
-        sentence_offsets=offsets_of(n),
+        sentences=Ragged.of(n),
+        sentence_numbers=Ragged.of(n).numbers,
         sentence_vectors=None,
         image_rows=np.arange(sum(m)),
-        image_offsets=offsets_of(m),
+        images=Ragged.of(m),
         image_hashes=(),
         image_bank=np.zeros((0, 0), np.float16),
         image_sets=(),
     )
     rows = np.arange(len(sizes))[::-1].copy()
-    found = sample_rows(made, rows, most=most, seed=0, epoch=1, step=2)
+    found = sample_rows(made, rows, max_rows=most, seed=0, epoch=1, step=2)
     for place, row in enumerate(rows):
-        for offsets, chosen, bounds in (
-            (made.sentence_offsets, found.sentences, found.sentence_offsets),
-            (made.image_offsets, found.images, found.image_offsets),
+        for sets, chosen, kept in (
+            (made.sentences, found.sentence_rows, found.sentences),
+            (made.images, found.image_rows, found.images),
         ):
-            own = chosen[bounds[place] : bounds[place + 1]]
-            size = offsets[row + 1] - offsets[row]
+            own, rows_of = chosen[kept.rows(place)], sets.rows(int(row))
+            size = rows_of.stop - rows_of.start
             assert len(set(own)) == len(own) == (min(most, size) if most else size)
-            assert ((own >= offsets[row]) & (own < offsets[row + 1])).all()
-    alone = sample_rows(made, rows[:1], most=most, seed=0, epoch=1, step=2)
-    assert alone.sentences.tolist() == found.sentences[: found.sentence_offsets[1]].tolist()
+            assert ((own >= rows_of.start) & (own < rows_of.stop)).all()
+    alone = sample_rows(made, rows[:1], max_rows=most, seed=0, epoch=1, step=2)
+    assert alone.sentence_rows.tolist() == found.sentence_rows[: found.sentences.offsets[1]].tolist()

@@ -1,0 +1,163 @@
+"""One document has the same links in a data set, in a file and over HTTP, whatever the model reads of it."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.links import PredictedLink
+from schemas.manifest import read_manifest
+from training.config import DataConfig, TextEncoder, TrainConfig
+from training.data.documents import GivenDocument
+from training.data.lake import Columns, read_split
+from training.data.loading import identify, read_for_model
+from training.linking.links import LinkedDocument, Linker
+from training.mlflow.loading import LoadedModel
+from training.model import LinkModel, ModelCard
+from training.recipes import RECIPES
+from training.serving.server import make_app
+from training.text.vocabulary import Vocabulary
+
+ROLES = ("headline", "lead", "caption", "body")
+SIZES = {
+    "dimensions": 8,
+    "word_dimensions": 4,
+    "word_vectors": "",
+    "layers": 1,
+    "heads": 2,
+    "head_dimensions": 3,
+    "hidden_dimensions": 10,
+    "buckets": 20,
+}
+
+
+def configurations() -> dict[str, TrainConfig]:
+    """Every recipe, small; and what no recipe has: frozen sentence vectors, several languages, roles of any tower."""
+    small = {name: make() for name, make in RECIPES.items()}
+    small = {name: replace(each, encoder=replace(each.encoder, **SIZES)) for name, each in small.items()}
+    gru = small["hessel-2019"]
+    aligned = replace(gru.encoder, aligned_vectors=("de=de.vec", "fr=fr.vec"), train_words=False)
+    return small | {
+        "sentence": replace(gru, encoder=replace(gru.encoder, text=TextEncoder.SENTENCE)),
+        "one for all": replace(gru, encoder=aligned),
+        "captions and bodies": replace(gru, data=DataConfig(roles=("caption", "body"))),
+    }
+
+
+CONFIGURATIONS = configurations()
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Articles with a text for each role, in two languages; one without a caption, one of a headline alone."""
+    world = lakes.World(sentences=(4, 9), images=(1, 3))
+    made = lakes.with_roles(lakes.make_documents(Split.TEST, 9, world), ROLES, "de")
+    documents = list(made.documents)
+    for number, kept in ((2, 2), (5, 1)):
+        documents[number] = replace(documents[number], sentences=documents[number].sentences[:kept], links=())
+        made.sentence_vectors[documents[number].id] = made.sentence_vectors[documents[number].id][:kept]
+    documents = [replace(each, language="fr") if number % 3 else each for number, each in enumerate(documents)]
+    root = str(tmp_path_factory.mktemp("one-path") / "lake")
+    found: Lake = lakes.write_lake(
+        root, {Split.TEST: replace(made, documents=tuple(documents))}, shards=1, world=world, is_rich=True
+    )
+    return found
+
+
+def model_of(config: TrainConfig, lake: Lake) -> LinkModel:
+    words = ["a", "seen", *(f"thing{number}" for number in range(40)), *(f"side{number}" for number in range(9))]
+    keyed = [f"{language}:{word}" for language in ("de", "fr") for word in words]
+    torch.manual_seed(0)
+    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config))
+    return LinkModel(card, Vocabulary.from_counts(dict.fromkeys([*words, *keyed], 1), min_count=1)).eval()
+
+
+def given(lake: Lake, model: LinkModel) -> Iterator[GivenDocument]:
+    """Yield the documents as a user has them: every sentence, with all that is known of it."""
+    rows = read_split(
+        *read_manifest(lake, "synthetic"),
+        Split.TEST,
+        Columns(images="auto", sentences="auto", regions="auto", jpegs=True),
+    )
+    data = model.card.data
+    for number, sentences in enumerate(rows.sentences):
+        images = rows.image_rows[rows.images.rows(number)]
+        assert rows.sentence_vectors is not None and rows.regions is not None and rows.image_jpegs is not None
+        yield GivenDocument(
+            id=rows.ids[number],
+            texts=rows.texts[sentences],
+            image_vectors=rows.image_bank[images] if data.image_dimensions else np.zeros((len(images), 0)),
+            sentence_vectors=rows.sentence_vectors[sentences] if data.sentence_dimensions else None,
+            roles=(rows.roles or ())[sentences],
+            language=(rows.languages or ())[number],
+            regions=rows.regions.take(images) if data.region_dimensions else None,
+            jpegs=[rows.image_jpegs[row] for row in images],
+        )
+
+
+def record(document: GivenDocument) -> dict[str, object]:
+    """Return a document as it is asked about over HTTP."""
+    found: dict[str, object] = {
+        "sentences": list(document.texts),
+        "image_vectors": document.image_vectors.astype(float).tolist(),
+        "pictures": [base64.b64encode(jpeg).decode() for jpeg in document.jpegs or ()],
+        "roles": list(document.roles or ()),
+        "language": document.language,
+    }
+    if document.sentence_vectors is not None:
+        found["sentence_vectors"] = document.sentence_vectors.astype(float).tolist()
+    if document.regions is not None:
+        parts = list(document.regions.images)
+        found["region_vectors"] = [document.regions.vectors[rows].astype(float).tolist() for rows in parts]
+        found["region_labels"] = [list(document.regions.labels[rows]) for rows in parts]
+    return found
+
+
+def numbers(links: list[PredictedLink]) -> list[tuple[int, int]]:
+    return [(link.sentence, link.image) for link in links]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str, lake: Lake) -> None:
+    model = model_of(CONFIGURATIONS[name], lake)
+    linker = Linker(model=model, uri="models:/m/1")
+    read = read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), Split.TEST)
+    in_data_set = list(linker.link_set(read))
+    in_file = list(linker.link_given(given(lake, model)))
+    wanted = model.card.config.encoder.sources if "multi-source" in name else model.card.config.data.roles
+    with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:
+        columns = client.get("/example").json()["dataframe_records"][0]
+        records = [{key: row[key] for key in columns} for row in map(record, given(lake, model))]
+        answer = client.post("/invocations", json={"dataframe_records": records})
+    assert answer.status_code == 200, answer.text
+    assert (
+        len({float(x) for each in in_data_set if isinstance(each, LinkedDocument) for x in each.similarities.flat}) > 9
+    )
+    texts = {each.id: list(zip(each.texts, each.roles or (), strict=True)) for each in given(lake, model)}
+    for one, other, served in zip(in_data_set, in_file, answer.json()["predictions"], strict=True):
+        assert isinstance(one, LinkedDocument) and isinstance(other, LinkedDocument) and one.id == other.id
+        assert one.sentence_numbers.tolist() == other.sentence_numbers.tolist() == served["read"]
+        assert all(not wanted or texts[one.id][number][1] in wanted for number in served["read"])
+        np.testing.assert_allclose(one.similarities, other.similarities, atol=1e-5)
+        np.testing.assert_allclose(one.similarities.ravel(), np.ravel(served["similarities"]), atol=1e-5)
+        assert numbers(list(one.links)) == numbers(list(other.links))
+        assert numbers(list(one.links)) == [(link["sentence"], link["image"]) for link in served["links"]]
+
+
+def test_a_caption_models_links_name_the_captions_sentence(lake: Lake) -> None:
+    """With roles headline, lead, caption, body a caption is sentence 2; it used to be written as 0."""
+    config = replace(CONFIGURATIONS["hessel-2019"], data=DataConfig(roles=("caption",)))
+    model = model_of(config, lake)
+    linker = Linker(model=model, uri="m")
+    documents = {each.id: each for each in given(lake, model)}
+    found = [each for each in linker.link_given(documents.values()) if isinstance(each, LinkedDocument)]
+    named = [(documents[each.id].roles or ())[link.sentence] for each in found for link in each.links]
+    assert named and set(named) == {"caption"}
+    assert {number for each in found for number in each.sentence_numbers.tolist()} <= {2, 6}

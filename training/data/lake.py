@@ -1,0 +1,409 @@
+"""Parquet parts of a data set version to ragged arrays: only the columns asked for, and only bytes that are whole.
+
+Which parts there are is the manifest's to say, and so is each part's SHA-256: a part is checked before it is read, once
+a process. Which worker reads which part is decided in `loading.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.documents import Split, document_schema, image_schema
+from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.features import FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+from schemas.tables import FEATURE_PREFIX, check_schema
+from schemas.versions import digest_stream
+from training.data.documents import ClassBank, DocumentSet, RegionBank, SplitIndex, Vectors, image_set_key
+from training.data.ragged import Int64, Ragged
+from training.data.views import ALL_SENTENCES, TextView, viewed
+
+AUTO = "auto"
+_HASHES = "images.list.element.hash"
+_TEXTS = "sentences.list.element.text"
+_ROLES = "sentences.list.element.role"
+_RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
+_LINKS = ("links.list.element.sentence", "links.list.element.image")
+_VERIFIED_PARTS = 65_536  # remembered as checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What is read of a split beside its sentences' texts and roles and its documents' languages.
+
+    Attributes:
+        images: extractor of the image vectors, `auto` for the only one there is; None: none are read.
+        sentences: extractor of the sentence vectors, likewise.
+        regions: detector of the images' regions, likewise.
+        classes: extractor of the images' likeliest classes, likewise.
+        jpegs: whether the pictures are read.
+        links: whether ground truth is read. Training never asks for it.
+        relations: whether the relations of links are read (without the links themselves).
+    """
+
+    images: str | None = None
+    sentences: str | None = None
+    regions: str | None = None
+    classes: str | None = None
+    jpegs: bool = False
+    links: bool = False
+    relations: bool = False
+
+    def resolved(self, manifest: Manifest) -> Columns:
+        """Return the columns with the extractors that a data set version has.
+
+        Raises:
+            ConfigError: one that is named is not there, or `auto` does not find exactly one.
+        """
+        found: dict[str, Any] = {name: _extractor(manifest, name, getattr(self, name)) for name in _KINDS}
+        return replace(self, **found)
+
+    def name(self, field: str, manifest: Manifest) -> str | None:
+        """Return the name of the table column that holds `images`, `sentences`, `regions` or `classes`."""
+        _, table, kind, _ = _KINDS[field]
+        wanted = getattr(self, field)
+        found = (each.column for each in manifest.columns(table) if each.kind is kind and each.name == wanted)
+        return next(found, None)
+
+
+_EXTRACTOR = "build the data set with an extractor"
+_KINDS = {  # setting, table, kind of column, what to do where there is none
+    "images": ("data.image_features", "images", FeatureKind.VECTOR, _EXTRACTOR),
+    "sentences": ("data.sentence_features", "documents", FeatureKind.VECTOR, _EXTRACTOR),
+    "regions": (
+        "data.region_features",
+        "images",
+        FeatureKind.REGIONS,
+        "build it with a detector, or use --set encoder.image=linear",
+    ),
+    "classes": ("data.class_features", "images", FeatureKind.CLASSES, "build it with an extractor of classes"),
+}
+
+
+def _extractor(manifest: Manifest, field: str, wanted: str | None) -> str | None:
+    """Return the extractor that a setting names; `auto` is the only one there is."""
+    if wanted is None:
+        return None
+    setting, table, kind, remedy = _KINDS[field]
+    extractors = manifest.extractors(table, kind)
+    known = ", ".join(sorted(extractors)) or "none"
+    if wanted == AUTO and len(extractors) != 1:
+        advice = f"set {setting} to one of them" if extractors else remedy
+        raise ConfigError(f"{setting} = 'auto': expected one extractor in the data set, found {known}; {advice}")
+    if wanted != AUTO and wanted not in extractors:
+        raise ConfigError(f"{setting} = {wanted!r}: the data set has no such feature column; it has {known}")
+    return next(iter(extractors)) if wanted == AUTO else wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document that its shard contradicts, and how."""
+
+    id: str
+    problem: str
+
+
+def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry, FileEntry]]:
+    """Return a split's shards: its (documents, images) parts of equal number, in order.
+
+    Raises:
+        NotFoundError: the data set version has no part in that split.
+        IntegrityError: a documents part has no images part beside it.
+    """
+    documents, images = manifest.parts("documents", split), manifest.parts("images", split)
+    if not documents:
+        there = ", ".join(sorted(manifest.splits)) or "none"
+        raise NotFoundError(f"{manifest.dataset}@{manifest.version} has no split '{split}'; splits: {there}")
+    if [part_name(entry) for entry in documents] != [part_name(entry) for entry in images]:
+        raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")
+    return list(zip(documents, images, strict=True))
+
+
+def part_name(entry: FileEntry) -> str:
+    """Return the name of a part in the folder of its split."""
+    return entry.path.rsplit("/", 1)[-1]
+
+
+def read_part(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:
+    """Return some columns of a part, after its bytes, its schema and its number of rows were checked.
+
+    Raises:
+        IntegrityError: the part is damaged, or not of this schema.
+    """
+    _verify(folder, entry)
+    with folder.open(entry.path) as stream:
+        file = pq.ParquetFile(stream)
+        if schema is not None:
+            check_schema(file.schema_arrow, schema, where=entry.path)
+        table = file.read(columns=list(columns))
+    if table.num_rows != entry.rows:
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+    return table
+
+
+@lru_cache(_VERIFIED_PARTS)
+def _verify(folder: Folder, entry: FileEntry) -> None:
+    """Raise an `IntegrityError` where a file is not there or its bytes are not those the manifest names."""
+    try:
+        with folder.open(entry.path) as stream:
+            digest = digest_stream(stream)
+    except FileNotFoundError as problem:
+        raise IntegrityError(f"{folder.uri}/{entry.path}: missing, though the manifest names it") from problem
+    if digest != entry.sha256:
+        raise IntegrityError(
+            f"{folder.uri}/{entry.path}: damaged: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}...; "
+            "`multilink datasets verify` names every damaged file"
+        )
+
+
+def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
+    """Return what every worker knows of a split: ids, image sets and sizes in a view, from a few narrow columns."""
+    tables = [read_part(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
+    table = pa.concat_tables(tables)
+    hashes = _hash_lists(table)
+    return SplitIndex(
+        ids=tuple(table.column("id").to_pylist()),
+        image_sets=tuple(map(image_set_key, hashes)),
+        shards=np.repeat(np.arange(len(tables)), [part.num_rows for part in tables]).astype(np.int64),
+        sentences=Ragged.of(list(map(view.rows, _role_lists(table)))),
+        images=Ragged.of([len(row) for row in hashes]),
+    )
+
+
+def read_links(manifest: Manifest, folder: Folder, split: Split | str) -> tuple[Int64 | None, ...]:
+    """Return the L x 2 (sentence, image) links of every document of a split, None where unknown: labels to learn from.
+
+    Only a supervised objective asks for them.
+    """
+    tables = [read_part(folder, parts[0], list(_LINKS)) for parts in split_parts(manifest, split)]
+    return _links(pa.concat_tables(tables))
+
+
+def read_split(
+    manifest: Manifest,
+    folder: Folder,
+    split: Split | str,
+    columns: Columns,
+    *,
+    view: TextView = ALL_SENTENCES,
+    shards: Sequence[int] | None = None,
+    unreadable: list[Unreadable] | None = None,
+) -> DocumentSet:
+    """Return the documents of a split, or of some of its shards, in part and row order.
+
+    Args:
+        manifest: of the data set version, as `schemas.manifest.read_manifest` gives it.
+        folder: of the data set version.
+        split: train, val or test.
+        columns: what is read.
+        view: which sentences are read.
+        shards: positions of the parts in the split; None: all.
+        unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
+            are let through. None: either is an error.
+
+    Raises:
+        ConfigError: a named extractor is not there.
+        NotFoundError: the split is not there.
+        IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
+        UsageError: an image has no picture, where pictures are read.
+    """
+    columns = columns.resolved(manifest)
+    parts = split_parts(manifest, split)
+    chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
+    is_strict = unreadable is None
+    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
+    vectors = columns.name("sentences", manifest)
+    names = ["id", "language", _TEXTS, _ROLES, _HASHES, *([vectors] if vectors else [])]
+    names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
+    schema = document_schema(manifest.columns("documents"))
+    tables = [read_part(folder, part[0], names, schema) for part in chosen]
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    table = _readable(table, bank, vectors, unreadable)
+    hashes, sentences = _hash_lists(table), Ragged.of(_lengths(table.column("sentences")))
+    found = DocumentSet(
+        ids=tuple(table.column("id").to_pylist()),
+        texts=tuple(sentence["text"] for row in table.column("sentences").to_pylist() for sentence in row),
+        sentences=sentences,
+        sentence_numbers=sentences.numbers,
+        sentence_vectors=_vectors(table.column(vectors), where=vectors, is_strict=is_strict) if vectors else None,
+        images=Ragged.of([len(row) for row in hashes]),
+        image_rows=np.array([bank.rows[image] for row in hashes for image in row], dtype=np.int64),
+        image_hashes=tuple(bank.rows),
+        image_bank=bank.vectors,
+        image_sets=tuple(map(image_set_key, hashes)),
+        links=_links(table) if columns.links else None,
+        roles=tuple(role for row in _role_lists(table) for role in row),
+        languages=tuple(table.column("language").to_pylist()),
+        regions=bank.regions,
+        classes=bank.classes,
+        image_jpegs=bank.jpegs,
+        relations=_relations(table) if columns.relations else None,
+    )
+    return viewed(found, view)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bank:
+    """Every different image of some parts, once: the row of each hash, and what was asked for of each row.
+
+    `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
+    """
+
+    rows: Mapping[str, int]
+    vectors: Vectors
+    regions: RegionBank | None
+    classes: ClassBank | None
+    jpegs: tuple[bytes, ...] | None
+    without_picture: frozenset[str]
+
+
+def _read_bank(
+    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], columns: Columns, *, is_strict: bool
+) -> _Bank:
+    """Return the images of some parts; of an image that is in several, the first row counts."""
+    schema = image_schema(manifest.columns("images"))
+    names = {field: columns.name(field, manifest) for field in ("images", "regions", "classes")}
+    wanted = ["hash", *filter(None, names.values()), *(["jpeg"] if columns.jpegs else [])]
+    rows: dict[str, int] = {}
+    parts: list[pa.Table] = [schema.empty_table().select(wanted)]
+    for entry in entries:
+        table = read_part(folder, entry, wanted, schema)
+        fresh = [place for place, key in enumerate(table.column("hash").to_pylist()) if _is_new(key, rows)]
+        parts.append(table if len(fresh) == table.num_rows else table.take(fresh))
+    where = entries[0].path if entries else ""
+    of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}
+    vectors = [_vectors(column, where=where, is_strict=is_strict) for column in of.get("images", ())]
+    jpegs = None
+    if columns.jpegs:
+        jpegs = tuple(jpeg or b"" for part in parts for jpeg in part.column("jpeg").to_pylist())
+        if is_strict and (missing := jpegs.count(b"")):
+            raise UsageError(
+                f"{where}: {missing} of {len(jpegs)} images have no picture, only vectors; "
+                "train with another image tower than 'fine-tuned' (--set encoder.image=linear)"
+            )
+    return _Bank(
+        rows=rows,
+        vectors=cast(Vectors, np.concatenate(vectors)) if vectors else np.zeros((len(rows), 0), np.float16),
+        regions=_regions(of["regions"], where=where, is_strict=is_strict) if "regions" in of else None,
+        classes=_classes(of["classes"]) if "classes" in of else None,
+        jpegs=jpegs,
+        without_picture=frozenset(key for key, row in rows.items() if jpegs is not None and not jpegs[row]),
+    )
+
+
+def _is_new(key: str, rows: dict[str, int]) -> bool:
+    """Return whether a hash has no row yet, and give it the next."""
+    count = len(rows)
+    rows.setdefault(key, count)
+    return len(rows) > count
+
+
+def region_bank(regions: RegionArrays) -> RegionBank:
+    """Return regions as they are stored as a bank."""
+    return RegionBank(
+        images=Ragged(regions.offsets),
+        labels=tuple(regions.labels),
+        vectors=regions.vectors,
+        boxes=regions.boxes,
+        scores=regions.scores,
+    )
+
+
+def _regions(columns: Sequence[pa.ChunkedArray], *, where: str, is_strict: bool) -> RegionBank:
+    parts = [region_bank(column_to_regions(column)) for column in columns]
+    if is_strict and not all(np.isfinite(part.vectors).all() for part in parts):
+        raise IntegrityError(f"{where}: a region's vector has values that are not finite")
+    return RegionBank.joined(parts, dimensions=parts[0].vectors.shape[1])
+
+
+def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
+    """Return the classes of images; K is the longest list's length."""
+    lists: list[tuple[Sequence[str], Sequence[float]]] = []
+    for part in map(column_to_classes, columns):
+        lists += [(part.labels[rows], part.probabilities[rows].tolist()) for rows in Ragged(part.offsets)]
+    widest = max((len(labels) for labels, _ in lists), default=0)
+    probabilities = np.zeros((len(lists), widest), np.float32)
+    for row, (labels, values) in enumerate(lists):
+        probabilities[row, : len(labels)] = values
+    padded = tuple((*labels, *[""] * (widest - len(labels))) for labels, _ in lists)
+    return ClassBank(labels=padded, probabilities=probabilities)
+
+
+def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: list[Unreadable] | None) -> pa.Table:
+    """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
+    problems = list(_problems(table, bank, vectors))
+    if not any(problems):
+        return table
+    ids = table.column("id").to_pylist()
+    found = [Unreadable(key, problem) for key, problem in zip(ids, problems, strict=True) if problem]
+    if unreadable is None:
+        raise IntegrityError(f"document {found[0].id}: {found[0].problem}")
+    unreadable += found
+    return table.filter(pa.array([not problem for problem in problems]))
+
+
+def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> Iterator[str]:
+    """Yield what is wrong with each document, nothing ("") where all is there."""
+    sentences = _lengths(table.column("sentences"))
+    counts = _lengths(table.column(vectors)) if vectors else sentences
+    for hashes, texts, count in zip(_hash_lists(table), sentences, counts, strict=True):
+        missing = [image for image in hashes if image not in bank.rows]
+        unseen = [image for image in hashes if image in bank.without_picture]
+        if texts != count:
+            yield f"{texts} sentences but {count} {(vectors or '').removeprefix(FEATURE_PREFIX)} vectors"
+        elif missing:
+            yield f"image {missing[0][:16]} is not in the images part of its shard"
+        else:
+            yield f"image {unseen[0][:16]} has no picture" if unseen else ""
+
+
+def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
+    """Return per document its L x 2 (sentence, image) links, or None where they are unknown."""
+    return tuple(
+        None if row is None else np.array([(x["sentence"], x["image"]) for x in row], np.int64).reshape(-1, 2)
+        for row in table.column("links").to_pylist()
+    )
+
+
+def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
+    """Return per document the relations of its first link by name; empty where it has no link."""
+    return tuple(
+        {relation["name"]: relation["value"] for relation in row[0]["relations"]} if row else {}
+        for row in table.column("links").to_pylist()
+    )
+
+
+def _hash_lists(table: pa.Table) -> list[list[str]]:
+    return [[image["hash"] for image in row] for row in table.column("images").to_pylist()]
+
+
+def _role_lists(table: pa.Table) -> list[list[str]]:
+    return [[sentence["role"] for sentence in row] for row in table.column("sentences").to_pylist()]
+
+
+def _lengths(column: pa.ChunkedArray) -> Int64:
+    lengths: Int64 = pc.list_value_length(column).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _vectors(column: pa.ChunkedArray, *, where: str, is_strict: bool) -> Vectors:
+    """Return a column of vectors, or of lists of vectors, in any storage, as one array with a row per vector.
+
+    Strictly, all values are finite.
+    """
+    array = column.combine_chunks()
+    if pa.types.is_list(array.type):
+        array = array.flatten()
+    try:
+        return column_to_vectors(array, must_be_finite=is_strict).copy()  # may be written to, and outlives the file
+    except IntegrityError as problem:
+        raise IntegrityError(f"{where}: {problem}") from problem

@@ -1,0 +1,79 @@
+"""Rows of several sets, one set after the other, and where each set begins: the one carrier of offsets.
+
+A set is the sentences or the images of a document, the words of a sentence, the regions of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """How N rows are divided among S sets: those of set `s` are rows `offsets[s]` to `offsets[s + 1] - 1`.
+
+    Attributes:
+        offsets: S + 1 offsets, int64, from 0 to N.
+    """
+
+    offsets: Int64
+
+    @classmethod
+    def of(cls, counts: Sequence[int] | Int64) -> Ragged:
+        """Return the division into sets of the given sizes."""
+        return cls(np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(counts, np.int64), dtype=np.int64)]))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Ragged]) -> Ragged:
+        """Return the sets of several divisions, one division after the other."""
+        return cls.of(np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[slice]:
+        """Yield the rows of each set."""
+        return (self.rows(number) for number in range(len(self)))
+
+    @cached_property
+    def counts(self) -> Int64:
+        """Return the S sizes of the sets."""
+        return np.diff(self.offsets)
+
+    @property
+    def total(self) -> int:
+        """Return the number of rows of all sets."""
+        return int(self.offsets[-1])
+
+    @property
+    def owners(self) -> Int64:
+        """Return the N numbers of the sets that the rows belong to."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    @property
+    def numbers(self) -> Int64:
+        """Return the N numbers of the rows in their sets, from 0."""
+        return np.arange(self.total, dtype=np.int64) - np.repeat(self.offsets[:-1], self.counts)
+
+    def rows(self, number: int) -> slice:
+        """Return the rows of a set."""
+        return slice(int(self.offsets[number]), int(self.offsets[number + 1]))
+
+    def take(self, sets: Int64) -> Ragged:
+        """Return the division of some sets' rows, one set after the other."""
+        return Ragged.of(self.counts[sets])
+
+    def positions(self, sets: Int64) -> Int64:
+        """Return the rows of some sets, one set after the other.
+
+        offsets 0 2 5 6, sets 2 0  ->  5 | 0 1
+        """
+        taken = self.take(sets)
+        return np.repeat(self.offsets[sets], taken.counts) + taken.numbers
