@@ -104,8 +104,8 @@ class MscocoSource:
         for index, path in enumerate(self.captions):
             yield from _read_file(path, index, folders[index] if folders else "", tables)
         captions = {image: _shuffled(tables.captions.get(image, {}), image, self.seed) for image in sorted(tables.uris)}
-        for image, caption in ((image, caption) for image, texts in tables.captions.items() for caption in texts):
-            if image not in tables.uris:
+        for image in [image for image in tables.captions if image not in tables.uris]:
+            for caption in tables.captions[image]:
                 expected = f"expected an image {image} among 'images', found none"
                 yield rejected(f"caption {caption}", Reason.NOT_FOUND, expected)
         for image in [image for image, texts in captions.items() if not texts]:
@@ -124,30 +124,29 @@ class MscocoSource:
         """Yield the versions of each group's document: its sentences and images in an order that tells nothing."""
         seed, wanted, most = self.seed, self.distractors, self.versions if split is Split.TRAIN else 1
         pool = CaptionPool({image: captions[image] for image in sorted(image for g in groups for image in g.images)})
-        for group, version in ((group, version) for group in groups for version in range(most)):
-            if version >= min(len(captions[image]) for image in group.true):
-                continue
-            document_id = f"{group.id}-v{version}"
-            drawn = pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
-            if len(drawn) < wanted:
-                message = f"expected {wanted} captions of other images of the {split} split, found {len(drawn)}"
-                yield rejected(document_id, Reason.TOO_FEW_SENTENCES, message)
-                continue
-            texts = [captions[image][version] for image in group.true] + drawn  # text i is about true image i
-            sentences = shuffled_order(len(texts), seed=seed, key=document_id)
-            images = shuffled_order(len(group.images), seed=seed, key=group.id)
-            shown = [group.images[index] for index in images]
-            yield CandidateDocument(
-                id=document_id,
-                dataset=DATASET,
-                sentences=tuple(Sentence(texts[index]) for index in sentences),
-                image_uris=tuple(tables.uris[image][1] for image in shown),
-                links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
-                provenance=Provenance(DATASET, group.id),
-                language=LANGUAGE,
-                split=split,
-                image_licences=stated(map(tables.licence_of, shown)),
-            )
+        for group in groups:
+            for version in range(min(most, *(len(captions[image]) for image in group.true))):
+                document_id = f"{group.id}-v{version}"
+                drawn = pool.distractors(wanted, images=group.images, seed=seed, key=document_id)
+                if len(drawn) < wanted:
+                    message = f"expected {wanted} captions of other images of the {split} split, found {len(drawn)}"
+                    yield rejected(document_id, Reason.TOO_FEW_SENTENCES, message)
+                    continue
+                texts = [captions[image][version] for image in group.true] + drawn  # text i is about true image i
+                sentences = shuffled_order(len(texts), seed=seed, key=document_id)
+                images = shuffled_order(len(group.images), seed=seed, key=group.id)
+                shown = [group.images[index] for index in images]
+                yield CandidateDocument(
+                    id=document_id,
+                    dataset=DATASET,
+                    sentences=tuple(Sentence(texts[index]) for index in sentences),
+                    image_uris=tuple(tables.uris[image][1] for image in shown),
+                    links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
+                    provenance=Provenance(DATASET, group.id),
+                    language=LANGUAGE,
+                    split=split,
+                    image_licences=stated(map(tables.licence_of, shown)),
+                )
 
 
 @dataclass(frozen=True, slots=True)
