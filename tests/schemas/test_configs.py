@@ -113,3 +113,15 @@ def test_documented_keys_are_settable() -> None:
     assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"].keys()
     train = dotted_keys(train_recipes.tiny())
     assert {"objective.similarity", "training.epochs", "training.select"} <= train.keys()
+
+
+@pytest.mark.parametrize("name", build_recipes.RECIPES)
+def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
+    """Sources with fields of the same names are told apart: RecipeQA's are all names of VIST's, too."""
+    recipe = build_recipes.RECIPES[name]()
+    assert override(recipe, ["http.contact=a@example.org"]).source == recipe.source
+
+
+def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
+    with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be at least 1"):
+        override(build_recipes.recipe("mscoco"), ["source.true_images=0"])
