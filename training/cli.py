@@ -195,12 +195,12 @@ def serve(
     tracking: TrackingOption = None,
     is_json: JsonOption = False,
 ) -> None:
-    """Answer documents with their links over HTTP, by MLflow's scoring server, until interrupted.
+    """Answer documents with their links over HTTP, until interrupted.
 
     A document is given as the model reads it: its sentences, and the vectors of the extractors it was trained on, or
     its pictures; `multilink link --input` takes raw documents.
     """
-    from training.serving_command import run_serve
+    from training.mlflow.serving import run_serve
 
     run_serve(
         model=model,

@@ -172,7 +172,7 @@ def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
     from fastapi.testclient import TestClient
 
     from training.mlflow.loading import LoadedModel
-    from training.serving.server import make_app
+    from training.mlflow.serving import make_app
 
     model = model_of(towers).eval()
     with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:

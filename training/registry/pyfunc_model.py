@@ -27,7 +27,7 @@ from training.data.ragged import Ragged
 from training.data.views import TextView
 from training.fitting import inputs_of
 from training.linking.calibration import Calibration
-from training.linking.links import LinkedDocument, Linker
+from training.linking.links import Linker
 from training.model import LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
@@ -60,11 +60,7 @@ class LinkPredictor:
         self.calibration = calibration
 
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return a row a document: its similarities, its predicted links, and the model's address.
-
-        `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
-        `similarities` n lists of m cosines; `links` are those of `multilink link`, the most similar first, with their
-        `sentence`, `image`, `similarity` and `probability`.
+        """Return a row a document; see `answers`.
 
         Args:
             documents: `sentences` (n texts) and what the model reads beside them: `image_vectors` (m vectors of its
@@ -76,26 +72,35 @@ class LinkPredictor:
         Raises:
             InputError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
-        rows: list[dict[str, Any]] = documents.to_dict("records")  # type: ignore[assignment,unused-ignore]
-        linker = Linker(model=self.model, uri=self.uri, calibration=self.calibration)
         try:
-            found = list(linker.link_given(self._given(row, place) for place, row in enumerate(rows)))
+            return pd.DataFrame(self.answers(documents.to_dict("records")), columns=[READ, SIMILARITIES, LINKS, MODEL])  # type: ignore[arg-type,unused-ignore]
         except UsageError as problem:
             raise InputError(str(problem)) from problem
-        linked = [each for each in found if isinstance(each, LinkedDocument)]
-        for place, each in enumerate(found):
+
+    def answers(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return of each document its similarities, its predicted links, and the model's address.
+
+        `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
+        `similarities` n lists of m cosines; `links` are those of `multilink link`, the most similar first, with their
+        `sentence`, `image`, `similarity` and `probability`.
+
+        Raises:
+            UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
+        """
+        linker = Linker(model=self.model, uri=self.uri, calibration=self.calibration)
+        found: list[dict[str, Any]] = []
+        for place, each in enumerate(linker.link_given([self._given(row, place) for place, row in enumerate(rows)])):
             if isinstance(each, Failure):
-                raise InputError(f"row {place}: {each.message}")
-        return pd.DataFrame(
-            {
-                READ: [each.sentence_numbers.tolist() for each in linked],
-                SIMILARITIES: [each.similarities.astype(np.float64).tolist() for each in linked],
-                LINKS: [
-                    [{name: getattr(link, name) for name in LINK_FIELDS} for link in each.links] for each in linked
-                ],
-                MODEL: self.uri,
-            }
-        )
+                raise UsageError(f"row {place}: {each.message}")
+            found.append(
+                {
+                    READ: each.sentence_numbers.tolist(),
+                    SIMILARITIES: each.similarities.astype(np.float64).tolist(),
+                    LINKS: [{name: getattr(link, name) for name in LINK_FIELDS} for link in each.links],
+                    MODEL: self.uri,
+                }
+            )
+        return found
 
     def _given(self, row: dict[str, Any], place: int) -> GivenDocument:
         data = self.model.card.data
@@ -193,10 +198,13 @@ def _items(value: Any) -> list[Any]:
 
 def _vectors(value: Any, dimensions: int, where: str) -> npt.NDArray[np.float32]:
     rows = _items(value)
-    sizes = {len(row) for row in rows} - {dimensions}
+    sizes = {len(_items(row)) for row in rows} - {dimensions}
     if sizes:
         raise UsageError(f"{where}: expected vectors of {dimensions} numbers, found {sorted(sizes)}")
-    return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+    try:
+        return np.array([list(row) for row in rows], dtype=np.float32).reshape(len(rows), dimensions)
+    except (TypeError, ValueError) as problem:
+        raise UsageError(f"{where}: expected numbers: {problem}") from problem
 
 
 def _picture(text: str, where: str) -> bytes:

@@ -20,9 +20,9 @@ from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
 from training.linking.links import LinkedDocument, Linker
 from training.mlflow.loading import LoadedModel
+from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES
-from training.serving.server import make_app
 from training.text.vocabulary import Vocabulary
 
 ROLES = ("headline", "lead", "caption", "body")

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,15 +15,19 @@ from typing import Any
 import mlflow
 import pyarrow.parquet as pq
 import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.commands import run_evaluate, run_link_version
 from training.evaluation.evaluate import read_documents
+from training.mlflow import serving
 from training.mlflow.loading import load
 from training.mlflow.registry import CHAMPION, champion_of_dataset
+from training.mlflow.serving import MAX_BODY_BYTES, bind
 from training.model import LinkModel
-from training.serving.server import bind, refusal_line
 
 Register = Callable[[Path], str]
 COMMAND = [sys.executable, "-c", "from orchestration.cli import main; main()"]
@@ -133,14 +138,28 @@ def test_a_served_model_gives_the_links_of_link(
     for body, line in (
         ({"dataframe_records": [broken | {"image_vectors": [[1.0]]}]}, "row 0, image_vectors: expected vectors of 16 "),
         ({"dataframe_records": [broken | {"image_vectors": [[float("nan")] * 16]}]}, "row 0: its vectors are not fin"),
-        ({"dataframe_records": [{"sentences": ["A dog."]}]}, "Model is missing inputs ['sentence_vectors', 'image"),
-        ({"documents": []}, "The input must be a JSON dictionary with exactly one of the input fields"),
-        (b"{", "Invalid input. Ensure that input is a valid JSON formatted string. Error: 'JSONDecodeError"),
+        (
+            {"dataframe_records": [{"sentences": ["A dog."]}]},
+            "row 0: expected sentences, sentence_vectors, image",
+        ),
+        ({"dataframe_records": [3]}, "row 0: expected an object with sentences"),
+        ({"dataframe_records": [broken | {"image_vectors": [["x"] * 16]}]}, "row 0, image_vectors: expected numbers"),
+        ({"dataframe_records": [broken | {"sentences": 7}]}, "row 0, sentence_vectors: expected a text-test vector"),
+        ({"dataframe_split": {"columns": ["sentences"], "data": [[1, 2]]}}, "dataframe_split: expected columns, and"),
+        ({"documents": []}, 'expected {"dataframe_records"'),
+        (b"{", "expected JSON, found Expecting property name"),
+        (b"[" * 200_000 + b"]" * 200_000, "expected JSON, found maximum recursion depth exceeded"),
+        (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "expected JSON, found maximum recursion depth exceeded"),
+        (b"[" + b"9" * 5_000 + b"]", "expected JSON, found Exceeds the limit"),
+        (b"\xff\xfe{", "expected JSON, found"),
     ):
         status, answer = post(served, body)
-        assert (status, answer.keys()) == (400, {"error_code", "message"})
-        assert answer["message"].startswith(line) and "\n" not in answer["message"]
+        assert (status, answer.keys()) == (400, {"error_code", "message"}), answer
+        assert answer["message"].startswith(line) and "\n" not in answer["message"], answer
     assert post(served, b"a,b", "text/plain")[0] == 415
+    assert post(served, b" " * (MAX_BODY_BYTES + 1))[0] == 413
+    split = {"columns": list(broken), "data": [list(broken.values())]}
+    assert post(served, {"dataframe_split": split})[1] == post(served, example)[1]
 
 
 def post(address: str, body: object, kind: str = "application/json") -> tuple[int, dict[str, Any]]:
@@ -160,10 +179,38 @@ def test_an_address_in_use_is_said() -> None:
             bind("127.0.0.1", port)
 
 
-def test_a_refusal_is_one_line_without_the_data() -> None:
-    assert refusal_line("Failed to predict data '   a\n0  b'. \nError: row 0: no\nvector") == "row 0: no vector"
-    assert refusal_line("Bad. Error: 'x'\nInput: \n{\n") == "Bad. Error: 'x'"
-    assert len(refusal_line("long " * 500)) == 500
+def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that stops half-way, one that trickles, and a body that does not come hold no connection."""
+    monkeypatch.setattr(serving, "REQUEST_S", 0.5)
+    app, address = FastAPI(), bind("127.0.0.1", 0)
+
+    @app.post("/")
+    async def read(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(len(await serving.read_body(request)))
+        except serving.RequestError as problem:
+            return JSONResponse(str(problem), status_code=problem.status)
+
+    server = uvicorn.Server(uvicorn.Config(app, http=serving.TimedProtocol, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
+    thread.start()
+    port = address.bound.getsockname()[1]
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as half:
+            half.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n")
+            assert half.recv(1000) == b""
+        header = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as late:
+            late.sendall(header + b"[1,")
+            assert late.recv(1000).startswith(b"HTTP/1.1 408")
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as whole:
+            whole.sendall(header + b"[1,2,3,4]")
+            assert whole.recv(1000).endswith(b"9")
+            whole.sendall(b"POST / HT")
+            assert whole.recv(1000) == b""
+    finally:
+        server.should_exit = True
+        thread.join(60)
 
 
 def test_the_scheduler_links_with_the_champion_into_the_lake(

@@ -1,1 +1,0 @@
-"""A model behind an HTTP address."""
