@@ -2,13 +2,13 @@
 
 A `Spool` keeps chunks in order. A `Sorter` is an external merge sort: records are gathered until they fill a run, a run
 is sorted and written, and reading merges the runs; so neither the number of records nor the skew of their keys matters,
-only one group has to fit into memory at a time.
+only one group, and one block of each run, have to fit into memory at a time.
 
-    add --> held in memory --full--> run, run, ... run --as many as FAN_IN--> one run of the next level
-    groups <-- merged: the held records, and the runs of all levels
+    add --> held in memory --full--> run, run, ... run
+    groups <-- merged: the runs and the held records
 
 Files have no name (they are unlinked as soon as they are made), so a process that is killed leaves none behind; they
-are where `TMPDIR` says. Plain Python, for any runner; who hands these out for PCollections is `spilling_runner`.
+are where `TMPDIR` says. Plain Python, for any runner; who hands these out for PCollections is `spilling`.
 """
 
 from __future__ import annotations
@@ -18,34 +18,32 @@ import marshal
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, groupby
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import IO
 
 from schemas.errors import BuildError
 
-HELD_BYTES = 1 << 18  # of a spool or an idle sorter that stay in memory
-RUN_BYTES = 8 << 20  # of a sorter's records gathered in memory
-BLOCK_BYTES = 1 << 16  # of a run, read in one go
-FAN_IN = 32  # runs merged at once, of each level
+BLOCK_BYTES = 1 << 14  # of a run, read in one go: 2 MB for each GB, in runs of 8 MB
 RECORD_OVERHEAD = 150  # bytes of a record in memory besides its content
 
 Record = tuple[bytes, bytes]  # key, content
+Spilled = Callable[[], bytes]  # reads again what was written, and keeps its file
 _KEY = itemgetter(0)
 
 
 class SpillFile:
-    """An unnamed temporary file that is appended to, and read at any place."""
+    """An unnamed temporary file that is appended to, and read at any offset."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="multilink-spill-", buffering=0)  # noqa: SIM115
         self._size = 0
         weakref.finalize(self, self._file.close)
 
-    def append(self, data: bytes) -> _Place:
-        """Write bytes to the end; returns where they are.
+    def append(self, data: bytes) -> Spilled:
+        """Write bytes to the end; returns what reads them.
 
         Raises:
             BuildError: the disk is full, or fails.
@@ -59,33 +57,19 @@ class SpillFile:
             raise BuildError(
                 f"temporary files in {folder}: {problem.strerror}; TMPDIR names another folder"
             ) from problem
-        place = _Place(self, self._size, len(data))
         self._size += len(data)
-        return place
+        return partial(self._read, self._size - len(data), len(data))
 
-    def read(self, offset: int, length: int) -> bytes:
+    def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._file.fileno(), length, offset)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Bytes in a file; whoever holds one keeps the file."""
-
-    file: SpillFile
-    offset: int
-    length: int
-
-    def read(self) -> bytes:
-        return self.file.read(self.offset, self.length)
 
 
 class Spool:
     """Chunks of bytes in the order they were added, read any number of times; all but the first few are in a file."""
 
-    def __init__(self, *, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, *, held_bytes: int) -> None:
         self.size = 0  # bytes of all chunks
-        self._chunks: list[bytes | _Place] = []
-        self._free = held_bytes
+        self._chunks: list[bytes | Spilled] = []
         self._held_bytes = held_bytes
         self._file: SpillFile | None = None
 
@@ -94,12 +78,11 @@ class Spool:
         if not chunk:
             return
         self.size += len(chunk)
-        if len(chunk) <= self._free:
-            self._free -= len(chunk)
-            self._chunks.append(chunk)
-        else:
+        if self.size > self._held_bytes:
             self._file = self._file or SpillFile()
             self._chunks.append(self._file.append(chunk))
+        else:
+            self._chunks.append(chunk)
 
     def extend(self, chunks: Iterable[bytes]) -> None:
         """Add the chunks of another spool (its file is shared, not copied), or any others."""
@@ -118,7 +101,7 @@ class Spool:
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._chunks:
-            yield chunk.read() if isinstance(chunk, _Place) else chunk
+            yield chunk if isinstance(chunk, bytes) else chunk()
 
 
 class Sorter:
@@ -126,16 +109,15 @@ class Sorter:
 
     Attributes:
         run_bytes: of records gathered in memory before they are sorted and written.
-        held_bytes: that may stay in memory when `settle` is called.
     """
 
-    def __init__(self, *, run_bytes: int = RUN_BYTES, held_bytes: int = HELD_BYTES) -> None:
-        self._run_bytes = run_bytes
-        self._held_bytes = held_bytes
+    def __init__(self, *, run_bytes: int) -> None:
         self.size = 0  # bytes of all contents
+        self._run_bytes = run_bytes
         self._records: list[Record] = []
         self._held = 0
-        self._levels: list[list[list[_Place]]] = []  # level -> runs, oldest first -> blocks
+        self._file: SpillFile | None = None
+        self._runs: list[list[Spilled]] = []  # blocks of each run, oldest first
 
     def add(self, key: bytes, content: bytes) -> None:
         """Add a record."""
@@ -143,46 +125,25 @@ class Sorter:
         self.size += len(content)
         self._held += len(key) + len(content) + RECORD_OVERHEAD
         if self._held >= self._run_bytes:
-            self._spill()
+            self.spill()
 
-    def settle(self) -> None:
-        """Write what is held, unless it is little: nothing is added for a while."""
-        if self._held > self._held_bytes:
-            self._spill()
+    def spill(self, *, held_bytes: int = 0) -> None:
+        """Write the records that are held in memory as a run, unless they are no more than so many bytes."""
+        if self._held <= held_bytes:
+            return
+        self._records.sort(key=_KEY)
+        self._file = self._file or SpillFile()
+        self._runs.append([self._file.append(marshal.dumps(block)) for block in _blocks(self._records)])
+        self._records, self._held = [], 0
 
     def groups(self) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield each key once, with its contents; may be called again."""
         self._records.sort(key=_KEY)
-        runs = [map(_Place.read, run) for level in reversed(self._levels) for run in level]
-        records = heapq.merge(*map(_records_of, runs), self._records, key=_KEY)
-        for key, group in groupby(records, key=_KEY):
+        for key, group in groupby(heapq.merge(*map(_records_of, self._runs), self._records, key=_KEY), key=_KEY):
             yield key, [content for _, content in group]
 
-    def _spill(self) -> None:
-        self._records.sort(key=_KEY)
-        run = _write_run(self._records)
-        self._records, self._held = [], 0
-        self._keep(run, level=0)
 
-    def _keep(self, run: list[_Place], *, level: int) -> None:
-        if level == len(self._levels):
-            self._levels.append([])
-        runs = self._levels[level]
-        runs.append(run)
-        if len(runs) == FAN_IN:
-            merged = heapq.merge(*(_records_of(map(_Place.read, each)) for each in runs), key=_KEY)
-            longer = _write_run(merged)
-            runs.clear()
-            self._keep(longer, level=level + 1)
-
-
-def _write_run(records: Iterable[Record]) -> list[_Place]:
-    """Write sorted records to a file of their own, in blocks."""
-    file = SpillFile()
-    return [file.append(marshal.dumps(block)) for block in _blocks(records)]
-
-
-def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:
+def _blocks(records: list[Record]) -> Iterator[list[Record]]:
     block: list[Record] = []
     size = 0
     for record in records:
@@ -195,5 +156,6 @@ def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield block
 
 
-def _records_of(blocks: Iterable[bytes]) -> Iterator[Record]:
-    return chain.from_iterable(map(marshal.loads, blocks))
+def _records_of(run: list[Spilled]) -> Iterator[Record]:
+    for block in run:
+        yield from marshal.loads(block())

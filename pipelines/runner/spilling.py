@@ -9,28 +9,30 @@ with
 - what an in-process worker puts out taken from it at once, instead of when its bundle has ended;
 - worker processes told to end all at once, where Beam waits half a second for one after the other.
 
-One element, and one group of a GroupByKey, still have to fit into memory. Side inputs are in memory as in Beam: of
-bounded size, please. Groups come sorted by encoded key rather than in order of arrival.
+One element, and one group of a GroupByKey, still have to fit into memory; so do side inputs, which are in memory as in
+Beam. Groups come sorted by encoded key rather than in order of arrival. A stage with timers runs as Beam runs it.
 
 What it relies on in `apache_beam.runners.portability.fn_api_runner` (2.77), which is no public interface, and what
 `tests/pipelines/runner/test_spilling.py` checks: `FnApiRunner._get_bundle_manager`, whose result has `process_bundle`;
-`BundleManager`, which runs one bundle on `bundle_context_manager.worker_handlers`; `BundleContextManager.get_buffer`,
-which looks a buffer up in `execution_context.pcoll_buffers` before it makes one; the four methods called on a buffer
-(append, extend, copy, iteration); the attributes of `GroupingBuffer` that hold its coders; and
-`WorkerHandlerManager.close_all`, which ends workers by a marker in the queue of their `control_conn`.
+`BundleManager`, which runs one bundle on `bundle_context_manager.worker_handlers`, and appends what several workers put
+out under one lock; `BundleContextManager`, a copy of which can have other `_worker_handlers`, and whose `get_buffer`
+looks a buffer up in `execution_context.pcoll_buffers` before it makes one; the four methods called on a buffer (append,
+extend, copy, iteration); the attributes of `GroupingBuffer` that hold its coders; and `WorkerHandlerManager.close_all`,
+which ends workers by a marker in the queue of their `control_conn`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from apache_beam.coders.coder_impl import create_InputStream, create_OutputStream
+from apache_beam.coders.coder_impl import create_InputStream
 from apache_beam.metrics.monitoring_infos import consolidate
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
@@ -42,17 +44,12 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
     WorkerHandlerManager,
 )
 from apache_beam.runners.worker.data_plane import SizeBasedBufferingClosableOutputStream
-from apache_beam.transforms.trigger import create_trigger_driver
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
-from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
-from pipelines.runner.spill import HELD_BYTES, RUN_BYTES, Sorter, Spool
+from pipelines.runner.spill import Sorter, Spool
 
-BUNDLE_BYTES = 4 << 20  # of a bundle's input; a chunk, up to 10 MB from a worker process, is never cut
 CHUNK_BYTES = 1 << 20  # of output taken from a worker in this process, and of groups handed to any
 BUNDLES_PER_WORKER = 8  # at least, where groups are few and workers several: none waits long for the others' last
 CONSOLIDATE_EVERY = 16  # bundles whose metrics wait to be added up
-_ONLY_PANE = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.ON_TIME, index=0, nonspeculative_index=0)
 
 Inputs = Mapping[str, Iterable[bytes]]  # id of a reading transform -> encoded elements
 
@@ -62,14 +59,14 @@ class Limits:
     """What a run holds in memory, in bytes.
 
     Attributes:
-        bundle: of a bundle's input.
+        bundle: of a bundle's input; a chunk, up to 10 MB from a worker process, is never cut.
         held: of a PCollection's elements between stages.
         run: of a GroupByKey's elements while they are gathered.
     """
 
-    bundle: int = BUNDLE_BYTES
-    held: int = HELD_BYTES
-    run: int = RUN_BYTES
+    bundle: int = 4 << 20
+    held: int = 1 << 18
+    run: int = 8 << 20
 
 
 class SpillingRunner(FnApiRunner):
@@ -79,21 +76,25 @@ class SpillingRunner(FnApiRunner):
         super().__init__(**settings)
         self._limits = limits or Limits()
 
-    def _get_bundle_manager(self, bundle_context_manager: Any) -> _BoundedBundles:
+    def _get_bundle_manager(self, bundle_context_manager: Any) -> Any:
+        if bundle_context_manager.stage_timer_outputs:  # a timer fires in a bundle, not in each
+            return super()._get_bundle_manager(bundle_context_manager)
         manager = bundle_context_manager.execution_context.worker_handler_manager
         manager.close_all = partial(_close_all, manager, bundle_context_manager.worker_handlers)
         return _BoundedBundles(bundle_context_manager, self._limits)
 
 
 class _Groups:
-    """The buffer of a GroupByKey: takes encoded (key, value), gives encoded (key, values)."""
+    """The buffer of a GroupByKey: takes encoded (key, value), gives encoded (key, values).
+
+    Beam's own buffer does the grouping proper, of some groups at a time: those that were sorted next to each other.
+    """
 
     def __init__(self, beams: GroupingBuffer, limits: Limits) -> None:
+        self._beams = partial(GroupingBuffer, beams._pre_grouped_coder, beams._post_grouped_coder, beams._windowing)
         self._key = beams._key_coder.get_impl()
         self._element = beams._pre_grouped_coder.get_impl()
-        self._group = beams._post_grouped_coder.get_impl()
-        self._windowing = beams._windowing
-        self._sorter = Sorter(run_bytes=limits.run, held_bytes=limits.held)
+        self._sorter = Sorter(run_bytes=limits.run)
 
     def append(self, elements: bytes) -> None:
         stream, add = create_InputStream(elements), self._sorter.add
@@ -114,8 +115,8 @@ class _Groups:
     def copy(self) -> _Groups:
         return self
 
-    def settle(self) -> None:
-        self._sorter.settle()
+    def spill(self, *, held_bytes: int) -> None:
+        self._sorter.spill(held_bytes=held_bytes)
 
     @property
     def size(self) -> int:
@@ -126,37 +127,15 @@ class _Groups:
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
         """Yield encoded groups, about so many bytes at a time."""
-        windowed = self._in_one_window if self._windowing.is_default() else self._by_trigger
-        stream = create_OutputStream()
-        for encoded_key, elements in self._sorter.groups():
-            for group in windowed(self._key.decode(encoded_key), map(self._decode, elements)):
-                self._group.encode_to_stream(group, stream, True)
-            if stream.size() >= chunk_bytes:
-                yield stream.get()
-                stream = create_OutputStream()
-        yield stream.get()
-
-    def _decode(self, element: bytes) -> Any:
-        return self._element.decode_from_stream(create_InputStream(element), True)
-
-    def _in_one_window(self, key: Any, elements: Iterable[Any]) -> Iterator[Any]:
-        group = (key, [element.value[1] for element in elements])
-        yield GlobalWindows.windowed_value(group, timestamp=GlobalWindow().max_timestamp(), pane_info=_ONLY_PANE)
-
-    def _by_trigger(self, key: Any, elements: Iterable[Any]) -> Iterator[Any]:
-        values = [element.with_value(element.value[1]) for element in elements]
-        yield from create_trigger_driver(self._windowing, True).process_entire_key(key, values)
-
-
-class _OneWorker:
-    """What a `BundleManager` asks of its stage, where one worker is all there is."""
-
-    def __init__(self, stage: Any, worker: Any) -> None:
-        self._stage = stage
-        self.worker_handlers = [worker]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)
+        some, size = self._beams(), 0
+        for _, contents in self._sorter.groups():
+            elements = b"".join(contents)
+            some.append(elements)
+            size += len(elements)
+            if size >= chunk_bytes:
+                yield from some
+                some, size = self._beams(), 0
+        yield from some
 
 
 class _BoundedBundles:
@@ -176,21 +155,33 @@ class _BoundedBundles:
     ) -> tuple[Any, list[Any]]:
         """Return the results of all bundles as if they were one, and no splits."""
         outputs = {name: self._buffer(name, buffer) for name, buffer in expected_outputs.items()}
-        is_whole = bool(expected_output_timers)  # a timer fires in a bundle, not in each
         workers = self._stage.worker_handlers
-        if is_whole or self._stage.stage.is_stateful():  # a key's state is one worker's at a time
+        if self._stage.stage.is_stateful():  # a key's state is one worker's at a time
             workers = workers[:1]
-        bundles = _Shared(iter([inputs]) if is_whole else _cut(inputs, self._bundle_bytes(inputs, len(workers))))
-        run = partial(self._work, bundles, outputs, (expected_outputs, fired_timers, expected_output_timers, dry_run))
+        bundles = _cut(inputs, self._bundle_bytes(inputs, len(workers)))
+        lock = threading.Lock()
+
+        def take() -> Inputs | None:
+            with lock:
+                return next(bundles, None)
+
+        rest = expected_outputs, fired_timers, expected_output_timers, dry_run
+        work = partial(self._work, iter(take, None), outputs, rest)
         if len(workers) == 1:
-            results = [run(workers[0])]
+            results = work(workers[0])
         else:
             with ThreadPoolExecutor(len(workers)) as pool:
-                results = list(pool.map(run, workers))
+                working = [pool.submit(work, worker) for worker in workers]
+                try:
+                    wait(working, return_when=FIRST_EXCEPTION)
+                finally:
+                    with lock:
+                        bundles.close()  # all are taken, or nobody is to take any more
+            results = [result for worker in working for result in worker.result()]
         for buffer in outputs.values():
             if isinstance(buffer, _Groups):
-                buffer.settle()
-        return _merge([each for some in results for each in some]), []
+                buffer.spill(held_bytes=self._limits.held)
+        return _merge(results), []
 
     def _bundle_bytes(self, inputs: Inputs, workers: int) -> int:
         """Return the size of a bundle: small enough for several to every worker, if there is a choice."""
@@ -199,21 +190,19 @@ class _BoundedBundles:
         total = sum(getattr(buffer, "size", 0) for buffer in inputs.values())
         return max(1, min(self._limits.bundle, total // (workers * BUNDLES_PER_WORKER)))
 
-    def _work(self, bundles: _Shared, outputs: Mapping[str, Any], rest: Sequence[Any], worker: Any) -> list[Any]:
+    def _work(
+        self, bundles: Iterator[Inputs | None], outputs: Mapping[str, Any], rest: Sequence[Any], worker: Any
+    ) -> list[Any]:
         """Return the results of the bundles that one worker took."""
-        tokens = FnApiRunner.get_cache_token_generator(static=False)
-        manager = BundleManager(_OneWorker(self._stage, worker), cache_token_generator=tokens)
+        stage = copy(self._stage)
+        stage._worker_handlers = [worker]
+        manager = BundleManager(stage, cache_token_generator=FnApiRunner.get_cache_token_generator(static=False))
         results: list[Any] = []
-        try:
-            with _taken_at_once(worker, outputs):
-                for bundle in bundles:
-                    result, _ = manager.process_bundle(bundle, *rest)
-                    results.append(result)
-                    if len(results) >= CONSOLIDATE_EVERY:
-                        results = [_merge(results)]
-        except BaseException:
-            bundles.stop()
-            raise
+        with _taken_at_once(worker, outputs):
+            for bundle in bundles:
+                results.append(manager.process_bundle(bundle, *rest)[0])
+                if len(results) >= CONSOLIDATE_EVERY:
+                    results = [_merge(results)]
         return results
 
     def _buffer(self, name: str, buffer_id: bytes) -> Any:
@@ -226,27 +215,7 @@ class _BoundedBundles:
         return buffers[buffer_id]
 
 
-class _Shared:
-    """An iterator that several threads take from."""
-
-    def __init__(self, items: Iterator[Inputs]) -> None:
-        self._items = items
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> _Shared:
-        return self
-
-    def __next__(self) -> Inputs:
-        with self._lock:
-            return next(self._items)
-
-    def stop(self) -> None:
-        """Let nobody take any more."""
-        with self._lock:
-            self._items = iter(())
-
-
-def _cut(inputs: Inputs, bundle_bytes: int) -> Iterator[Inputs]:
+def _cut(inputs: Inputs, bundle_bytes: int) -> Generator[Inputs, None, None]:
     """Yield the inputs of a stage in parts of about so many bytes: at least one, each with all names."""
     nothing: dict[str, Iterable[bytes]] = dict.fromkeys(inputs, ())
     is_first = True

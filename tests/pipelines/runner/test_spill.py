@@ -47,26 +47,25 @@ def test_a_spool_gives_back_what_was_added_in_order(first: list[bytes], more: li
 
 @given(RECORDS, st.sampled_from([1, 400, 3_000, 1 << 20]), st.booleans())
 def test_a_sorter_groups_by_key_and_keeps_the_order_within(
-    records: list[tuple[bytes, bytes]], run_bytes: int, is_settled: bool
+    records: list[tuple[bytes, bytes]], run_bytes: int, is_spilled: bool
 ) -> None:
-    sorter = Sorter(run_bytes=run_bytes, held_bytes=0)
+    sorter = Sorter(run_bytes=run_bytes)
     expected: dict[bytes, list[bytes]] = {}
     for key, content in records:
         sorter.add(key, content)
         expected.setdefault(key, []).append(content)
-    if is_settled:
-        sorter.settle()
+    if is_spilled:
+        sorter.spill()
     assert list(sorter.groups()) == sorted(expected.items())
     assert list(sorter.groups()) == sorted(expected.items())
 
 
-def test_many_runs_are_merged_and_few_files_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "FAN_IN", 3)
+def test_many_runs_are_merged_and_one_file_is_open() -> None:
     before = open_spill_files()
     sorter = Sorter(run_bytes=1)
-    for number in range(100):  # a run each: 100 = 10201 in base 3, so 1 + 0 + 2 + 0 + 1 runs are left
+    for number in range(100):  # a run each
         sorter.add(bytes([number * 37 % 101]), bytes([number]))
-    assert open_spill_files() - before == 4
+    assert open_spill_files() - before == 1
     found = list(sorter.groups())
     assert found == sorted((bytes([number * 37 % 101]), [bytes([number])]) for number in range(100))
     del sorter, found

@@ -148,7 +148,7 @@ def test_a_failure_ends_the_run_with_its_reason() -> None:
 
 
 def test_beam_still_has_what_the_runner_leans_on() -> None:
-    """A change here is no mistake of Beam's: read `spilling_runner` again against the new version."""
+    """A change here is no mistake of Beam's: read `spilling` again against the new version."""
 
     def parameters(function: Any) -> list[str]:
         return list(inspect.signature(function).parameters)
@@ -167,6 +167,8 @@ def test_beam_still_has_what_the_runner_leans_on() -> None:
         methods = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("__")}
         assert methods == {"append", "extend", "copy", "partition", "clear", "reset"}
     assert parameters(data_plane.InMemoryDataChannel.output_stream) == ["self", "instruction_id", "transform_id"]
+    worker_handlers_of_a_stage = inspect.getsource(execution.BundleContextManager.worker_handlers.fget)
+    assert "return self._worker_handlers" in worker_handlers_of_a_stage
     assert "data_conn" in inspect.getsource(worker_handlers.EmbeddedWorkerHandler.__init__)
     assert "_DONE_MARKER" in inspect.getsource(worker_handlers.ControlConnection.close)
     assert "worker_handler.close()" in inspect.getsource(worker_handlers.WorkerHandlerManager.close_all)
