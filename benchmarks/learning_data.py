@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestration.recorded_web import build_settings, recording_at, serving
-from pipelines.config import BuildConfig
-from pipelines.recipes import recipe
+from pipelines.config import BuildConfig, recipe
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override

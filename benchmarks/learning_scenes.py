@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.learning_data import COLUMNS, SENTENCES, VECTORS, LakeData, built, digest_of_code, held
+from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
-from pipelines.recipes import recipe
 from pipelines.settings import FeaturesConfig
 from pipelines.sources.mscoco import MscocoSource
 from pipelines.sources.records import CandidateDocument

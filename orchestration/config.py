@@ -24,7 +24,7 @@ from pathlib import Path
 
 import yaml
 
-from pipelines import recipes as build_recipes
+from pipelines.config import datasets, recipe
 from schemas.configs import override, require, restore
 from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
@@ -79,7 +79,7 @@ class DatasetSettings:
     train_settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        override(build_recipes.recipe(self.name, self.recipe or None), self.settings)
+        override(recipe(self.name, self.recipe or None), self.settings)
         for objective in self.objectives:
             override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
         fields = self.schedule.split()
@@ -184,7 +184,7 @@ class RetrySettings:
 
 
 def _every_dataset() -> tuple[DatasetSettings, ...]:
-    return tuple(DatasetSettings(name=name) for name in build_recipes.datasets())
+    return tuple(DatasetSettings(name=name) for name in datasets())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class DemoRun:
     def build(self) -> dict[str, Any]:
         """Scrape the recorded web and build the data set; gives the build's summary."""
         from orchestration.recorded_web import recording_at, scraping
-        from pipelines.recipes import recipe
+        from pipelines.config import recipe
         from pipelines.run import build_dataset
         from pipelines.sources.diy.submissions import Credentials
         from schemas.configs import override

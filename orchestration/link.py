@@ -173,9 +173,9 @@ def link_file(
 
 def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
     """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`."""
+    from pipelines.config import recipe
     from pipelines.documents_for_linking import Extraction
     from pipelines.features.extraction import plan_features
-    from pipelines.recipes import recipe
     from schemas.configs import override
     from training.fitting import inputs_of
 

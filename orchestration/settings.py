@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-import pipelines.recipes
+import pipelines.config
 import training.recipes
 from schemas.configs import resolve
 from schemas.console import Console
@@ -53,7 +53,7 @@ def settings(
     A setting is changed by `--set KEY=VALUE` of `multilink build` or `multilink train`.
     """
     console = Console(is_json=is_json)
-    builds, trainings = pipelines.recipes.RECIPES, training.recipes.RECIPES
+    builds, trainings = pipelines.config.RECIPES, training.recipes.RECIPES
     if not name:
         rows = {"build": summaries(builds), "train": summaries(trainings)}
         console.summarise(list_recipes(rows), rows)

@@ -47,19 +47,17 @@ class BuildStep:
     def run(self, say: Say) -> Summary:
         import os
 
-        from pipelines.recipes import recipe
-        from pipelines.run import build_dataset, check_credentials, parse_runner
+        from pipelines.config import recipe
+        from pipelines.run import build_dataset, parse_runner
         from pipelines.sources.diy.submissions import Credentials
         from schemas.configs import override
         from schemas.lake import Lake
 
         config = override(recipe(self.dataset, self.recipe or None), self.settings)
-        credentials = Credentials.from_environment(os.environ)
-        check_credentials(config, credentials)
         return build_dataset(
             config,
             lake=Lake.at(self.lake),
-            credentials=credentials,
+            credentials=Credentials.from_environment(os.environ),
             runner=parse_runner(self.runner),
             workers=self.workers,
             beam_options=self.beam_options,

@@ -16,7 +16,6 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.config import BuildConfig, content_config
-from pipelines.counts import CountStages, GatherFacts, as_facts
 from pipelines.dedupe.transforms import DropDuplicates
 from pipelines.documents.transforms import FilterCandidates, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
@@ -32,6 +31,7 @@ from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
+from pipelines.transforms import CountStages, GatherFacts, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
@@ -118,7 +118,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.SHARDS: featured.documents,
     }
     facts = (
-        failures | "counts" >> CountStages(passed, {Stage.IMAGES: images.failures, Stage.FEATURES: featured.rejected}),
+        failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
         split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
+from pipelines.card.show import describe, failure_rows, one_line, retrieval_lines
+from pipelines.config import recipe as recipe_of
+from schemas.configs import override
 from schemas.console import Console
+from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.errors import GateError, UsageError
-from schemas.lake import Lake
+from schemas.failures import Reason, Stage
+from schemas.lake import Folder, Lake
+from schemas.manifest import diff, read_manifest, table_parts, verify
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
@@ -45,20 +53,15 @@ def build(
 
     Run twice, it fetches nothing twice and gives the same bytes. Beam's own options may follow, after `--`.
     """
-    from pipelines.recipes import recipe as find_recipe
-    from schemas.configs import override
-
-    config = override(find_recipe(dataset, recipe), settings or [])
+    config = override(recipe_of(dataset, recipe), settings or [])
     console = Console(is_json=is_json)
-    from pipelines.run import build_dataset, check_credentials, parse_runner, summary_lines
+    from pipelines.run import build_dataset, parse_runner, summary_lines
     from pipelines.sources.diy.submissions import Credentials
 
-    credentials = Credentials.from_environment(os.environ)
-    check_credentials(config, credentials)
     summary = build_dataset(
         config,
         lake=Lake.at(lake),
-        credentials=credentials,
+        credentials=Credentials.from_environment(os.environ),
         runner=parse_runner(runner),
         workers=workers,
         beam_options=context.args,
@@ -84,11 +87,6 @@ def list_datasets(lake: LakeOption, is_json: JsonOption = False) -> None:
 @datasets_app.command("show")
 def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
     """Show a version: Hessel 2019's table 1 per split, stages, failures with reasons, extractors, times of fetching."""
-    import dataclasses
-
-    from pipelines.card.show import describe, retrieval_lines
-    from schemas.manifest import read_manifest
-
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, reference)
     values = dataclasses.asdict(manifest) | {"path": folder.uri}
@@ -99,8 +97,6 @@ def show_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, 
 @datasets_app.command("verify")
 def verify_dataset(reference: Annotated[str, typer.Argument()], lake: LakeOption, is_json: JsonOption = False) -> None:
     """Read every byte of a version and compare it with the manifest; exit status 1 where anything differs."""
-    from schemas.manifest import read_manifest, verify
-
     manifest, folder = read_manifest(Lake.at(lake), reference)
     problems = list(verify(manifest, folder))
     name = f"{manifest.dataset}@{manifest.version}"
@@ -118,8 +114,6 @@ def diff_datasets(
     is_json: JsonOption = False,
 ) -> None:
     """Show what differs between two versions: settings, inputs, counts, files."""
-    from schemas.manifest import diff, read_manifest
-
     home = Lake.at(lake)
     differences = list(diff(read_manifest(home, old)[0], read_manifest(home, new)[0]))
     Console(is_json=is_json).summarise(
@@ -137,10 +131,6 @@ def list_failures(
     is_json: JsonOption = False,
 ) -> None:
     """Print what was rejected or failed in a build, a row each: stage, reason, record, what was found."""
-    from pipelines.card.show import failure_rows, one_line
-    from schemas.failures import Reason, Stage
-    from schemas.manifest import read_manifest
-
     for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
         if value is not None and value not in known:
             raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")
@@ -162,12 +152,7 @@ def show_duplicates(
     is_json: JsonOption = False,
 ) -> None:
     """Write a page of a version's clusters of near-duplicate images, side by side."""
-    import pyarrow as pa
-
     from pipelines.card.duplicates import duplicates_page
-    from schemas.duplicates import DUPLICATE_SCHEMA
-    from schemas.lake import Folder
-    from schemas.manifest import read_manifest, table_parts
 
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, reference)
@@ -185,8 +170,8 @@ def list_features(settings: SetOption = None, is_json: JsonOption = False) -> No
 
     With `--set features.weights=NAME=FILE` it tells whether that file will do.
     """
+    from pipelines.config import recipe
     from pipelines.features.catalogue import listed_extractors, listing
-    from pipelines.recipes import recipe
     from schemas.configs import override
 
     config = override(recipe("documents"), settings or [])
@@ -205,8 +190,8 @@ def bench_features(
 
     An extractor that needs weights is given them by `--set features.weights=NAME=FILE`.
     """
+    from pipelines.config import recipe
     from pipelines.features.catalogue import measured, measurements
-    from pipelines.recipes import recipe
     from schemas.configs import override
 
     config = override(recipe("documents"), settings or [])
@@ -231,4 +216,4 @@ def sweep(
     swept = sweep_lake(at, dry_run=is_dry_run)
     verb = "would delete" if is_dry_run else "deleted"
     line = f"{verb}: {len(swept.paths)} files, {swept.bytes / 1e6:.1f} MB"
-    Console(is_json=is_json).summarise([*swept.paths, line], swept.to_json() | {"dry_run": is_dry_run})
+    Console(is_json=is_json).summarise([*swept.paths, line], dataclasses.asdict(swept) | {"dry_run": is_dry_run})

@@ -14,13 +14,13 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.config import recipe
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
-from pipelines.recipes import recipe
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.jsonl import read_documents
 from pipelines.sources.records import CandidateDocument

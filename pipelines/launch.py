@@ -1,6 +1,6 @@
-"""Where a pipeline runs, and waiting for it.
+"""Where a pipeline runs, waiting for it, and the one folder for everything temporary of a run.
 
-local       Beam's FnApiRunner, bounded in memory (`spilling_runner`), in this process, or several with `workers > 1`
+local       Beam's FnApiRunner, bounded in memory (`runner.spilling`), in this process, or several with `workers > 1`
 portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
 flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
 """
@@ -11,10 +11,12 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
@@ -23,7 +25,8 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, RunnerResult
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
+from apache_beam.runners.runner import PipelineResult
 from google.protobuf.struct_pb2 import Struct
 
 from pipelines.runner.spilling import SpillingRunner
@@ -34,8 +37,8 @@ from schemas.failures import is_about_machine
 START_TIMEOUT_S = 60.0
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
-_STEP_TIME = "metric:ptransform_execution_time:total_msecs:v1"
 _STEP = " [while running "
+_SCRATCH = "multilink-run-"  # begins the names of folders of temporary files
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -56,8 +59,8 @@ _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Ru
 
 def run_pipeline(
     assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
-) -> dict[str, float]:
-    """Run a pipeline to its end; returns the seconds of work by step, where the runner tells (`local` does).
+) -> PipelineResult:
+    """Run a pipeline to its end; returns Beam's result, which has the metrics.
 
     Args:
         assemble: adds the pipeline's steps to its root.
@@ -81,19 +84,10 @@ def run_pipeline(
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except Exception as failure:
-            own = machine_error(failure) if is_about_machine(failure) else _own_error(str(failure))
-            raise own or failure from failure
+            raise _own_error(str(failure)) or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
-    return _seconds_by_step(result)
-
-
-def _seconds_by_step(result: object) -> dict[str, float]:
-    """Return what Beam's sampler saw of each step, keyed by the step's full name, added up over worker processes."""
-    if not isinstance(result, RunnerResult):
-        return {}
-    counters = result.monitoring_metrics().query()["counters"]
-    return {str(each.key.step): each.committed / 1000 for each in counters if each.key.metric.name == _STEP_TIME}
+    return result
 
 
 def _own_error(text: str) -> MultilinkError | None:
@@ -124,18 +118,19 @@ def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
         settings = [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
         yield _local_runner(), [*settings, _log_level(WORKER_LOG_LEVEL)]
     elif runner is Runner.PORTABLE:
-        with _portable_services() as (job_port, pool_port):
-            yield (
-                "PortableRunner",
-                [
-                    f"--job_endpoint=localhost:{job_port}",
-                    "--environment_type=EXTERNAL",
-                    f"--environment_config=localhost:{pool_port}",
-                    f"--sdk_worker_parallelism={workers}",
-                    f"--direct_num_workers={workers}",
-                    _log_level(WORKER_LOG_LEVEL),
-                ],
-            )
+        # Not the job service that Beam embeds: its threads keep a process from ending that is interrupted.
+        with (
+            _service("apache_beam.runners.portability.local_job_service_main", "--port") as job_port,
+            _service("apache_beam.runners.worker.worker_pool_main", "--service_port") as pool_port,
+        ):
+            settings = [
+                f"--job_endpoint=localhost:{job_port}",
+                "--environment_type=EXTERNAL",
+                f"--environment_config=localhost:{pool_port}",
+                f"--sdk_worker_parallelism={workers}",
+                f"--direct_num_workers={workers}",
+            ]
+            yield "PortableRunner", [*settings, _log_level(WORKER_LOG_LEVEL)]
     else:
         yield _CLUSTER_RUNNERS[runner], [_log_level(CLUSTER_LOG_LEVEL)]
 
@@ -153,48 +148,70 @@ def _local_runner() -> SpillingRunner:
 
 
 @contextlib.contextmanager
-def _portable_services() -> Iterator[tuple[int, int]]:
-    """Run a job service and a worker pool on free ports; both end with the block, or with this process."""
-    job_port, pool_port = _free_ports(2)
-    portability = "apache_beam.runners.portability.local_job_service_main"
-    pool = "apache_beam.runners.worker.worker_pool_main"
-    services = [_start(portability, f"--port={job_port}"), _start(pool, f"--service_port={pool_port}")]
-    try:
-        for service, port in zip(services, (job_port, pool_port), strict=True):
-            _await_port(service, port)
-        yield job_port, pool_port
-    finally:
-        for service in services:
-            os.killpg(service.pid, signal.SIGTERM)
-            service.wait()
+def _service(module: str, port_option: str) -> Iterator[int]:
+    """Run a service of Beam's on a free port; it ends with the block, or with this process.
 
-
-def _start(module: str, argument: str) -> subprocess.Popen[bytes]:
-    # The pool starts plain `python`: this environment's has to be the first on its PATH.
+    Raises:
+        BuildError: it does not start.
+    """
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    # The worker pool starts plain `python`: this environment's has to be the first on its PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module, argument],
+    start = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module]
+    service = subprocess.Popen(
+        [*start, f"{port_option}={port}"],
         env=os.environ | {"PATH": path},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [each.getsockname()[1] for each in sockets]
+    try:
+        _await_port(service, port)
+        yield port
+    finally:
+        os.killpg(service.pid, signal.SIGTERM)
+        service.wait()
 
 
 def _await_port(service: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if service.poll() is not None:
-            raise BuildError(f"a Beam service ended with status {service.returncode} before it listened")
+    while service.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
             return
         time.sleep(0.1)
-    raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s")
+    raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s, or ended")
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make temporary files of this process and of those it starts go to a folder of their own while the block runs.
+
+    It is for progress, spilled collections and Beam's own files, is named after its process and removed at the end.
+    What a killed process left is removed by the next run.
+    """
+    before = tempfile.gettempdir()
+    remove_leftovers(Path(before))
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        try:
+            yield Path(folder)
+        finally:
+            tempfile.tempdir = os.environ["TMPDIR"] = before
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove the folders of runs whose process is gone."""
+    for folder in root.glob(f"{_SCRATCH}*"):
+        process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+        if process.isdigit() and not _is_running(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as problem:
+        return isinstance(problem, PermissionError)  # it is somebody else's
+    return True

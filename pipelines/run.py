@@ -18,8 +18,8 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,10 +33,9 @@ from pipelines.card.show import describe, explain_failures
 from pipelines.config import BuildConfig, content_config
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Assemble, Runner, machine_error, run_pipeline
-from pipelines.progress import Progress, Watcher
+from pipelines.launch import ON_THIS_MACHINE, Runner, machine_error, run_pipeline, scratch_folder
+from pipelines.progress import Progress, watched
 from pipelines.raw import recover
-from pipelines.runner.scratch import scratch_folder
 from pipelines.settings import OnLeak
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import write_rows
@@ -52,7 +51,7 @@ from pipelines.web.requests import REMEMBERED_S, FetchFailed
 from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
-from schemas.lake import MANIFEST, Lake
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, commit
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
@@ -65,12 +64,15 @@ CLUSTER_SHARES = 32  # parts that hosts are divided into where the number of wor
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build gave. `is_reused`: the version was there, made from the same inputs and settings."""
+    """What a build gave; `why_reused` is empty where the version was not there before."""
 
     manifest: Manifest
     path: str
-    is_reused: bool
-    why_reused: str = ""
+    why_reused: str
+
+    @property
+    def is_reused(self) -> bool:
+        return bool(self.why_reused)
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine-readable summary."""
@@ -105,10 +107,11 @@ def build_dataset(
         say: receives a line of progress now and then.
 
     Raises:
-        UsageError: a source file is not named or not there.
+        UsageError: a source file is not named or not there, or a key that the source needs is not in the environment.
         BuildError: a source file cannot be fetched, no document is left, a stage is over its failure budget, or the
             run failed.
     """
+    check_credentials(config, credentials)
     with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
         recover(lake.raw)
         config, captured = with_inputs(with_takedowns(config), lake, say=say)
@@ -118,68 +121,73 @@ def build_dataset(
         if earlier is not None:
             why = "the same inputs and settings gave this version before"
             lake.point_latest(config.dataset, earlier.version)
-            return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, True, why)
+            return BuildSummary(earlier, lake.dataset(config.dataset, earlier.version).uri, why)
         if isinstance(config.source, DiySource | WikipediaSource) and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
-        shares = workers if runner in ON_THIS_MACHINE else CLUSTER_SHARES
-        plan = plan_build(config, features, lake=lake, credentials=credentials, workers=shares)
-        if runner in ON_THIS_MACHINE:
-            (scratch / "progress").mkdir()
-            plan = dataclasses.replace(plan, progress=Progress(str(scratch / "progress")))
-        run = partial(run_pipeline, runner=runner, workers=workers, beam_options=beam_options)
-        summary = finish(config, run_plan(plan, run, say=say), lake, request)
-        note_inputs(lake, summary.manifest, captured)
-        return summary
+        counted = scratch / "progress"
+        counted.mkdir()
+        is_here = runner in ON_THIS_MACHINE
+        plan = BuildPlan(
+            config=config,
+            lake=lake,
+            credentials=credentials,
+            features=features,
+            progress=Progress(str(counted) if is_here else None),
+            result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
+            workers=workers if is_here else CLUSTER_SHARES,
+            files=image_root(config.source),
+            given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
+        )
+        assemble = partial(chain_stages, plan=plan)
+        try:
+            with watched(plan.progress, say):
+                run_pipeline(assemble, runner=runner, workers=workers, beam_options=beam_options)
+            draft = Manifest.from_json(lake.builds.read(plan.result).decode())
+        finally:
+            lake.builds.delete(plan.result)
+        return finish(config, draft, lake, request, captured)
 
 
-def finish(config: BuildConfig, manifest: Manifest, lake: Lake, request: str | None) -> BuildSummary:
-    """Check what a run gave against the budget, and make it a version.
+def finish(
+    config: BuildConfig, manifest: Manifest, lake: Lake, request: str | None, captured: Iterable[CapturedFile]
+) -> BuildSummary:
+    """Check what a run gave against the budget, make it a version, and write when its input files were fetched.
 
     Raises:
         BuildError: no document is left, a stage is over its failure budget, or splits leak that must not.
     """
-    check_budget(manifest, config.max_failure_share, lake.dataset(manifest.dataset, manifest.version).uri)
+    folder = lake.dataset(manifest.dataset, manifest.version)
+    check_budget(manifest, config.max_failure_share, folder.uri)
     if config.splits.on_leak is OnLeak.FAIL:
         refuse_leaks(LeakCount(**count) for count in manifest.notes["heeded_leaks"])
-    folder = lake.dataset(manifest.dataset, manifest.version)
     was_there = folder.exists(MANIFEST)
     manifest = write_cards(folder, manifest)
-    sweep(lake, manifest)
+    sweep(folder, manifest)
     commit(lake, manifest)
     if request is not None:
         remember(lake, request, manifest, retry_after_s=REMEMBERED_S[Reason.TIMED_OUT])
-    why = "what was read is what the version that was there was made of" if was_there else ""
-    return BuildSummary(manifest, folder.uri, was_there, why)
-
-
-def note_inputs(lake: Lake, manifest: Manifest, captured: Sequence[CapturedFile]) -> None:
-    """Write when the files of the source were fetched, beside the times of documents and images."""
     rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
     if rows:
         write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
+    why = "what was read is what the version that was there was made of" if was_there else ""
+    return BuildSummary(manifest, folder.uri, why)
 
 
-@contextmanager
-def one_build_at_a_time(lake: Lake, dataset: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait for another build of the data set on this lake, where the lake is on a file system.
+def one_build_at_a_time(lake: Lake, dataset: str, say: Callable[[str], None]) -> AbstractContextManager[object]:
+    """Wait for another build of the data set on this lake, where the lake is on a file system; returns the lock.
 
     On an object store two builds may run side by side: files of one name have the same bytes.
     """
     folder = lake.builds.local
     if folder is None:
-        yield
-        return
+        return nullcontext()
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{dataset}.lock")
     try:
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except Timeout:
         say(f"another build of {dataset} is under way on this lake; waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return lock.acquire()
 
 
 @contextmanager
@@ -234,50 +242,17 @@ def with_inputs(
     return dataclasses.replace(config, source=source), tuple(captured.values())
 
 
-def plan_build(
-    config: BuildConfig,
-    features: FeaturePlan,
-    *,
-    lake: Lake,
-    credentials: Credentials,
-    workers: int = 1,
-) -> BuildPlan:
-    """Return everything that is decided before a pipeline starts."""
-    return BuildPlan(
-        config=config,
-        lake=lake,
-        credentials=credentials,
-        features=features,
-        progress=Progress(None),
-        result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
-        workers=workers,
-        files=image_root(config.source),
-        given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
-    )
-
-
-def run_plan(plan: BuildPlan, run: Callable[[Assemble], object], *, say: Callable[[str], None]) -> Manifest:
-    """Run a build's pipeline, telling its progress, and return the draft of its manifest."""
-    try:
-        with Watcher(plan.progress, say):
-            run(partial(chain_stages, plan=plan))
-        return Manifest.from_json(plan.lake.builds.read(plan.result).decode())
-    finally:
-        plan.lake.builds.delete(plan.result)
-
-
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:
     """Raise a `UsageError` naming the environment variable of a key that the source needs and has not."""
     source = config.source
     if not isinstance(source, DiySource):
         return
-    wanted: list[tuple[str, str]] = []
-    if source.kind == "api":
-        wanted += [("REDDIT_CLIENT_ID", credentials.reddit_client_id)]
-        wanted += [("REDDIT_CLIENT_SECRET", credentials.reddit_client_secret)]
-    if source.albums == "api":
-        wanted += [("IMGUR_CLIENT_ID", credentials.imgur_client_id)]
-    missing = [name for name, value in wanted if not value]
+    is_needed = {
+        "REDDIT_CLIENT_ID": source.kind == "api",
+        "REDDIT_CLIENT_SECRET": source.kind == "api",
+        "IMGUR_CLIENT_ID": source.albums == "api",
+    }
+    missing = [name for name in is_needed if is_needed[name] and not getattr(credentials, name.lower())]
     if missing:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 
@@ -349,20 +324,16 @@ def check_budget(manifest: Manifest, max_failure_share: float, path: str) -> Non
             )
 
 
-def sweep(lake: Lake, manifest: Manifest) -> None:
+def sweep(folder: Folder, manifest: Manifest) -> None:
     """Delete what a killed run of the same version left beside its files."""
-    folder = lake.dataset(manifest.dataset, manifest.version)
-    listed = {entry.path for entry in manifest.files} | {MANIFEST}
-    for path in folder.files():
-        if path not in listed:
-            folder.delete(path)
+    for path in {*folder.files()} - {MANIFEST} - {entry.path for entry in manifest.files}:
+        folder.delete(path)
 
 
 def summary_lines(summary: BuildSummary) -> list[str]:
     """Return the end of a build in words."""
-    verb = "reused" if summary.is_reused else "built"
-    note = [f"{verb}: {summary.why_reused}"] if summary.why_reused else [f"{verb}:"]
-    return [*note, *describe(summary.manifest, summary.path)]
+    begin = f"reused: {summary.why_reused}" if summary.is_reused else "built:"
+    return [begin, *describe(summary.manifest, summary.path)]
 
 
 def parse_runner(name: str) -> Runner:

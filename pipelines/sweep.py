@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -41,10 +40,6 @@ class Swept:
 
     paths: tuple[str, ...]
     bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the machine-readable summary."""
-        return asdict(self)
 
 
 def sweep_lake(lake: Lake, *, dry_run: bool, now: float | None = None) -> Swept:

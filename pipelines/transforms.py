@@ -1,22 +1,31 @@
-"""Beam wiring that every stage shares: the door with a name by which bad records leave, and counting.
+"""Beam wiring that every stage shares: the door with a name by which bad records leave, and what is counted of stages.
 
 A fallible step is a plain function that yields results or `Failure`s; `Fallible` runs it and keeps the two apart. An
 exception that the function did not expect is a failure row of that record, too: no record stops a build. What is about
 the machine, and the project's own errors, end it.
+
+What a build's manifest is composed of are facts: pairs of a kind and a value. Each stage adds its own, and one step
+gathers them: their number grows with shards, reasons and sizes of documents, and not with documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
 
-from schemas.failures import Failure, Stage, unexpected
+from schemas.failures import FILTERED, Failure, Reason, Stage, unexpected
 
 T = TypeVar("T")
 FAILED = "failed"
+Fact = tuple[str, Any]
+Passed = tuple[str, int]  # stage, number
+Lost = tuple[tuple[str, str], int]  # (stage, reason), number
+RECOUNTED = frozenset({Stage.IMAGES, Stage.FEATURES})
 
 
 class Outcome(NamedTuple):
@@ -78,3 +87,68 @@ class OnOneWorker(beam.PTransform, Generic[T]):
 
     def _apply(self, _: str, batch: Iterable[T]) -> Iterable[Any]:
         return self.function(list(batch))
+
+
+@dataclass(eq=False)
+class CountStages(beam.PTransform):
+    """Failures of all stages to facts: `passed`, each a `Passed`; `lost` and `recounted`, each a `Lost`.
+
+    Attributes:
+        passed: what each stage passed on.
+        recounted: failures of the stages in `RECOUNTED`, which count instead of their failure rows: one image that
+            cannot be had is a row in each of its documents.
+    """
+
+    passed: Mapping[Stage, beam.PCollection]
+    recounted: Iterable[beam.PCollection]
+
+    def expand(self, failures: beam.PCollection) -> beam.PCollection:
+        passed = [
+            elements | f"{stage}" >> beam.combiners.Count.Globally() | f"{stage} out" >> beam.Map(partial(_out, stage))
+            for stage, elements in self.passed.items()
+        ]
+        again = tuple(self.recounted) | "again" >> beam.Flatten()
+        lost = failures | "reasons" >> beam.Map(_stage_and_reason) | "lost" >> beam.combiners.Count.PerElement()
+        recounted = again | "kinds" >> beam.Map(_stage_and_reason) | "recounted" >> beam.combiners.Count.PerElement()
+        facts = lost | "as lost" >> as_facts("lost"), recounted | "as recounted" >> as_facts("recounted")
+        return (*passed, *facts) | "facts" >> beam.Flatten()
+
+
+class GatherFacts(beam.PTransform):
+    """Facts to one mapping from each kind to its values, in no order."""
+
+    def expand(self, facts: beam.PCollection) -> beam.PCollection:
+        return facts | beam.CombineGlobally(beam.combiners.ToListCombineFn()) | "by kind" >> beam.Map(_by_kind)
+
+
+def as_facts(kind: str) -> beam.PTransform:
+    """Return a transform of elements into facts of a kind."""
+    return beam.Map(partial(_fact, kind))
+
+
+def stage_table(passed: Iterable[Passed], lost: Iterable[Lost], recounted: Iterable[Lost]) -> dict[str, dict[str, int]]:
+    """Return for each stage how many elements went in and out, were rejected by a rule, and failed."""
+    table = {stage: {"in": number, "out": number, "rejected": 0, "failed": 0} for stage, number in sorted(passed)}
+    for (stage, reason), number in (*(row for row in lost if row[0][0] not in RECOUNTED), *recounted):
+        table[stage]["in"] += number
+        table[stage]["rejected" if Reason(reason) in FILTERED else "failed"] += number
+    return table
+
+
+def _out(stage: Stage, number: int) -> Fact:
+    return "passed", (str(stage), number)
+
+
+def _stage_and_reason(failure: Failure) -> tuple[str, str]:
+    return str(failure.stage), str(failure.reason)
+
+
+def _fact(kind: str, value: Any) -> Fact:
+    return kind, value
+
+
+def _by_kind(facts: Iterable[Fact]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = defaultdict(list)
+    for kind, value in facts:
+        values[kind].append(value)
+    return values

@@ -10,7 +10,7 @@ with
 - worker processes told to end all at once, where Beam waits half a second for one after the other.
 
 One element, and one group of a GroupByKey, still have to fit into memory; so do side inputs, which are in memory as in
-Beam. Groups come sorted by encoded key rather than in order of arrival. A stage with timers runs as Beam runs it.
+Beam. Groups come sorted by encoded key rather than in order of arrival. The input of a stage with timers is one bundle.
 
 What it relies on in `apache_beam.runners.portability.fn_api_runner` (2.77), which is no public interface, and what
 `tests/pipelines/runner/test_spilling.py` checks: `FnApiRunner._get_bundle_manager`, whose result has `process_bundle`;
@@ -76,9 +76,7 @@ class SpillingRunner(FnApiRunner):
         super().__init__(**settings)
         self._limits = limits or Limits()
 
-    def _get_bundle_manager(self, bundle_context_manager: Any) -> Any:
-        if bundle_context_manager.stage_timer_outputs:  # a timer fires in a bundle, not in each
-            return super()._get_bundle_manager(bundle_context_manager)
+    def _get_bundle_manager(self, bundle_context_manager: Any) -> _BoundedBundles:
         manager = bundle_context_manager.execution_context.worker_handler_manager
         manager.close_all = partial(_close_all, manager, bundle_context_manager.worker_handlers)
         return _BoundedBundles(bundle_context_manager, self._limits)
@@ -155,10 +153,11 @@ class _BoundedBundles:
     ) -> tuple[Any, list[Any]]:
         """Return the results of all bundles as if they were one, and no splits."""
         outputs = {name: self._buffer(name, buffer) for name, buffer in expected_outputs.items()}
+        is_whole = bool(expected_output_timers)  # a timer fires in a bundle, not in each
         workers = self._stage.worker_handlers
-        if self._stage.stage.is_stateful():  # a key's state is one worker's at a time
+        if is_whole or self._stage.stage.is_stateful():  # a key's state is one worker's at a time
             workers = workers[:1]
-        bundles = _cut(inputs, self._bundle_bytes(inputs, len(workers)))
+        bundles = (part for part in [inputs]) if is_whole else _cut(inputs, self._bundle_bytes(inputs, len(workers)))
         lock = threading.Lock()
 
         def take() -> Inputs | None:

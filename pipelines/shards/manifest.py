@@ -1,30 +1,37 @@
-"""What a build did, put together as its manifest; and the name of its version."""
+"""What a build did, put together as its manifest, and the name of its version.
+
+Of records that were left out, the manifest has each reason's commonest message, with one record as an example. Messages
+that differ in numbers, names in quotes or addresses alone are one kind of message. The counts are exact and the example
+is the smallest, so that the order of failures does not show.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pipelines.counts import stage_table
 from pipelines.features.extraction import FeaturePlan
-from pipelines.shards.statistics import DocumentSize, summarise
 from pipelines.splits.leaks import LeakCount
+from pipelines.transforms import stage_table
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Failure
-from schemas.manifest import Manifest, version_name
+from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, code_digest, code_version, content
 
 _SCHEMAS = (document_schema(), image_schema(), FAILURE_SCHEMA, DUPLICATE_SCHEMA, LEAK_SCHEMA)
 _DIGESTS = 1 << 256
+_VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
 
 def build_identity(config: Mapping[str, Json], extractors: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -75,8 +82,8 @@ def compose_manifest(
         features: its feature columns.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `unique_images`, (split, number) in parts; `reasons`, (reason, number of failures); `explained`, (reason,
-            its commonest `Message`); `stages`, (stage, field, number); `leaks` and `heeded_leaks`, `LeakCount`s.
+            `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
+            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -84,16 +91,17 @@ def compose_manifest(
     sizes: dict[str, Counter[DocumentSize]] = {split: Counter() for split in Split}
     for shard in known["shards"]:
         sizes[shard.split].update(shard.sizes)
-    unique: Counter[str] = Counter()
-    for split, number in known["unique_images"]:
-        unique[split] += number
+    reasons: Counter[str] = Counter()
+    for (_, reason), number in known["lost"]:
+        reasons[reason] += number
+    unique = dict(known["unique_images"])
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
         files=tuple(sorted([*known["files"], *(entry for shard in known["shards"] for entry in shard.entries)])),
-        splits={str(split): summarise(counted, unique[split]) for split, counted in sizes.items()},
-        failures=dict(sorted(known["reasons"])),
-        stages=stage_table(known["stages"]),
+        splits={str(split): summarise(counted, unique.get(split, 0)) for split, counted in sizes.items()},
+        failures=dict(sorted(reasons.items())),
+        stages=stage_table(known["passed"], known["lost"], known["recounted"]),
         features={"images": features.images, "documents": features.sentences},
         code_version=code_version(),
         notes={
@@ -111,3 +119,69 @@ def _with_records(identity: Mapping[str, Any], digest: int) -> dict[str, Any]:
 
 def _counts(leaks: Iterable[LeakCount]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(count) for count in sorted(leaks)]
+
+
+class DocumentSize(NamedTuple):
+    """Sentences, images and links of one document (`links` is None where they are unknown)."""
+
+    sentences: int
+    images: int
+    links: int | None
+
+
+def size_of(document: Document) -> DocumentSize:
+    links = None if document.links is None else len({(link.sentence, link.image) for link in document.links})
+    return DocumentSize(len(document.sentences), len(document.images), links)
+
+
+def summarise(sizes: Mapping[DocumentSize, int], unique_images: int) -> SplitStatistics:
+    """Return the statistics of a split; density is averaged over the documents whose links are known.
+
+    Args:
+        sizes: how many documents have each size.
+        unique_images: how many different images they show.
+    """
+    every = [size for size, documents in sizes.items() for _ in range(documents)]
+    n, m = [size.sentences for size in every], [size.images for size in every]
+    links = [size.links for size in every if size.links is not None]
+    densities = [size.links / (size.sentences * size.images) for size in every if size.links is not None]
+    return SplitStatistics(
+        documents=len(every),
+        images=sum(m),
+        sentences=sum(n),
+        unique_images=unique_images,
+        median_sentences=statistics.median(n or [0]),
+        median_images=statistics.median(m or [0]),
+        mean_sentences=round(statistics.fmean(n or [0]), 6),
+        mean_images=round(statistics.fmean(m or [0]), 6),
+        max_sentences=max(n, default=0),
+        max_images=max(m, default=0),
+        links=sum(links),
+        documents_with_known_links=len(densities),
+        density=round(statistics.fmean(densities), 6) if densities else None,  # summed exactly: in any order
+    )
+
+
+class Message(NamedTuple):
+    """A kind of message: how many failures have it, and the smallest record of them with its message."""
+
+    times: int
+    record: str
+    message: str
+
+
+def kind_of(failure: Failure) -> tuple[tuple[str, str], Message]:
+    """Return ((reason, what messages of one kind share), the message of one failure)."""
+    shared = _VARYING.sub("#", failure.message)
+    return (str(failure.reason), shared), Message(1, failure.record_id, failure.message)
+
+
+def merge_messages(messages: Iterable[Message]) -> Message:
+    """Return messages of one kind as one."""
+    found = list(messages)
+    return Message(sum(each.times for each in found), *min(each[1:] for each in found))
+
+
+def commonest(messages: Iterable[Message]) -> Message:
+    """Return the most frequent of the messages of one reason; of equals, the one whose record is smallest."""
+    return min(messages, key=lambda each: (-each.times, each.record, each.message))

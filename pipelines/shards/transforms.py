@@ -19,8 +19,7 @@ from pipelines.documents.settle import SettledDocument
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import add_digests, content_digest
-from pipelines.shards.reasons import Message, commonest, kind_of, merge_messages
+from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
 from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from schemas.documents import Document, Split
@@ -33,7 +32,7 @@ ROWS_PER_PART = 100_000
 
 
 class Shards(NamedTuple):
-    """The written shards: a `ShardSummary` each; and how many different images a split shows, as numbers to add."""
+    """The written shards: a `ShardSummary` each; and (split, number of different images that it shows)."""
 
     summaries: beam.PCollection
     unique_images: beam.PCollection
@@ -65,9 +64,9 @@ class WriteShards(beam.PTransform):
         )
         unique = (
             written
-            | "hashes" >> beam.FlatMap(_by_first_digit)
+            | "hashes" >> beam.MapTuple(_hashes_of)
             | "gather hashes" >> beam.GroupByKey()
-            | "unique" >> beam.Map(_count_hashes)
+            | "unique" >> beam.MapTuple(_count_hashes)
         )
         return Shards(written | "summaries" >> beam.Keys(), unique)
 
@@ -101,19 +100,12 @@ def _every_shard(_: None, counts: Mapping[str, int]) -> Iterator[tuple[ShardKey,
             yield (split, index), None
 
 
-def _by_first_digit(written: tuple[ShardSummary, bytes]) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """Yield the hashes of a shard's images as a string of bytes for each first digit, so that none is large."""
-    summary, octets = written
-    hashes = np.frombuffer(octets, np.uint8).reshape(-1, HASH_BYTES)
-    for digit in range(16):
-        some = hashes[hashes[:, 0] >> 4 == digit]
-        if len(some):
-            yield (str(summary.split), digit), some.tobytes()
+def _hashes_of(summary: ShardSummary, hashes: bytes) -> tuple[str, bytes]:
+    return str(summary.split), hashes
 
 
-def _count_hashes(group: tuple[tuple[str, int], Iterable[bytes]]) -> tuple[str, int]:
-    (split, _), packed = group
-    return split, len(np.unique(np.frombuffer(b"".join(packed), f"S{HASH_BYTES}")))
+def _count_hashes(split: str, hashes: Iterable[bytes]) -> tuple[str, int]:
+    return split, len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
 
 
 @dataclass(eq=False)

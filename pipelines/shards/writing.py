@@ -20,7 +20,7 @@ from pipelines.features.extraction import FeaturedDocument, FeaturedImage, Featu
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.packed import given_vector
 from pipelines.packs import PackFolder
-from pipelines.shards.statistics import DocumentSize, size_of
+from pipelines.shards.manifest import DocumentSize, size_of
 from schemas.documents import Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn, vectors_to_column
 from schemas.lake import Folder, Lake
@@ -43,11 +43,11 @@ class ShardSummary:
 
 
 class _Digesting(io.RawIOBase):
-    """Passes bytes on, and knows how many they were and their SHA-256."""
+    """Passes bytes on, and digests them."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        self.digest = hashlib.sha256()
         self._stream = stream
-        self._digest = hashlib.sha256()
         self._size = 0
 
     def writable(self) -> bool:
@@ -55,15 +55,12 @@ class _Digesting(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         self._stream.write(data)
-        self._digest.update(data)
+        self.digest.update(data)
         self._size += len(data)
         return len(data)
 
     def tell(self) -> int:
         return self._size
-
-    def entry(self, path: str, rows: int) -> FileEntry:
-        return FileEntry(path=path, bytes=self._size, sha256=self._digest.hexdigest(), rows=rows)
 
 
 def part_name(index: int, count: int) -> str:
@@ -80,7 +77,7 @@ def write_part(folder: Folder, path: str, groups: Iterable[pa.Table], schema: pa
             writer.write_table(table)
             rows += table.num_rows
     sink.commit()
-    return stream.entry(path, rows)
+    return FileEntry(path=path, bytes=stream.tell(), sha256=stream.digest.hexdigest(), rows=rows)
 
 
 def write_rows(folder: Folder, path: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> FileEntry:

@@ -10,11 +10,11 @@ from schemas.documents import Split
 from schemas.duplicates import Leak, LeakKind
 from schemas.errors import BuildError
 
-_THINGS = {
-    LeakKind.EXACT_IMAGE: SharedThing.EXACT_IMAGES,
-    LeakKind.NEAR_IMAGE: SharedThing.NEAR_IMAGES,
-    LeakKind.SENTENCE: SharedThing.TEXTS,
-    LeakKind.DOCUMENT_TEXT: SharedThing.TEXTS,
+_THINGS: dict[LeakKind, SharedThing] = {
+    LeakKind.EXACT_IMAGE: "images-exact",
+    LeakKind.NEAR_IMAGE: "images-near",
+    LeakKind.SENTENCE: "texts",
+    LeakKind.DOCUMENT_TEXT: "texts",
 }
 _STRENGTH = {Split.TRAIN: 0, Split.VAL: 1, Split.TEST: 2}
 
@@ -33,7 +33,7 @@ class LeakCount:
 def is_heeded(leak: Leak, config: SplitsConfig) -> bool:
     """Return whether a leak is one to drop documents for, or to fail a build: by its kind, and a text by its length."""
     thing = _THINGS[leak.kind]
-    return thing in config.leak_kinds and (thing is not SharedThing.TEXTS or leak.tokens >= config.leak_min_tokens)
+    return thing in config.leak_kinds and (thing != "texts" or leak.tokens >= config.leak_min_tokens)
 
 
 def is_weaker_end(leak: Leak) -> bool:

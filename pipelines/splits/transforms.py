@@ -11,34 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from itertools import product
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.pvalue import AsSingleton
 
-from pipelines.dedupe.columns import Bytes, Columns, Numbers, from_hex, starts_of_runs
+from pipelines.dedupe.columns import Columns
 from pipelines.dedupe.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents.transforms import LeaveOut
 from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one
 from pipelines.splits.leaks import LeakCount, is_heeded, is_weaker_end
-from pipelines.splits.shared_images import (
+from pipelines.splits.shared import (
     ClusterOfImage,
+    Items,
     ShownImages,
     leaks_of_images,
+    leaks_of_items,
     meet_clusters,
     pack_clusters,
     pack_shown,
+    pack_texts,
 )
-from pipelines.splits.shared_items import KINDS, SPLITS, Items, leaks_of_items, pack_texts
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
-_ENDS = tuple(product(KINDS, SPLITS, SPLITS))  # of leaks: their kind, split and other split
+Ends = tuple[Any, Any, Any]  # of a leak: its kind, split and other split
 
 
 @dataclass(eq=False)
@@ -130,16 +129,26 @@ class FindLeaks(beam.PTransform):
         return (texts | "leaks of texts" >> beam.FlatMap(leaks_of_items), of_images) | "leaks" >> beam.Flatten()
 
 
-@dataclass(eq=False)
 class CountLeaks(beam.PTransform):
     """PCollection[Leak] to a `LeakCount` of each kind and two splits that has any."""
 
-    rows: int = ROWS_PER_PARTITION
-
     def expand(self, leaks: beam.PCollection[Leak]) -> beam.PCollection[LeakCount]:
-        counted = leaks | "pack" >> Pack(_pack_ends) | "by digest" >> Meet(_Ends, "digests", self.rows)
-        totals = counted | "count" >> beam.Map(_count_ends) | "add" >> beam.CombineGlobally(sum)
-        return totals | "counts" >> beam.FlatMap(_leak_counts)
+        counts = {
+            name: leaks
+            | f"{name} of leaks" >> beam.Map(_ends_and, name)
+            | f"distinct {name}" >> beam.Distinct()
+            | f"count {name}" >> beam.combiners.Count.PerKey()
+            for name in ("key", "document")
+        }
+        return counts | beam.CoGroupByKey() | "counts" >> beam.MapTuple(_leak_count)
+
+
+def _ends_and(leak: Leak, name: str) -> tuple[Ends, str]:
+    return (leak.kind, leak.split, leak.other_split), getattr(leak, name)
+
+
+def _leak_count(ends: Ends, counts: dict[str, list[int]]) -> LeakCount:
+    return LeakCount(*ends, *counts["key"], *counts["document"])
 
 
 @dataclass(eq=False)
@@ -161,38 +170,5 @@ class Meet(beam.PTransform):
         return packed | "divide" >> beam.FlatMap(divide, count, by=self.by, rows=self.rows) | Gather(self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends(Columns):
-    """What is counted: digests of leaking keys and documents; 2 x the number in `_ENDS`, one more of a document."""
-
-    digests: Bytes
-    ends: Numbers
-
-
 def _meet(_: Any, parts: tuple[Iterable[ShownImages], Iterable[ClusterOfImage]]) -> ShownImages:
     return meet_clusters(ShownImages.concatenate(parts[0]), ClusterOfImage.concatenate(parts[1]))
-
-
-def _pack_ends(leaks: Iterable[Leak]) -> Iterator[_Ends]:
-    digests, ends = [], []
-    for leak in leaks:
-        end = 2 * _ENDS.index((leak.kind, leak.split, leak.other_split))
-        digests += [
-            blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-            for text in (leak.key, leak.document)
-        ]
-        ends += [end, end + 1]
-    yield _Ends(from_hex(digests), np.array(ends))
-
-
-def _count_ends(table: _Ends) -> Numbers:
-    table = table.take(np.lexsort((table.ends, table.digests)))
-    return np.bincount(table.ends[starts_of_runs(table.digests, table.ends)], minlength=2 * len(_ENDS))
-
-
-def _leak_counts(totals: Numbers | int) -> Iterator[LeakCount]:
-    for end, (keys, documents) in zip(
-        _ENDS, np.broadcast_to(totals, 2 * len(_ENDS)).reshape(-1, 2).tolist(), strict=True
-    ):
-        if keys:
-            yield LeakCount(*end, keys, documents)

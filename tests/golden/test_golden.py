@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.config import DatasetSettings, Settings
 from orchestration.definitions import make_definitions
-from pipelines import recipes as build_recipes
+from pipelines.config import RECIPES
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
@@ -84,7 +84,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "asset-graph.txt": asset_graph_text,
     "failure-reasons.txt": lambda: "".join(f"{reason}\n" for reason in Reason),
 }
-GOLDEN |= {f"build-{name}.json": lambda make=make: recipe_text(make()) for name, make in build_recipes.RECIPES.items()}
+GOLDEN |= {f"build-{name}.json": lambda make=make: recipe_text(make()) for name, make in RECIPES.items()}
 GOLDEN |= {f"train-{name}.json": lambda make=make: recipe_text(make()) for name, make in train_recipes.RECIPES.items()}
 
 

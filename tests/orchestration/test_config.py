@@ -9,7 +9,7 @@ import pytest
 from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
 from orchestration.recorded_web import build_settings
 from orchestration.up import DEMO_SETTINGS, prepare
-from pipelines.recipes import datasets
+from pipelines.config import datasets
 from schemas.errors import ConfigError, MultilinkError, NotFoundError
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"

@@ -8,7 +8,7 @@ import pytest
 
 from orchestration.cli import run
 from orchestration.settings import Setting, describe, settings_of
-from pipelines.recipes import RECIPES as BUILDS
+from pipelines.config import RECIPES as BUILDS
 from schemas.configs import dotted_keys, override
 from training.recipes import RECIPES as TRAININGS
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import recipes
-from pipelines.config import BuildConfig
+from pipelines.config import BuildConfig, recipe
 from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.images.obtain import ImageAccess
@@ -35,7 +34,7 @@ PLAIN = ("features.images=", "features.sentences=")  # where vectors do not matt
 
 
 def config_of(path: Path, *settings: str) -> BuildConfig:
-    return override(recipes.recipe("documents"), [f"source.documents={path}", *settings])
+    return override(recipe("documents"), [f"source.documents={path}", *settings])
 
 
 def build(

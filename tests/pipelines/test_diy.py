@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestration.recorded_web import build_settings
-from pipelines import recipes
+from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
@@ -54,7 +54,7 @@ def web() -> Iterator[RecordedWeb]:
 
 
 def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
-    config = override(recipes.recipe("diy"), [*build_settings(RECORDING, web.port), *settings])
+    config = override(recipe("diy"), [*build_settings(RECORDING, web.port), *settings])
     return build_dataset(config, lake=Lake.at(str(lake)), credentials=KEYS, say=quiet)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import recipes
+from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 def build(path: Path, lake: Path, quiet: Say, *settings: str) -> BuildSummary:
     plain = ("features.images=", "features.sentences=")
-    config = override(recipes.recipe("documents"), [f"source.documents={path}", *plain, *settings])
+    config = override(recipe("documents"), [f"source.documents={path}", *plain, *settings])
     return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.launch import _own_error
-from pipelines.runner.scratch import remove_leftovers, scratch_folder
+from pipelines.launch import _own_error, remove_leftovers, scratch_folder
 from schemas.errors import BuildError, ConfigError
 
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from pipelines import recipes
-from pipelines.config import BuildConfig
+from pipelines.config import BuildConfig, recipe
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.inputs import read_source
@@ -57,7 +56,7 @@ def config_of(dataset: str, images: str) -> BuildConfig:
     if dataset == "dii-stress":
         few.append("source.distractors=2")
     plain = ["features.images=", "features.sentences="]
-    return override(recipes.recipe(dataset), [*settings, *few, *plain, f"source.images={images}"])
+    return override(recipe(dataset), [*settings, *few, *plain, f"source.images={images}"])
 
 
 def draw_all(drafts: list[CandidateDocument], root: Path) -> None:

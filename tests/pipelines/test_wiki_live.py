@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from pipelines import recipes
 from pipelines.card.show import retrieval_lines
+from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
@@ -159,7 +159,7 @@ def build(wiki: MediaWiki, lake: Path, titles: str, quiet: Callable[[str], None]
         "features.sentences=",
         "max_failure_share=1",
     ]
-    config = override(recipes.recipe("wiki", "wiki-live"), settings)
+    config = override(recipe("wiki", "wiki-live"), settings)
     return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=quiet)
 
 

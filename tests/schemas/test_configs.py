@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pytest
 
-from pipelines import recipes as build_recipes
+from pipelines.config import RECIPES
 from schemas.configs import dotted_keys, override, require, resolve, restore
 from schemas.errors import ConfigError
 from training import recipes as train_recipes
@@ -96,7 +96,7 @@ def test_later_overrides_win() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [make() for make in build_recipes.RECIPES.values()] + [make() for make in train_recipes.RECIPES.values()],
+    [make() for make in RECIPES.values()] + [make() for make in train_recipes.RECIPES.values()],
 )
 def test_every_recipe_survives_json_and_back(config: object) -> None:
     assert restore(type(config), resolve(config)) == config
@@ -108,7 +108,7 @@ def test_a_saved_configuration_with_an_unknown_key_is_refused() -> None:
 
 
 def test_documented_keys_are_settable() -> None:
-    build = {name: dotted_keys(make()) for name, make in build_recipes.RECIPES.items()}
+    build = {name: dotted_keys(make()) for name, make in RECIPES.items()}
     assert "http.allow_hosts" in build["diy"]
     assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"].keys()
     train = dotted_keys(train_recipes.tiny())

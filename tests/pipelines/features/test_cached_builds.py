@@ -15,8 +15,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines import recipes
 from pipelines.card.show import describe
+from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials
 from pipelines.sweep import sweep_lake
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
     fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
-    config = override(recipes.recipe("documents"), [*fixed, *settings])
+    config = override(recipe("documents"), [*fixed, *settings])
     return build_dataset(config, lake=lake, credentials=Credentials(), say=quiet)
 
 

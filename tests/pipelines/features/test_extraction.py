@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines import recipes
+from pipelines.config import recipe
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array, texts_key
 from pipelines.images.inspect import encode_jpeg
@@ -27,7 +27,7 @@ Outcome = FeatureRefs | Rejected
 
 def planned(tmp_path: Path, *settings: str, given: tuple[str, str] | None = None) -> FeaturePlan:
     names = ["features.images=colours,cells", "features.sentences=lengths"]
-    config = override(recipes.recipe("documents"), [*names, *settings])
+    config = override(recipe("documents"), [*names, *settings])
     lake = Lake.at(str(tmp_path / "lake"))
     return plan_features(config.features, config.images, config.http, given=given, lake=lake, workers=1)
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from orchestration.link import _extraction, _inputs
+from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
-from pipelines.recipes import recipe
 from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.failures import Failure

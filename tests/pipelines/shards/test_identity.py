@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.config import content_config
-from pipelines.recipes import recipe
+from pipelines.config import content_config, recipe
 from pipelines.shards.manifest import add_digests, build_identity, content_digest, version_of_build
 from schemas.configs import override
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apache_beam as beam
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.shards.reasons import Message
+from pipelines.shards.manifest import Message
 from pipelines.shards.transforms import ExplainFailures
 from schemas.failures import Failure, Reason, Stage
 

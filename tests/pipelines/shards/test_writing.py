@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.shards.statistics import DocumentSize, summarise
+from pipelines.shards.manifest import DocumentSize, summarise
 from pipelines.shards.writing import write_part, write_rows
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder

@@ -14,7 +14,7 @@ from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.splits.leaks import is_heeded, is_weaker_end
-from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
+from pipelines.splits.shared import ShownImages, leaks_of_images, pack_shown
 from schemas.documents import Image, Link, Provenance, Sentence, Split
 from schemas.errors import BuildError, ConfigError
 from schemas.failures import Failure, Reason

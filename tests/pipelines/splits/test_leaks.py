@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
 import apache_beam as beam
 import pytest
@@ -17,8 +18,15 @@ from pipelines.images.packed import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import Policy, SharedThing, SplitsConfig
 from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_end, refuse_leaks
-from pipelines.splits.shared_images import ShownImages, leaks_of_images, pack_shown
-from pipelines.splits.shared_items import Items, leaks_of_items, normalise, pack_texts
+from pipelines.splits.shared import (
+    Items,
+    ShownImages,
+    leaks_of_images,
+    leaks_of_items,
+    normalise,
+    pack_shown,
+    pack_texts,
+)
 from pipelines.splits.transforms import AssignSplits, CountLeaks, FindLeaks
 from schemas.documents import Document, Image, ImageRef, Provenance, Sentence, Split
 from schemas.duplicates import LEAK_SCHEMA, Leak, LeakKind
@@ -289,7 +297,7 @@ def test_what_is_heeded_is_a_setting() -> None:
     assert to_drop(leaks, SplitsConfig()) == {"exact", "near", "long"}
     assert to_drop(leaks, SplitsConfig(leak_min_tokens=5)) == {"exact", "near", "short", "long"}
     assert to_drop(leaks, SplitsConfig(leak_min_tokens=12)) == {"exact", "near"}
-    for kind, document in zip(SharedThing, ("exact", "near", "long"), strict=True):
+    for kind, document in zip(get_args(SharedThing), ("exact", "near", "long"), strict=True):
         assert to_drop(leaks, SplitsConfig(leak_kinds=(kind,))) == {document}
     assert to_drop(leaks, SplitsConfig(leak_kinds=())) == set()
 
@@ -329,7 +337,7 @@ def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
         duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL, rows=rows)
         leaks = given | "leaks" >> FindLeaks(3, duplicates.duplicates, rows)
         assert_that(leaks, equal_to(expected), label="leaks")
-        assert_that(leaks | "count" >> CountLeaks(rows), equal_to(count(expected)), label="counts")
+        assert_that(leaks | "count" >> CountLeaks(), equal_to(count(expected)), label="counts")
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=workers)
 
