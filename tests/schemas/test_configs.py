@@ -8,6 +8,7 @@ from enum import StrEnum
 import pytest
 
 from pipelines.config import RECIPES
+from pipelines.config import recipe as recipe_of
 from schemas.configs import dotted_keys, override, require, resolve, restore
 from schemas.errors import ConfigError
 from training import recipes as train_recipes
@@ -115,13 +116,13 @@ def test_documented_keys_are_settable() -> None:
     assert {"objective.similarity", "training.epochs", "training.select"} <= train.keys()
 
 
-@pytest.mark.parametrize("name", build_recipes.RECIPES)
+@pytest.mark.parametrize("name", RECIPES)
 def test_an_override_keeps_the_class_of_a_source(name: str) -> None:
     """Sources with fields of the same names are told apart: RecipeQA's are all names of VIST's, too."""
-    recipe = build_recipes.RECIPES[name]()
+    recipe = RECIPES[name]()
     assert override(recipe, ["http.contact=a@example.org"]).source == recipe.source
 
 
 def test_a_source_out_of_range_is_told_by_its_own_rule() -> None:
     with pytest.raises(ConfigError, match=r"source\.true_images = 0: must be at least 1"):
-        override(build_recipes.recipe("mscoco"), ["source.true_images=0"])
+        override(recipe_of("mscoco"), ["source.true_images=0"])
