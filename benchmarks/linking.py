@@ -47,10 +47,10 @@ from schemas.tables import FEATURE_PREFIX, to_table
 from training.config import EncoderConfig, TextEncoder, TrainConfig
 from training.data.loading import identify, read_for_model
 from training.encoders.inputs import image_input, text_input
-from training.linking.launch import RayWorkers
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
 from training.model import LinkModel, ModelCard
+from training.ray.link import RayWorkers
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 
 SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)

@@ -175,6 +175,6 @@ def _linker(workers: int) -> LinkShards:
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None:
         return link_here
-    from training.linking.launch import RayWorkers
+    from training.ray.link import RayWorkers
 
     return RayWorkers(workers, address)

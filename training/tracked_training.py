@@ -36,8 +36,8 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.starting import keep_start, pin_start
+from training.ray.run_folder import runs_folder
 from training.recipes import recipe as named_recipe
-from training.runs import runs_folder
 
 DEFAULT_RECIPE = "hessel-2019"
 Say = Callable[[str], None]
@@ -155,7 +155,7 @@ def _describe(config: TrainConfig, manifest: Manifest, uri: str, lake: Lake, wor
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
-    from training.launch import launch
+    from training.ray.train import launch
 
     def on_report(metrics: Mapping[str, float]) -> None:
         if run.log_epoch(metrics):

@@ -2,7 +2,7 @@
 
 Only the driver knows the registry. It pins an alias to the version it stands for before the run begins, so that the
 run's configuration says what it started from, and leaves copies in the run's folder in the lake, where every worker
-finds them (`training.runs.fetch_start`).
+finds them (`training.ray.run_folder.fetch_start`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from training.loop.starting import SOURCE_SIGN, split_start
 from training.mlflow.loading import download, registered_name
 from training.mlflow.registry import ModelVersion, find_version, versions_of_run
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, TrackedRun
-from training.runs import has_start, is_address, store_start
+from training.ray.run_folder import has_start, is_address, store_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,13 +25,13 @@ from training.config import EncoderConfig, LoopConfig, Matching, Select, TextEnc
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
 from training.linking.calibration import Calibration, Method, PrecisionPoint
-from training.linking.launch import RayWorkers
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
 from training.matching import match
 from training.model import LinkModel
+from training.ray.link import RayWorkers
 
 CONFIG = TrainConfig(
     recipe="tiny",

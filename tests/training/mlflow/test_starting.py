@@ -15,7 +15,7 @@ from training.loop.context import SingleProcess
 from training.loop.setup import new_model
 from training.mlflow.starting import keep_start, pin_start
 from training.model import LinkModel
-from training.runs import fetch_start, has_start, runs_folder
+from training.ray.run_folder import fetch_start, has_start, runs_folder
 
 
 def starting_from(*models: str) -> TrainConfig:

@@ -17,9 +17,9 @@ from pathlib import Path
 import ray
 
 from schemas.errors import BuildError, MultilinkError
-from training.launch import WORKER_CRASHES_SURVIVED, cluster
 from training.linking.shards import LinkedShard, Linking, Shard, link_shard
 from training.model import LinkModel
+from training.ray.train import WORKER_CRASHES_SURVIVED, cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from training.config import Device, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import TorchDistributed
 from training.loop.trainer import TrainResult, train
-from training.runs import (
+from training.ray.run_folder import (
     START,
     Metrics,
     OnProgress,

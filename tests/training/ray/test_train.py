@@ -19,12 +19,12 @@ from schemas.errors import ConfigError, UsageError
 from schemas.lake import Folder, Lake
 from training.config import EncoderConfig, LoopConfig, TextEncoder, TrainConfig
 from training.data.loading import load_training_data
-from training.launch import _drop_torn_snapshot, _own_error, launch
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.model import LinkModel
-from training.runs import runs_folder
+from training.ray.run_folder import runs_folder
+from training.ray.train import _drop_torn_snapshot, _own_error, launch
 from training.tracked_training import run_train
 
 CONFIG = TrainConfig(
