@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
+from scipy import optimize, stats
 
 from training.evaluation.bootstrap import Interval, pooled_interval
 from training.evaluation.links import link_mask
@@ -24,8 +24,9 @@ Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
 ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
-FEWEST_KEPT = 20  # a precision measured on fewer links is luck
-SMALLEST_STEP = 0.001  # of precision
+CONFIDENCE = 0.95  # that links above a threshold are as precise as is said
+FEWEST_KEPT = 20
+KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 RELIABILITY_BINS = 10
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
 
@@ -191,18 +192,22 @@ def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ..
 def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPoint, ...]:
     """Return thresholds from the one that keeps all links on, each more precise than all that keep more.
 
-    Thresholds that keep fewer than `FEWEST_KEPT` links are no candidates (unless there are no more at all). Precisions
-    are a thousandth apart at least, so that a calibration stays a small file.
+    A precision is a lower bound, by Clopper and Pearson (1934), at which the tail of each of the K thresholds tried is
+    a K-th of 5% (Bonferroni): all bounds hold at once with 95% confidence, so that a threshold may be chosen by them.
+    Links are taken as independent of one another, given their similarities. K is small and no label has a say in it:
+    the thresholds tried keep all links, 1 / 1.25 of them, 1 / 1.25**2 and so on, down to `FEWEST_KEPT`.
     """
     values, places, counts = np.unique(similarities, return_inverse=True, return_counts=True)
     true = np.bincount(places, weights=are_true)
-    kept, kept_true = np.cumsum(counts[::-1])[::-1], np.cumsum(true[::-1])[::-1]
+    kept, kept_true = (np.cumsum(each[::-1])[::-1] for each in (counts, true))
+    steps = int(np.log(max(1.0, len(similarities) / FEWEST_KEPT)) / np.log(KEPT_RATIO) + 1e-9)
+    sizes = np.append(len(similarities) / KEPT_RATIO ** np.arange(steps + 1), min(len(similarities), FEWEST_KEPT))
+    tried = np.unique(len(kept) - 1 - np.searchsorted(kept[::-1], sizes - 1e-9))
     points: list[PrecisionPoint] = []
-    for value, number, right in zip(values, kept, kept_true, strict=True):
-        precision = float(right / number)
-        if points and (number < FEWEST_KEPT or precision < points[-1].precision + SMALLEST_STEP):
-            continue
-        points.append(PrecisionPoint(float(value), precision, int(number)))
+    for value, number, right in zip(values[tried], kept[tried], kept_true[tried], strict=True):
+        precision = float(stats.beta.ppf((1 - CONFIDENCE) / len(tried), right, number - right + 1)) if right else 0.0
+        if not points or precision > points[-1].precision:
+            points.append(PrecisionPoint(float(value), precision, int(number)))
     return tuple(points)
 
 

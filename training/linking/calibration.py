@@ -19,7 +19,7 @@ import numpy.typing as npt
 from schemas.errors import IntegrityError, UsageError
 
 FILE_NAME = "calibration.json"
-CALIBRATION_FORMAT = 1
+CALIBRATION_FORMAT = 2  # 1: precisions of thresholds were shares, not bounds
 Float = npt.NDArray[np.floating[Any]]
 Float64 = npt.NDArray[np.float64]
 
@@ -33,7 +33,13 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrecisionPoint:
-    """Of the validation links with at least this similarity: the share that is true, and how many there are."""
+    """What is known of links with at least this similarity, from the validation links that have it.
+
+    Attributes:
+        similarity: the threshold.
+        precision: share of such links, 0 to 1, that is true at least, with 95% confidence for all points together.
+        links: validation links it was measured on.
+    """
 
     similarity: float
     precision: float
@@ -78,7 +84,7 @@ class Calibration:
         return np.asarray(0.5 * (1 + np.tanh((self.slope * values + self.intercept) / 2)), dtype=np.float64)
 
     def threshold(self, precision: float) -> float:
-        """Return the smallest similarity from which on validation links are true with at least this precision, 0 to 1.
+        """Return the smallest similarity from which on links have at least this precision, 0 to 1, with 95% confidence.
 
         Raises:
             UsageError: no threshold reaches it, or it is no precision.
@@ -90,8 +96,8 @@ class Calibration:
                 return point.similarity
         best = max((point.precision for point in self.points), default=0.0)
         raise UsageError(
-            f"--precision {precision:g}: no similarity reaches it on {self.dataset}, split {self.split}; "
-            f"the highest is {best:.3f}"
+            f"--precision {precision:g}: no similarity is known with 95% confidence to reach it, by {self.links} links "
+            f"of {self.dataset}, split {self.split}; the highest is {best:.3f}"
         )
 
     def to_json(self) -> str:
@@ -108,7 +114,9 @@ class Calibration:
         try:
             values = json.loads(text)
             if values.pop("format") != CALIBRATION_FORMAT:
-                raise IntegrityError(f"{where}: expected calibration format {CALIBRATION_FORMAT}")
+                raise IntegrityError(
+                    f"{where}: expected calibration format {CALIBRATION_FORMAT}; evaluate the model anew"
+                )
             points = tuple(PrecisionPoint(**point) for point in values.pop("points"))
             knots = [tuple(values.pop(name)) for name in ("similarities", "probabilities")]
             method = Method(values.pop("method"))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import binomtest
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
@@ -90,13 +91,35 @@ def test_thresholds_of_a_worked_example():
     similarities = np.repeat([0.1, 0.2, 0.3, 0.4], [20, 10, 10, 20])
     are_true = np.concatenate([np.zeros(20), np.ones(10), np.zeros(10), np.ones(20)]).astype(bool)
     points = precision_points(similarities, are_true)
-    assert points == (PrecisionPoint(0.1, 0.5, 60), PrecisionPoint(0.2, 0.75, 40), PrecisionPoint(0.4, 1.0, 20))
+    assert [(point.similarity, point.links) for point in points] == [(0.1, 60), (0.2, 40), (0.4, 20)]
+    for point, (right, links) in zip(points, [(30, 60), (30, 40), (20, 20)], strict=True):
+        bound = binomtest(right, links, alternative="greater").proportion_ci(1 - 0.05 / 4, method="exact").low
+        assert point.precision == pytest.approx(bound)  # four thresholds are tried, 0.3 among them
 
 
 def test_a_precision_of_few_links_is_no_threshold():
     similarities, are_true = np.arange(40) / 40, np.arange(40) >= 30
     points = precision_points(similarities, are_true)
-    assert [(point.links, point.precision) for point in points] == [(n, 10 / n) for n in range(40, 19, -1)]
+    assert [point.links for point in points] == [40, 32, 26, 21, 20]
+    assert precision_points(similarities[:7], are_true[:7]) == (PrecisionPoint(0.0, 0.0, 7),)
+
+
+@pytest.mark.parametrize("precision", [0.8, 0.89])
+def test_a_precision_that_no_threshold_has_is_hardly_ever_found(precision):
+    found = 0
+    for draw in range(400):
+        numbers = np.random.default_rng(draw)
+        points = precision_points(numbers.random(1000), numbers.random(1000) < precision)
+        found += points[-1].precision >= 0.9
+    assert found / 400 <= 0.05
+
+
+def test_a_precision_that_thresholds_have_is_found():
+    numbers = np.random.default_rng(0)
+    similarities = numbers.random(2000)
+    points = precision_points(similarities, numbers.random(2000) < np.where(similarities > 0.5, 0.97, 0.6))
+    reached = next(point for point in points if point.precision >= 0.9)
+    assert 0.3 < reached.similarity < 0.6
 
 
 def test_a_threshold_keeps_the_wanted_precision_on_other_links():
@@ -104,7 +127,7 @@ def test_a_threshold_keeps_the_wanted_precision_on_other_links():
     judged = judge_calibration(calibration, drawn(seed=2))
     for kept in judged.kept:
         assert calibration.threshold(kept.wanted) == kept.threshold
-        assert kept.precision.low - 2 < 100 * kept.wanted < kept.precision.high + 2
+        assert kept.precision.high > 100 * kept.wanted
     assert judged.error < 5 and 0.1 < judged.brier < 0.2
     assert sum(row.links for row in judged.bins) == judged.links == 4000
 
@@ -118,7 +141,7 @@ def test_reliability_of_a_worked_example():
 def test_a_precision_that_nothing_reaches_is_said():
     seen = dataclasses.replace(drawn(40), are_true=np.arange(40) % 2 == 0)
     calibration = fit_calibration(seen, dataset="diy@v1", split="val")
-    with pytest.raises(UsageError, match=r"no similarity reaches it on diy@v1, split val; the highest is 0\.[4-7]"):
+    with pytest.raises(UsageError, match=r"by 40 links of diy@v1, split val; the highest is 0\.[2-4]"):
         calibration.threshold(0.9)
     with pytest.raises(UsageError, match="above 0 and at most 1"):
         calibration.threshold(90)
@@ -132,7 +155,7 @@ def test_a_calibration_survives_its_file(tmp_path, method):
     assert read_calibration(path) == calibration
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "points": [{}]}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "points": [{}]}'])
 def test_what_is_no_calibration_is_refused(tmp_path, text):
     with pytest.raises(IntegrityError, match=r"x\.json: expected"):
         Calibration.from_json(text, where="x.json")
