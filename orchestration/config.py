@@ -67,6 +67,7 @@ class DatasetSettings:
         objectives: what a new version is trained with.
         train_recipe: of the models.
         train_settings: overrides of the training, for every objective.
+        policy: TOML file of the promotion gate's settings, relative to the settings file; empty: the standard ones.
     """
 
     name: str
@@ -77,11 +78,16 @@ class DatasetSettings:
     objectives: tuple[str, ...] = (NOSTRUCT, "cross-document")
     train_recipe: str = "hessel-2019"
     train_settings: tuple[str, ...] = ()
+    policy: str = ""
 
     def __post_init__(self) -> None:
         override(recipe(self.name, self.recipe or None), self.settings)
-        for objective in self.objectives:
-            override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
+        base = train_recipes.recipe(self.train_recipe)
+        named = [override(base, self.training_of(objective)).objective.terms for objective in self.objectives]
+        rule = "expected each objective once, in whatever spelling"
+        require(
+            len(set(named)) == len(named), field=f"datasets.{self.name}.objectives", value=self.objectives, rule=rule
+        )
         fields = self.schedule.split()
         rule = f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week"
         require(len(fields) == _CRON_FIELDS, field=f"datasets.{self.name}.cron", value=self.cron, rule=rule)
@@ -240,7 +246,7 @@ class Settings:
         """Return the settings with paths made absolute and the default store named, from the settings file's folder."""
         lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
         tracking = self.tracking_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
-        datasets = tuple(_web_beside(dataset, folder) for dataset in self.datasets)
+        datasets = tuple(_beside(dataset, folder) for dataset in self.datasets)
         return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=datasets)
 
 
@@ -276,7 +282,7 @@ def _nostruct_first(objective: str) -> tuple[bool, str]:
     return objective != NOSTRUCT, objective
 
 
-def _web_beside(dataset: DatasetSettings, folder: Path) -> DatasetSettings:
-    if not dataset.recorded_web:
-        return dataset
-    return dataclasses.replace(dataset, recorded_web=str((folder / dataset.recorded_web).absolute()))
+def _beside(dataset: DatasetSettings, folder: Path) -> DatasetSettings:
+    given = (dataset.recorded_web, dataset.policy)
+    web, policy = (str((folder / path).absolute()) if path else "" for path in given)
+    return dataclasses.replace(dataset, recorded_web=web, policy=policy)

@@ -97,7 +97,7 @@ def decide_training(datasets: Sequence[DatasetState]) -> list[Request]:
 
 
 def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
-    """Return an evaluation and promotion for each unjudged challenger of the newest sound version.
+    """Return an evaluation and promotion for each unjudged challenger of the newest sound version, but NoStruct.
 
     A challenger is compared with NoStruct: where that is configured, it has to be trained on the version first.
     """
@@ -111,7 +111,8 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
         )
         for data, version in _ready(datasets)
         for model in data.models
-        if model.challenger is not None
+        if model.objective != NOSTRUCT
+        and model.challenger is not None
         and model.challenger_data == version
         and not model.is_judged
         and _nostruct_is_there(data, version)
@@ -133,7 +134,11 @@ def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
         )
         for data, version in _ready(datasets)
         for model in data.models
-        if model.champion is not None and not model.linked and version in model.trained_on and model.is_judged
+        if model.objective != NOSTRUCT
+        and model.champion is not None
+        and not model.linked
+        and version in model.trained_on
+        and model.is_judged
     ]
 
 

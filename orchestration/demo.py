@@ -21,7 +21,8 @@ from schemas.versions import code_version, fingerprint
 from training.evaluate_cli import interval_text
 
 if TYPE_CHECKING:
-    from training.commands import EvaluateSummary, TrainSummary
+    from training.commands import EvaluateSummary
+    from training.tracked_training import TrainSummary
 
 DATASET = "diy"
 MODEL_SETTINGS: dict[str, list[str]] = {"NoStruct": ["objective.name=nostruct"], "AP": []}
@@ -101,7 +102,7 @@ class DemoRun:
 
     def train(self, title: str, version: str) -> TrainSummary:
         """Train one model, or take the one that the same settings gave on this version before."""
-        from training.commands import TrainSummary, run_train
+        from training.tracked_training import TrainSummary, run_train
 
         settings = MODEL_SETTINGS[title]
         key = fingerprint([version, "tiny", settings, self.workers, code_version()])[:16]
@@ -149,17 +150,13 @@ class DemoRun:
 
     def promote(self, trained: TrainSummary) -> dict[str, Any]:
         """Promote the model where the gate allows it."""
-        from training.commands import run_promote
+        from training.mlflow.promotion import promote
+        from training.mlflow.runs import open_tracking
 
         self.console.say(f"4/6 promote: {trained.model} version {trained.version}")
-        promotion = run_promote(
-            model=trained.model,
-            version=trained.version,
-            lake=self.lake.root.uri,
-            tracking=self.tracking,
-            say=self.console.say,
-        )
-        for reason in promotion.reasons:
+        client = open_tracking(self.tracking)
+        promotion = promote(client, trained.model, trained.version, lake=self.lake, say=self.console.say)
+        for reason in promotion.decision.reasons:
             self.console.say(reason)
         return promotion.to_json()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from orchestration.config import Settings
+from orchestration.config import NOSTRUCT, Settings
 from orchestration.names import EVALUATION, LINKS, PROMOTION, STAGES, TRAINED, model_key
 
 REBUILD, TRAIN, PROMOTE, LINK, EVERYTHING = "rebuild", "train", "promote", "link", "everything"
@@ -41,6 +41,12 @@ def make_jobs(settings: Settings) -> Sequence[dg.JobDefinition | dg.UnresolvedAs
 
 
 def _kinds(settings: Settings, *kinds: str) -> dg.AssetSelection:
+    """Return the assets of some kinds; NoStruct is neither promoted nor used to link."""
     return dg.AssetSelection.assets(
-        *(model_key(objective, kind) for objective in settings.objectives for kind in kinds)
+        *(
+            model_key(objective, kind)
+            for objective in settings.objectives
+            for kind in kinds
+            if objective != NOSTRUCT or kind in (TRAINED, EVALUATION)
+        )
     )

@@ -14,7 +14,7 @@ import dagster as dg
 
 from orchestration.config import BeamSettings, BeamWhere, DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.places import Place, in_process, in_subprocess, kuberay, ray_job
-from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, Say, Summary, TrainStep
+from orchestration.steps import BuildStep, CompareStep, EvaluateStep, LinkStep, PromoteStep, Say, Summary, TrainStep
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.lake import Lake
 
@@ -107,9 +107,15 @@ class Training(dg.ConfigurableResource):  # type: ignore[type-arg]
         with mistakes_are_final():
             return self.near(step, say)
 
-    def promote(self, model: str, version: str, *, say: Say) -> Summary:
-        """Ask the gate, move the alias where it says yes, and return the decision."""
-        step = PromoteStep(model=model, version=version, lake=self.lake, tracking=self.tracking_uri)
+    def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
+        """Compare a model with another on the documents that promotion judges by, pair by pair."""
+        step = CompareStep(models=(other, model), dataset=reference, lake=self.lake, tracking=self.tracking_uri)
+        with mistakes_are_final():
+            return self.near(step, say)
+
+    def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
+        """Ask the gate, move the alias where it says yes, and return the decision; `policy` is a file."""
+        step = PromoteStep(model=model, version=version, lake=self.lake, tracking=self.tracking_uri, policy=policy)
         with mistakes_are_final():
             return self.near(step, say)
 

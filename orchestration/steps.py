@@ -86,7 +86,7 @@ class TrainStep:
         return ["train", "--dataset", self.dataset, *where, "--no-report", *what, "--json"]
 
     def run(self, say: Say) -> Summary:
-        from training.commands import run_train
+        from training.tracked_training import run_train
 
         return run_train(
             lake=self.lake,
@@ -129,23 +129,55 @@ class EvaluateStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompareStep:
+    """Compare models with the first of them on the validation split of a data set version; see `gate.Policy.split`."""
+
+    models: tuple[str, ...]
+    dataset: str
+    lake: str
+    tracking: str
+
+    def arguments(self) -> list[str]:
+        where = ["--dataset", self.dataset, "--lake", self.lake, "--tracking-uri", self.tracking]
+        return ["compare", *self.models, *where, "--split", "val", "--json"]
+
+    def run(self, say: Say) -> Summary:
+        from training.comparing import run_compare
+
+        return run_compare(
+            models=self.models, dataset=self.dataset, lake=self.lake, split="val", tracking=self.tracking, say=say
+        ).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromoteStep:
-    """Ask the gate whether a version may become the champion, and move the alias where it may."""
+    """Ask the gate whether a version may become the champion, and move the alias where it may.
+
+    `policy` is a file of the gate's settings; empty: the standard ones.
+    """
 
     model: str
     version: str
     lake: str
     tracking: str
+    policy: str = ""
 
     def arguments(self) -> list[str]:
         where = ["--lake", self.lake, "--tracking-uri", self.tracking]
-        return ["promote", "--model", self.model, "--version", self.version, *where, "--json"]
+        policy = ["--policy", self.policy] if self.policy else []
+        return ["promote", "--model", self.model, "--version", self.version, *where, *policy, "--json"]
 
     def run(self, say: Say) -> Summary:
-        from training.commands import run_promote
+        from pathlib import Path
 
-        return run_promote(
-            model=self.model, version=self.version, lake=self.lake, tracking=self.tracking, say=say
+        from schemas.lake import Lake
+        from training.mlflow.gate import read_policy
+        from training.mlflow.promotion import promote
+        from training.mlflow.runs import open_tracking
+
+        policy, lake = read_policy(Path(self.policy) if self.policy else None), Lake.at(self.lake)
+        return promote(
+            open_tracking(self.tracking), self.model, self.version, lake=lake, policy=policy, say=say
         ).to_json()
 
 

@@ -139,21 +139,18 @@ def norms_are_sane(version: VersionOnDisk) -> Verdict:
     return Verdict(passed=not problems, text=text, numbers=numbers)
 
 
-def better_than_nostruct(value: float, nostruct: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:
-    """Say whether a model's mean is above NoStruct's on the same documents, both in percent.
+def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:
+    """Say whether a model is shown to be better than NoStruct: by the whole interval of their paired difference.
 
     Args:
-        value: the model's.
-        nostruct: NoStruct's, as `mean`.
+        lead: `mean`, `low` and `high` of the model's score minus NoStruct's, in points; None: it was not compared.
         score: of what: AUC, or where documents are pairs, the reciprocal rank.
     """
-    if nostruct is None:
-        text = "no NoStruct model of this version was scored: nothing to compare with"
-        return Verdict(passed=False, text=text, numbers={score: value})
-    verb, title = "above" if value > nostruct["mean"] else "not above", "AUC" if score == "auc" else score
-    text = f"{title} {value:.2f} is {verb} NoStruct's {nostruct['mean']:.2f}"
-    numbers = {score: value, f"nostruct_{score}": nostruct["mean"]}
-    return Verdict(passed=value > nostruct["mean"], text=text, numbers=numbers)
+    if lead is None:
+        return Verdict(passed=False, text="no NoStruct model of this version was scored: nothing to compare with")
+    shown = f"{lead['mean']:+.2f} ({lead['low']:+.2f} to {lead['high']:+.2f}, paired)"
+    text = f"{'AUC' if score == 'auc' else score} minus NoStruct's: {shown}"
+    return Verdict(passed=lead["low"] > 0, text=text, numbers=dict(lead))
 
 
 def _documents(manifest: Manifest) -> int:

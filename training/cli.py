@@ -12,6 +12,7 @@ import typer
 
 from schemas.console import Console
 from schemas.errors import GateError, UsageError
+from schemas.lake import Lake
 from training import evaluate_cli, study_cli
 
 LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
@@ -55,7 +56,7 @@ def train(
     """Train on a data set with Ray, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
-    from training.commands import run_train
+    from training.tracked_training import run_train
 
     console = Console(is_json=is_json)
     summary = run_train(
@@ -121,27 +122,30 @@ def promote(
 ) -> None:
     """Make a version the champion if the policy allows it; exit status 1 where not.
 
-    Without a policy: it must beat random, not be worse than the champion, and be scored on the latest version.
+    Without a policy: it must beat random, not be worse than the champion, on at least 20 documents of the validation
+    split of the latest version.
     """
-    from training.commands import run_promote
-    from training.mlflow.gate import STANDARD_POLICY, read_policy
+    from training.mlflow.gate import read_policy
+    from training.mlflow.promotion import promote as promote_version
+    from training.mlflow.runs import open_tracking
 
     console = Console(is_json=is_json)
-    promotion = run_promote(
-        model=model,
-        version=version,
-        lake=lake,
+    promotion = promote_version(
+        open_tracking(tracking),
+        model,
+        version,
+        lake=None if lake is None else Lake.at(lake),
         dataset=dataset,
+        policy=read_policy(policy),
         is_dry_run=is_dry_run,
-        tracking=tracking,
-        policy=STANDARD_POLICY if policy is None else read_policy(policy),
         say=console.say,
     )
+    candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"
-    verdict = f"{promotion.candidate.uri} {verb} {'' if promotion.is_champion else 'not '}the champion"
-    console.summarise([verdict, *(f"  {reason}" for reason in promotion.reasons)], promotion.to_json())
-    if not promotion.is_champion:
-        raise GateError(f"{promotion.candidate.uri} was not promoted: {'; '.join(promotion.reasons)}")
+    verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
+    console.summarise([verdict, *(f"  {reason}" for reason in decision.reasons)], promotion.to_json())
+    if not decision.is_promoted:
+        raise GateError(f"{candidate.uri} was not promoted: {'; '.join(decision.reasons)}")
 
 
 def rollback(
@@ -153,11 +157,13 @@ def rollback(
     is_json: JsonOption = False,
 ) -> None:
     """Make the previous champion the champion again; exit status 1 where there is none."""
-    from training.commands import run_rollback
+    from training.mlflow.promotion import rollback as roll_back
+    from training.mlflow.runs import open_tracking
 
-    done = run_rollback(model=model, champion=champion, tracking=tracking)
-    line = f"{done.champion.uri} is the champion again, in place of version {done.replaced}"
-    Console(is_json=is_json).summarise([line], done.to_json())
+    restored, replaced = roll_back(open_tracking(tracking), model, champion=champion)
+    line = f"{restored.uri} is the champion again, in place of version {replaced}"
+    values = {"model": restored.name, "version": restored.version, "champion_before": replaced}
+    Console(is_json=is_json).summarise([line], values)
 
 
 def copy(
@@ -171,10 +177,12 @@ def copy(
     is_json: JsonOption = False,
 ) -> None:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
-    from training.commands import run_copy
+    from training.mlflow.copying import copy_version
+    from training.mlflow.runs import open_tracking, tracking_uri
 
     console = Console(is_json=is_json)
-    done = run_copy(model=model, version=version, to=to, name=name, tracking=tracking, say=console.say)
+    source, target = open_tracking(tracking).tracking_uri, tracking_uri(to)
+    done = copy_version(source, model, version, to=target, new_name=name, say=console.say)
     verb = "is a copy" if done.is_new else "has been a copy before"
     lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]
     console.summarise(lines, done.to_json())

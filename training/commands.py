@@ -1,13 +1,12 @@
-"""What the commands evaluate and promote do: plain functions from arguments to a summary.
+"""What the command evaluate does: plain functions from arguments to a summary.
 
-`run_train`, which has more to put in order, is in `tracked_training.py`, linking in `linking_commands.py`. Parsing
+`run_train` is in `tracked_training.py`, linking in `linking_commands.py`, promotion in `mlflow/`. Parsing
 arguments, printing and exit statuses are `training.cli`'s. A function that takes long tells its progress to `say`, a
 line at a time.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,29 +21,9 @@ from training.evaluation.measures import Judged, Measures, judge_model
 from training.evaluation.pair_scores import PairMeans
 from training.evaluation.rows import EvaluationReport, evaluation_report
 from training.evaluation.score_files import evaluate_scores
-from training.linking_commands import LinkSummary, VersionLinkSummary, run_link, run_link_version
-from training.mlflow.copying import Copy, copy_version
 from training.mlflow.evaluations import nostruct_rival, record_evaluation
-from training.mlflow.gate import STANDARD_POLICY, Policy
 from training.mlflow.loading import LoadedModel, load
-from training.mlflow.promotion import Promotion, Rollback, promote, rollback
-from training.mlflow.runs import log_scores, open_tracking, tracking_uri
-from training.tracked_training import TrainSummary, run_train
-
-__all__ = [
-    "EvaluateSummary",
-    "LinkSummary",
-    "TrainSummary",
-    "VersionLinkSummary",
-    "run_copy",
-    "run_evaluate",
-    "run_evaluate_scores",
-    "run_link",
-    "run_link_version",
-    "run_promote",
-    "run_rollback",
-    "run_train",
-]
+from training.mlflow.runs import log_scores, open_tracking
 
 Say = Callable[[str], None]
 STANDARD_BASELINES = BaselineConfig()
@@ -154,37 +133,6 @@ def run_evaluate(
 def run_evaluate_scores(path: str) -> EvaluateSummary:
     """Score the similarity matrices of a JSON Lines file."""
     return EvaluateSummary(evaluation=evaluate_scores(Path(path)))
-
-
-def run_promote(
-    *,
-    model: str,
-    version: str,
-    lake: str | None = None,
-    dataset: str | None = None,
-    is_dry_run: bool = False,
-    tracking: str | None = None,
-    policy: Policy = STANDARD_POLICY,
-    say: Say,
-) -> Promotion:
-    """Make a version the champion if the policy allows it; see `registry.promotion`."""
-    client = open_tracking(tracking)
-    home = None if lake is None else Lake.at(lake)
-    return promote(client, model, version, lake=home, dataset=dataset, policy=policy, is_dry_run=is_dry_run, say=say)
-
-
-def run_rollback(*, model: str, champion: str | None = None, tracking: str | None = None) -> Rollback:
-    """Make the previous champion the champion again; see `registry.promote.rollback`."""
-    return rollback(open_tracking(tracking), model, champion=champion)
-
-
-def run_copy(
-    *, model: str, version: str, to: str, name: str | None = None, tracking: str | None = None, say: Say
-) -> Copy:
-    """Copy a version to another registry, where it becomes the challenger; see `registry.copying`."""
-    source = open_tracking(tracking).tracking_uri
-    target = tracking_uri(to, environment=os.environ, directory=Path.cwd())
-    return copy_version(source, model, version, to=target, new_name=name, say=say)
 
 
 def _table(loaded: LoadedModel, judged: Judged, beside: Beside, *, reference: str, split: str) -> EvaluationReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,6 @@ from training.evaluation.compare_page import write_comparison
 from training.evaluation.evaluate import evaluate_model
 from training.mlflow.loading import LoadedModel, load
 from training.mlflow.runs import open_tracking
-
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
-_OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +58,7 @@ def run_compare(
     if len(models) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     client, home = open_tracking(tracking), Lake.at(lake)
-    loaded = [load(address(model), client) for model in models]
+    loaded = [load(model, client) for model in models]
     reference = "@".join(home.find(dataset or loaded[0].model.card.data.reference))
     contestants = []
     for name, model in zip(model_names(loaded), loaded, strict=True):
@@ -76,11 +72,6 @@ def run_compare(
     return CompareSummary(dataset=reference, split=str(split), comparison=comparison, page=page)
 
 
-def address(model: str) -> str:
-    """Return a model's address; the id of a run stands for the model it logged."""
-    return f"runs:/{model}/model" if _RUN_ID.fullmatch(model) else model
-
-
 def model_names(loaded: Sequence[LoadedModel]) -> list[str]:
     """Return a short name for each model: name and version where it is registered, else its run or address.
 
@@ -88,12 +79,14 @@ def model_names(loaded: Sequence[LoadedModel]) -> list[str]:
     """
     names: list[str] = []
     for model in loaded:
-        name = f"{model.version.name} {model.version.version}" if model.version else _short(model.uri)
+        of_run = model.uri.removeprefix("runs:/").partition("/")[0][:8] if model.uri.startswith("runs:/") else ""
+        name = (
+            f"{model.version.name} {model.version.version}"
+            if model.version
+            else f"run {of_run}"
+            if of_run
+            else model.uri
+        )
         taken = names.count(name) + sum(other.startswith(f"{name} (") for other in names)
         names.append(f"{name} ({taken + 1})" if taken else name)
     return names
-
-
-def _short(uri: str) -> str:
-    of_run = _OF_RUN.fullmatch(uri)
-    return f"run {of_run['run'][:8]}" if of_run else uri

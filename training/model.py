@@ -1,7 +1,8 @@
 """The trained unit: text tower and image tower together, with all that is needed to use them again.
 
 Saved, loaded, evaluated and registered as one folder: `model.json` (configuration, data set, feature columns, epoch),
-`weights.pt`, and `vocabulary.txt` where the text tower reads words. How it is trained is `training.loop`'s business.
+`weights.pt`, `vocabulary.txt` where the text tower reads words, and their digests (`model_files.py`). How it is trained
+is `training.loop`'s business.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import torch
 from torch import nn
 
 from schemas.configs import resolve, restore
-from schemas.errors import IntegrityError, NotFoundError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
@@ -28,6 +30,7 @@ from training.encoders.dropout import salt_dropouts
 from training.encoders.inputs import ImageInput, TextInput, image_input, text_input
 from training.encoders.registry import Features, ImageTower, TextTower, build_towers
 from training.encoders.rows import Rows
+from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
 
@@ -37,6 +40,17 @@ CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 1
 ROWS_AT_ONCE = 4096
 WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RuntimeError,
+    UsageError,
+    UnpicklingError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +153,7 @@ class LinkModel(nn.Module):
             self.vocabulary.save(directory / VOCABULARY)
         card = {"format": MODEL_FORMAT, **resolve(self.card)}
         (directory / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        seal(directory)
 
     @classmethod
     def load(cls, directory: Path, device: torch.device | str = "cpu") -> LinkModel:
@@ -146,17 +161,24 @@ class LinkModel(nn.Module):
 
         Raises:
             NotFoundError: the folder holds no model.
-            IntegrityError: the model's format is not this code's.
+            IntegrityError: its files are not those that were saved, or unreadable, or a weight is not finite.
         """
-        path = directory / CARD
-        if not path.is_file():
+        if not (directory / CARD).is_file():
             raise NotFoundError(f"{directory}: expected a model, found no {CARD}")
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values.pop("format", None) != MODEL_FORMAT:
-            raise IntegrityError(f"{path}: expected model format {MODEL_FORMAT}")
-        words = directory / VOCABULARY
-        model = cls(restore(ModelCard, values), Vocabulary.load(words) if words.is_file() else None)
-        model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
+        check_files(directory)
+        try:
+            values = json.loads((directory / CARD).read_text(encoding="utf-8"))
+            if values.pop("format", None) != MODEL_FORMAT:
+                raise IntegrityError(f"{directory / CARD}: expected model format {MODEL_FORMAT}")
+            words = directory / VOCABULARY
+            model = cls(restore(ModelCard, values), Vocabulary.load(words) if words.is_file() else None)
+            model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
+        except UNREADABLE as problem:
+            why = (str(problem).splitlines() or [""])[0]
+            raise IntegrityError(f"{directory}: not a readable model: {type(problem).__name__}: {why}") from problem
+        odd = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
+        if odd:
+            raise IntegrityError(f"{directory / WEIGHTS}: expected finite numbers, found others in {', '.join(odd)}")
         return model.to(device).eval()
 
     def digest(self) -> str:

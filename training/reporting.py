@@ -12,8 +12,8 @@ from training.evaluation.beside import TITLES
 from training.evaluation.contents import ModelDescription, report_content, score_row
 from training.evaluation.report import write_report
 from training.evaluation.report_content import RowKind, ScoreRow
-from training.mlflow.registry import attach, write_card
-from training.mlflow.runs import log_file, open_tracking, training_curve
+from training.mlflow.registering import attach, write_card
+from training.mlflow.runs import open_tracking, training_curve
 
 REPORT_ARTIFACT = "report"
 
@@ -63,7 +63,7 @@ def run_report(
     table = [] if summary.report is None else [summary.report.write(directory)]
     for written in (path, *table):
         if loaded.run_id is not None:
-            log_file(client, loaded.run_id, written, REPORT_ARTIFACT)
+            client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)
         if version is not None:
             attach(client, version, written, REPORT_ARTIFACT)
     if version is not None and reference == loaded.model.card.data.reference:

@@ -10,7 +10,6 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.trainer import TrainResult
-from training.mlflow.registry import EPOCHS_TAG, ModelVersion, model_name, register, versions_of_run
+from training.mlflow.registering import register
+from training.mlflow.registry import EPOCHS_TAG, ModelVersion, model_name, versions
 from training.mlflow.runs import (
     CURVE_FILE,
     DATASET_TAG,
     LAKE_TAG,
     RECIPE_TAG,
     VERSION_TAG,
-    RunDescription,
     TrackedRun,
     finishing,
     open_tracking,
@@ -100,7 +99,16 @@ def run_train(
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config)  # a wrong feature column is said before anything starts
-    run = run or start_run(client, _describe(config, manifest, folder.uri, home, workers))
+    run = run or start_run(
+        client,
+        config,
+        dataset=manifest.dataset,
+        version=manifest.version,
+        uri=folder.uri,
+        lake=home.root.uri,
+        workers=workers,
+        git_commit=_git_commit(),
+    )
     say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}; starting Ray")
     with finishing(run):
         keep_start(config, runs_folder(home).child(run.id))
@@ -141,19 +149,6 @@ def _reference(dataset: str | None, run: TrackedRun | None) -> str:
     return own
 
 
-def _describe(config: TrainConfig, manifest: Manifest, uri: str, lake: Lake, workers: int) -> RunDescription:
-    return RunDescription(
-        config=config,
-        dataset=manifest.dataset,
-        dataset_version=manifest.version,
-        dataset_uri=uri,
-        lake=lake.root.uri,
-        workers=workers,
-        code_version=_code_version(),
-        git_commit=_git_commit(),
-    )
-
-
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
     from training.ray.train import launch
 
@@ -182,7 +177,7 @@ def _register(
     run: TrackedRun, config: TrainConfig, manifest: Manifest, *, lake: Lake, result: TrainResult
 ) -> ModelVersion:
     """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
-    for version in versions_of_run(run.client, run.id):
+    for version in versions(run.client, f"run_id = '{run.id}'"):
         if version.tags.get(EPOCHS_TAG) == str(result.epochs):
             return version
     tags = {
@@ -210,13 +205,6 @@ def epoch_line(metrics: Mapping[str, float], epochs: int) -> str:
         if name in metrics:
             shown.append(f"{title} {metrics[name]:{form}}")
     return "  ".join(shown)
-
-
-def _code_version() -> str:
-    try:
-        return metadata.version("multilink")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _git_commit() -> str | None:

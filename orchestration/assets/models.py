@@ -34,13 +34,14 @@ from schemas.configs import resolve
 from training.evaluation.score_kinds import ScoreKind
 
 Results = Iterator[dg.MaterializeResult[None]]
-NOSTRUCT_SCORES = "nostruct"
+LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
 
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
-    """Return the assets of an objective."""
-    return [make(settings, objective) for make in (_trained_model, _evaluation, _promotion, _links)]
+    """Return the assets of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
+    made = [_trained_model, _evaluation, *(() if objective == NOSTRUCT else (_promotion, _links))]
+    return [make(settings, objective) for make in made]
 
 
 def _trained_model(settings: Settings, objective: str) -> dg.AssetsDefinition:
@@ -87,9 +88,9 @@ def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
         reference = reference_of(context)
         folder = report_folder(training, reference, model)
         scores = training.evaluate(model.uri, reference, report=folder, say=context.log.info)
-        nostruct = _nostruct_scores(settings, context, training, objective)
+        lead = _lead_over_nostruct(settings, context, training, model)
         tag_run(context, training, reference.partition("@")[2], model.uri, model.run_id)
-        yield dg.MaterializeResult(metadata=evaluation_metadata(scores, nostruct, model, reference))
+        yield dg.MaterializeResult(metadata=evaluation_metadata(scores, lead, model, reference))
 
     return evaluation
 
@@ -105,10 +106,11 @@ def _promotion(settings: Settings, objective: str) -> dg.AssetsDefinition:
         kinds={"python", "mlflow"},
     )
     def promotion(context: dg.AssetExecutionContext, training: Training) -> Results:
-        model = _model(settings, context, training, objective)
+        dataset, model = context.partition_key, _model(settings, context, training, objective)
         if model is None:
             return
-        decision = training.promote(model.name, model.version, say=context.log.info)
+        policy = settings.dataset(dataset).policy
+        decision = training.promote(model.name, model.version, policy=policy, say=context.log.info)
         tag_run(context, training, decision["dataset"].partition("@")[2], model.uri, model.run_id)
         yield dg.MaterializeResult(metadata=promotion_metadata(decision))
 
@@ -160,8 +162,11 @@ def training_metadata(summary: Summary, training: Training, dataset: DatasetSett
     }
 
 
-def evaluation_metadata(scores: Summary, nostruct: Summary | None, model: Trained, reference: str) -> dict[str, Any]:
-    """Return scores as a table of numbers, NoStruct's beside them where there are any."""
+def evaluation_metadata(scores: Summary, lead: Summary | None, model: Trained, reference: str) -> dict[str, Any]:
+    """Return scores as a table of numbers, and by how much they exceed NoStruct's where that is there.
+
+    `lead` is metric -> the paired difference with its interval.
+    """
     told: dict[str, Any] = {
         VERSION: reference.partition("@")[2],
         "model": model.uri,
@@ -173,7 +178,7 @@ def evaluation_metadata(scores: Summary, nostruct: Summary | None, model: Traine
         told |= {name: scores[name]["mean"], f"{name}_interval": [scores[name]["low"], scores[name]["high"]]}
     chance = scores["random"][kind.leading]
     told |= {LEADING: kind.leading, f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance}
-    return told | ({} if nostruct is None else {NOSTRUCT_SCORES: nostruct[kind.leading]})
+    return told | ({} if lead is None else {LEAD: lead[kind.leading]})
 
 
 def promotion_metadata(decision: Summary) -> dict[str, Any]:
@@ -227,11 +232,13 @@ def _model(settings: Settings, context: dg.AssetExecutionContext, training: Trai
     return model
 
 
-def _nostruct_scores(
-    settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str
+def _lead_over_nostruct(
+    settings: Settings, context: dg.AssetExecutionContext, training: Training, model: Trained
 ) -> Summary | None:
-    """Return the scores of the NoStruct model of the same version, where another objective is compared with it."""
-    if objective == NOSTRUCT or NOSTRUCT not in settings.dataset(context.partition_key).objectives:
+    """Return metric -> by how much a model's mean exceeds that of the NoStruct model of the same version, paired."""
+    nostruct = _model(settings, context, training, NOSTRUCT)
+    if nostruct is None or nostruct == model:
         return None
-    model = _model(settings, context, training, NOSTRUCT)
-    return None if model is None else training.evaluate(model.uri, reference_of(context), say=context.log.info)
+    compared = training.compare(model.uri, nostruct.uri, reference_of(context), say=context.log.info)
+    found: Summary = compared["models"][1]["minus_first"]
+    return found

@@ -14,7 +14,7 @@ THINGS, DIMENSIONS, SHOWN = 12, 32, 4
 FILES = {"documents": "docs.json", "id2row": "id2row.json", "features": "features.npy"}
 
 
-def write_released(folder: Path, *, train: int, val: int = 12, test: int = 12) -> list[str]:
+def write_released(folder: Path, *, train: int, val: int = 24, test: int = 12) -> list[str]:
     """Write the three files and return the settings of a build that name them; more documents keep the earlier ones."""
     folder.mkdir(parents=True, exist_ok=True)
     looks = np.random.default_rng(0).normal(size=(THINGS, DIMENSIONS))

@@ -30,7 +30,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
     file.write_text(
         "lake: s3://bucket/lake\n"
         "datasets:\n"
-        "  - {name: diy, recorded_web: web, cron: '0 4 * * 0', objectives: [cross-document]}\n"
+        "  - {name: diy, recorded_web: web, policy: gate.toml, cron: '0 4 * * 0', objectives: [cross-document]}\n"
         "  - {name: documents, settings: ['source.documents=/own.jsonl'], train_settings: [training.epochs=2],\n"
         "     objectives: [cross-document]}\n"
         "beam: {where: cluster, runner: flink, options: ['--flink_master=flink:8081']}\n"
@@ -43,6 +43,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
     assert settings.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
     assert settings.mlflow_page == "http://here"
     assert settings.dataset("diy").recorded_web == str(tmp_path / "web")
+    assert settings.dataset("diy").policy == str(tmp_path / "gate.toml")
     assert settings.dataset("documents").training_of("nostruct") == ("training.epochs=2", "objective.name=nostruct")
     assert (settings.beam.where, settings.ray.where) == (BeamWhere.CLUSTER, RayWhere.KUBERAY)
 
@@ -63,6 +64,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("datasets: [{name: diy, cron: daily}]", "must have 5 fields"),
         ("datasets: [{name: diy, settings: [dedupe.radus=3]}]", "did you mean 'dedupe.radius'?"),
         ("datasets: [{name: diy, objectives: [magic]}]", "objective.name = 'magic'"),
+        ("datasets: [{name: diy, objectives: [nostruct, cross+intra, intra+cross]}]", "each objective once"),
         ("datasets: [{name: diy, train_recipe: huge}]", "unknown recipe 'huge'"),
         ("beam: {where: cluster}", "beam.runner = 'local'"),
         ("beam: {runner: flink}", "beam.runner = 'flink'"),

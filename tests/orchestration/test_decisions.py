@@ -57,7 +57,7 @@ COMPARED = replace(NOSTRUCT, trained_on=DONE)
         ((COMPARED, replace(CHALLENGED, challenger=None)), []),
         (
             (replace(COMPARED, challenger="3", challenger_data="v2"), CHALLENGED),
-            ["promote:multilink-diy-nostruct/3", "promote:multilink-diy-cross-document/7"],
+            ["promote:multilink-diy-cross-document/7"],  # a baseline is not promoted
         ),
     ],
 )
@@ -79,6 +79,7 @@ JUDGED = replace(CHALLENGED, is_judged=True)
         (replace(JUDGED, champion="6", trained_on=frozenset({"v1"})), []),  # the version is still to be trained on
         (replace(JUDGED, champion="6", is_judged=False), []),
         (JUDGED, []),
+        (replace(JUDGED, objective="nostruct", champion="7"), []),  # promoted by hand
     ],
 )
 def test_a_champion_links_the_newest_version_once(model: ModelState, wanted: list[str]) -> None:

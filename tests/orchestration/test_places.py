@@ -20,7 +20,7 @@ from orchestration.places import (
     run_command,
 )
 from orchestration.resources import Pipelines, Training, make_resources
-from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, TrainStep
+from orchestration.steps import BuildStep, CompareStep, EvaluateStep, LinkStep, PromoteStep, TrainStep
 from schemas.errors import BuildError, UsageError
 
 BUILD = BuildStep(
@@ -46,6 +46,13 @@ def test_a_step_is_the_command_a_person_would_type() -> None:
     assert "--set" not in resumed.arguments()
     scored = EvaluateStep(model="models:/m/1", dataset="diy@v1", lake="l", tracking="t", report="r")
     assert scored.arguments()[-3:] == ["--report", "r", "--json"]
+    judged = PromoteStep(model="m", version="3", lake="l", tracking="t", policy="/p.toml")
+    assert judged.arguments()[-3:] == ["--policy", "/p.toml", "--json"]
+    compared = CompareStep(models=("models:/a/1", "models:/b/1"), dataset="diy@v1", lake="l", tracking="t")
+    assert compared.arguments() == [
+        *("compare", "models:/a/1", "models:/b/1", "--dataset", "diy@v1", "--lake", "l", "--tracking-uri", "t"),
+        *("--split", "val", "--json"),
+    ]
     assert PromoteStep(model="m", version="3", lake="l", tracking="t").arguments()[:5] == [
         *("promote", "--model", "m", "--version", "3")
     ]

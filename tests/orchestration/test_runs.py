@@ -95,8 +95,14 @@ class Scored:
         scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), interval)
         return scores | {"documents": 2, "report": report, "random": {"auc": {"mean": 50.0}}}
 
-    def promote(self, model: str, version: str, *, say: Say) -> Summary:
-        self.promoted.append(model)
+    def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
+        first, second = (self.scores[each.split("/")[1]] for each in (other, model))
+        lead = {"mean": second - first, "low": second - first - 1, "high": second - first + 1}
+        scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), lead)
+        return {"models": [{"minus_first": {}}, {"minus_first": scores}]}
+
+    def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
+        self.promoted.append(f"{model} by {Path(policy).name}")
         decision = {"dataset": "documents@v1", "model": model, "version": version, "is_promoted": True}
         return decision | {"reasons": ["it was told to"], "champion_before": None}
 
@@ -214,11 +220,13 @@ def flip_a_bit(folder: Folder, path: str) -> None:
     folder.write(path, bytes(data))
 
 
-@pytest.mark.parametrize(("own", "passes"), [(90.0, True), (70.0, False)])
-def test_a_model_no_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_is(
+@pytest.mark.parametrize(("own", "passes"), [(90.0, True), (80.5, False), (70.0, False)])
+def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_never(
     instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool
 ) -> None:
     settings = settings_in(tmp_path)
+    judged = replace(settings.datasets[0], policy="policy.toml")
+    settings = replace(settings, datasets=(judged, *settings.datasets[1:])).beside(tmp_path)
     training = Scored(
         lake=settings.lake,
         tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}",
@@ -227,8 +235,8 @@ def test_a_model_no_better_than_nostruct_is_neither_promoted_nor_linked_and_nost
     result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
     failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
     expected = ["multilink-documents-cross-document"] if passes else []
-    assert sorted(training.promoted) == [*expected, "multilink-documents-nostruct"]
-    assert sorted(training.linked) == [*expected, "multilink-documents-nostruct"]
+    assert training.promoted == [f"{each} by policy.toml" for each in expected]
+    assert training.linked == expected
     assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
     done = steps(result, dg.DagsterEventType.STEP_SUCCESS)
     assert {"cross_document__promotion", "cross_document__links"} - done == (
@@ -321,7 +329,7 @@ def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Pat
 
 
 def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
-    from training.mlflow.runs import RunDescription, connect, start_run
+    from training.mlflow.runs import connect, start_run
 
     tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
     step = TrainStep(
@@ -330,18 +338,11 @@ def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
     client = connect(tracking)
     assert find_trained(tracking, step) is None
     assert resumable(tracking, step, is_retry=True) == ""
-    describe = RunDescription(
-        config=override(recipe("tiny"), step.settings),
-        dataset="diy",
-        dataset_version="v1",
-        dataset_uri=str(tmp_path),
-        lake=str(tmp_path),
-        workers=1,
-        code_version="test",
-    )
-    run_of_step = start_run(client, describe)
-    start_run(client, replace(describe, config=recipe("tiny")))  # other settings
-    start_run(client, replace(describe, dataset_version="v2"))  # another version
+    config = override(recipe("tiny"), step.settings)
+    described = {"dataset": "diy", "version": "v1", "uri": str(tmp_path), "lake": str(tmp_path), "workers": 1}
+    run_of_step = start_run(client, config, **described)
+    start_run(client, recipe("tiny"), **described)  # other settings
+    start_run(client, config, **described | {"version": "v2"})  # another version
     assert resumable(tracking, step, is_retry=False) == ""  # it may be running elsewhere
     assert resumable(tracking, step, is_retry=True) == run_of_step.id
     client.set_terminated(run_of_step.id, "FAILED")

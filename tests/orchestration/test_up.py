@@ -122,7 +122,7 @@ def test_what_was_made_is_told(up: Up, materialised: str) -> None:
     assert champion.tags["dataset_version"] == materialised
     assert "beats random" in champion.tags["promotion"]
     links = pq.read_table(up.links(materialised, champion.version) / "links")
-    assert len(set(links["document"].to_pylist())) == 64
+    assert len(set(links["document"].to_pylist())) == 76
     with urllib.request.urlopen(f"{up.mlflow}/health", timeout=60) as answer:
         assert answer.status == 200
 

@@ -153,7 +153,10 @@ def test_an_announced_feature_column_must_be_there(version: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nostruct", "passes"), [({"mean": 79.9}, True), ({"mean": 80.0}, False), ({"mean": 91.0}, False), (None, False)]
+    ("low", "mean", "high", "passes"), [(0.1, 5.0, 9.0, True), (-0.1, 5.0, 10.0, False), (-9.0, -5.0, -1.0, False)]
 )
-def test_a_model_has_to_be_better_than_nostruct(nostruct: dict[str, float] | None, passes: bool) -> None:
-    assert better_than_nostruct(80.0, nostruct).passed is passes
+def test_a_model_has_to_be_shown_to_be_better_than_nostruct(low: float, mean: float, high: float, passes: bool) -> None:
+    verdict = better_than_nostruct({"mean": mean, "low": low, "high": high})
+    assert verdict.passed is passes
+    assert verdict.text == f"AUC minus NoStruct's: {mean:+.2f} ({low:+.2f} to {high:+.2f}, paired)"
+    assert not better_than_nostruct(None).passed

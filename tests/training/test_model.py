@@ -13,6 +13,7 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
 from training.model import LinkModel, ModelCard
+from training.model_files import seal
 from training.text.vocabulary import Vocabulary
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
@@ -163,6 +164,7 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     model_of().save(tmp_path)
     card = tmp_path / "model.json"
     card.write_text(card.read_text().replace('"format": 1', '"format": 99'))
+    seal(tmp_path)
     with pytest.raises(IntegrityError, match="format 1"):
         LinkModel.load(tmp_path)
 

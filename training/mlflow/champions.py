@@ -11,6 +11,9 @@ whoever looks and whenever (compare-and-set by replaying a totally ordered log: 
     entry 3   follows 1   line 4 3    came too late, never counts
     entry 4   follows 2   line 3      counts: 5 was rolled back
 
+An entry names the registered model by the time at which that was made. Where a model was deleted and made anew, its
+versions are numbered from 1 again: the entries of the old one, which stay in the log, are passed over.
+
 The aliases `champion` and `previous_champion` are a copy of the last entry that counts, made by `settle`: before the
 entry is written they are the old ones, and a process that dies right after it leaves them old until anyone settles. An
 alias that was set by hand is put right then, too; before the first entry the aliases themselves are what counts.
@@ -20,18 +23,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import mlflow
-from mlflow.entities.model_registry import ModelVersion as StoredVersion
 from mlflow.exceptions import MlflowException
 
-from schemas.errors import BuildError, GateError
-from training.mlflow.registry import CHAMPION, PREVIOUS_CHAMPION, aliases_of, log_name, make_name
+from schemas.errors import BuildError
+from training.mlflow.registry import CHAMPION, LOG_SUFFIX, PREVIOUS_CHAMPION, find_model, make_name, versions
 
-FOLLOWS, LINE, TOKEN, DECISION = "follows", "line", "token", "decision"
+FOLLOWS, LINE, TOKEN, DECISION, MODEL = "follows", "line", "token", "decision", "model_created"
 REMEMBERED = 100
 ATTEMPTS = 5
 PAUSE_S = 0.05
@@ -69,7 +71,7 @@ def current(client: mlflow.MlflowClient, name: str) -> Reign:
         NotFoundError: there is no such model.
     """
     reign = _reigns(client, name)[-1]
-    known = {str(version.version) for version in _versions(client, name)} if reign.entry else set(reign.line)
+    known = {found.version for found in versions(client, f"name = '{name}'")} if reign.entry else set(reign.line)
     return replace(reign, line=tuple(version for version in reign.line if version in known))
 
 
@@ -93,34 +95,18 @@ def settle(client: mlflow.MlflowClient, name: str) -> Reign:
         reign = now
 
 
-def succeed(client: mlflow.MlflowClient, name: str, reign: Reign, version: str, *, decision: str) -> bool:
-    """Make a version the champion after `reign`; return whether it is, False where someone else came first.
+def succeed(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[str, ...], *, decision: str) -> bool:
+    """Let `reign` be followed by another line; return whether it is, False where someone else came first.
 
     Raises:
         BuildError: the registry could not be written.
     """
-    return _append(client, name, reign, (version, *reign.line), decision=decision)
-
-
-def step_back(client: mlflow.MlflowClient, name: str, reign: Reign, *, decision: str) -> bool:
-    """Make the champion before `reign`'s the champion again; return whether it is.
-
-    Raises:
-        GateError: there was none before.
-        BuildError: the registry could not be written.
-    """
-    if reign.previous is None:
-        raise GateError(f"model '{name}' has no champion to go back to: no {PREVIOUS_CHAMPION}")
-    return _append(client, name, reign, reign.line[1:], decision=decision)
-
-
-def _append(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[str, ...], *, decision: str) -> bool:
-    token = uuid.uuid4().hex
-    tags = {FOLLOWS: str(reign.entry), LINE: " ".join(line[:REMEMBERED]), TOKEN: token, DECISION: decision}
-    make_name(client, log_name(name))
+    token, made = uuid.uuid4().hex, str(find_model(client, name).creation_timestamp)
+    tags = {FOLLOWS: str(reign.entry), LINE: " ".join(line[:REMEMBERED]), TOKEN: token, DECISION: decision, MODEL: made}
+    make_name(client, name + LOG_SUFFIX)
     # Written twice, because an answer was lost, it still counts once: the second follows what the first does.
     source = f"models:/{name}/{line[0]}"
-    _insist(name, partial(client.create_model_version, log_name(name), source=source, tags=tags))
+    _insist(name, partial(client.create_model_version, name + LOG_SUFFIX, source=source, tags=tags))
     is_written = any(past.token == token for past in _reigns(client, name))
     settle(client, name)
     return is_written
@@ -128,40 +114,22 @@ def _append(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[st
 
 def _reigns(client: mlflow.MlflowClient, name: str) -> list[Reign]:
     """Return the reigns that count, in order, from the one before the first entry."""
-    aliases = aliases_of(client, name)
-    first = [aliases[alias] for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in aliases]
-    return _replay(Reign(entry=0, line=tuple(first)), _versions(client, log_name(name)))
-
-
-def _replay(first: Reign, entries: Iterable[StoredVersion]) -> list[Reign]:
-    reigns = [first]
-    for entry in entries:
-        if entry.tags[FOLLOWS] == str(reigns[-1].entry):
-            line, token, decision = (entry.tags[key] for key in (LINE, TOKEN, DECISION))
-            reigns.append(Reign(entry=int(entry.version), line=tuple(line.split()), token=token, decision=decision))
+    model = find_model(client, name)
+    first = (str(model.aliases[alias]) for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in model.aliases)
+    reigns, made = [Reign(entry=0, line=tuple(first))], str(model.creation_timestamp)
+    for entry in reversed(versions(client, f"name = '{name}{LOG_SUFFIX}'")):
+        tags = entry.tags
+        if (tags.get(MODEL), tags[FOLLOWS]) == (made, str(reigns[-1].entry)):
+            line, number = tuple(tags[LINE].split()), int(entry.version)
+            reigns.append(Reign(entry=number, line=line, token=tags[TOKEN], decision=tags[DECISION]))
     return reigns
 
 
-def _versions(client: mlflow.MlflowClient, name: str) -> list[StoredVersion]:
-    """Return all versions of a registered model by number; none of one that is not there."""
-    found: list[StoredVersion] = []
-    page = None
-    while page is None or page.token:
-        page = client.search_model_versions(f"name = '{name}'", page_token=page.token if page else None)
-        found += page
-    return sorted(found, key=_number)
-
-
-def _number(entry: StoredVersion) -> int:
-    return int(entry.version)
-
-
 def _point(client: mlflow.MlflowClient, name: str, alias: str, version: str | None) -> None:
-    if aliases_of(client, name).get(alias) == version:
-        return
-    if version is None:
+    known = find_model(client, name).aliases.get(alias)
+    if version is None and known is not None:
         _insist(name, partial(client.delete_registered_model_alias, name, alias))
-    else:
+    elif version is not None and str(known) != version:
         _insist(name, partial(client.set_registered_model_alias, name, alias, version))
 
 

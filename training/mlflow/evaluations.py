@@ -1,4 +1,4 @@
-"""What an evaluation leaves with the model's run: its table, its numbers as metrics, and the model's calibration.
+"""What an evaluation takes from the registry and leaves there: the NoStruct model beside, numbers, the calibration.
 
 evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
 evaluation/calibration.json                                   of the data set version it was trained on
@@ -19,7 +19,7 @@ from training.evaluation.rows import EvaluationReport
 from training.linking.calibration import FILE_NAME, Calibration, read_calibration
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.registry import model_name, models_of
-from training.mlflow.runs import log_folder, log_scores, read_artifact
+from training.mlflow.runs import log_scores, read_artifact
 
 FOLDER = "evaluation"
 _NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
@@ -27,10 +27,7 @@ _AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calib
 
 
 def record_evaluation(
-    client: mlflow.MlflowClient,
-    loaded: LoadedModel,
-    report: EvaluationReport,
-    calibration: Calibration | None,
+    client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
 ) -> None:
     """Keep an evaluation with the run of a model, if it has one.
 
@@ -40,11 +37,10 @@ def record_evaluation(
         return
     is_own = f"{report.dataset}@{report.dataset_version}" == loaded.model.card.data.reference
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        folder = Path(scratch)
-        report.write(folder / f"{report.dataset}-{report.dataset_version}-{report.split}")
+        report.write(Path(scratch) / f"{report.dataset}-{report.dataset_version}-{report.split}")
         if is_own and calibration is not None:
-            (folder / FILE_NAME).write_text(calibration.to_json(), encoding="utf-8")
-        log_folder(client, loaded.run_id, folder, FOLDER)
+            (Path(scratch) / FILE_NAME).write_text(calibration.to_json(), encoding="utf-8")
+        client.log_artifacts(loaded.run_id, scratch, FOLDER)
     if is_own:
         log_scores(client, loaded.run_id, metric_values(report))
 
@@ -67,10 +63,8 @@ def calibration_of(client: mlflow.MlflowClient, loaded: LoadedModel, path: Path 
     """
     if path is not None:
         return read_calibration(path)
-    if loaded.run_id is None:
-        return None
     name = f"{FOLDER}/{FILE_NAME}"
-    text = read_artifact(client, loaded.run_id, name)
+    text = None if loaded.run_id is None else read_artifact(client, loaded.run_id, name)
     return None if text is None else Calibration.from_json(text, where=f"{name} of run {loaded.run_id}")
 
 

@@ -1,44 +1,66 @@
-"""Whether a candidate may become the champion: a pure rule over per-document scores.
+"""Whether a candidate may become the champion: a pure rule over per-document scores, and its settings.
 
 What is compared is one measure of each document: AUC of its links, or where documents are pairs, how well their texts
 retrieve their images. A candidate is promoted if every check passes:
 
-- latest: it was scored on the latest version of the target data set;
-- random: the whole bootstrap interval of its mean lies above a random model's (AUC: 50);
-- minimum: its mean scores reach the policy's minima;
+- random: the whole interval of its mean lies above a random model's mean (AUC: 50);
 - champion: it is not worse on the target. It is worse when the whole interval of the paired difference (candidate minus
-  champion, the same resampled documents for both) lies below zero: a difference that the documents at hand cannot
-  tell from none is no reason to keep the older model;
+  champion, document by document) lies below zero: a difference that the documents at hand cannot tell from none is no
+  reason to keep the older model. Two models that read different texts are compared on the documents both could score;
+- documents: enough documents were scored, with both models where there is a champion;
+- minimum: its mean scores reach the policy's minima;
 - guard: on another data set the whole interval of that difference lies above minus the margin. Here the burden of proof
-  is the candidate's (a test of non-inferiority): the margin is the leave it has to lose, and not more may be lost.
+  is the candidate's (a test of non-inferiority);
+- latest: it was scored on the latest version of the target data set.
 
-No champion, no comparison. The settings are `policy.py`'s; loading models, scoring documents and moving aliases are
-`promote.py`'s.
+A policy file is TOML; a key that is left out has its default, an unknown one is an error:
+
+    measure = "auto"              # what decides: auc, reciprocal_rank, recall_at_1, _5, _10; auto: see `Measure`
+    split = "val"                 # whose documents are scored; never test, whose scores are reported
+    min_documents = 20            # that must have been scored
+    latest_only = true            # the data set scored on must be the latest version in the lake
+
+    [minimum]                     # means in percent that a candidate must reach
+    auc = 70.0
+    precision_at_1 = 40.0
+
+    [[guards]]                    # other data sets, on their latest version, on which it may not fall back
+    dataset = "rqa"
+    margin = 2.0
+
+Loading models, scoring documents and moving aliases are `promotion.py`'s.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
-from schemas.configs import require, restore
+from schemas.configs import Json, require, resolve, restore
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
-from training.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, compare, mean_interval
+from training.data.streams import stream
+from training.evaluation.bootstrap import LEVEL, Interval
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.links import LinkScore
 from training.evaluation.pair_scores import PairScore
 from training.evaluation.score_kinds import ScoreKind
 
-Scores = Mapping[str, LinkScore] | Mapping[str, PairScore]
+Float64 = npt.NDArray[np.float64]
+Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
+RANDOM_AUC = 50.0
+NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
+BEST = 100.0  # every score is from 0 to this
+RESAMPLES = 10_000
+NUMBERS_AT_ONCE = 1 << 22
 
 
 class Measure(StrEnum):
@@ -76,9 +98,8 @@ class Minimum:
     recall_at_10: float | None = None
 
     def __post_init__(self) -> None:
-        for name in (item.name for item in fields(self)):
-            value = getattr(self, name)
-            is_percent = value is None or 0 <= value <= 100
+        for name, value in asdict(self).items():
+            is_percent = value is None or 0 <= value <= BEST
             require(is_percent, field=f"minimum.{name}", value=value, rule="must be from 0 to 100")
 
 
@@ -89,13 +110,13 @@ class Guard:
     Attributes:
         dataset: its name; the latest version is scored.
         margin: mean of the measure, in percentage points, that the candidate may lose.
-        split: whose documents are scored.
+        split: as in `Policy`.
         measure: what decides on this data set.
     """
 
     dataset: str = ""
     margin: float = 0.0
-    split: Split = Split.TEST
+    split: str = ""
     measure: Measure = Measure.AUTO
 
     def __post_init__(self) -> None:
@@ -103,6 +124,7 @@ class Guard:
         rule = "expected a name without version; the latest is scored"
         require(is_name, field="guards.dataset", value=self.dataset, rule=rule)
         require(self.margin >= 0, field="guards.margin", value=self.margin, rule="must not be negative")
+        require(self.split != Split.TEST, field="guards.split", value=self.split, rule=NOT_TEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,30 +133,28 @@ class Policy:
 
     Attributes:
         level: of the intervals.
-        resamples: bootstrap samples of the documents.
-        seed: of the samples.
         measure: what decides on the target.
-        random_auc: mean AUC of a model that knows nothing, in percent.
+        split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `test`:
+            a champion chosen by the scores that are reported would make them too good. Validation links choose no
+            epoch and train nothing, so they are as good as unseen.
+        min_documents: how many documents must have been scored (with both models), on the target and on each guard.
         latest_only: whether the data set scored on must be the latest version in its lake.
         minimum: scores that must be reached.
         guards: data sets on which the candidate may not fall back.
     """
 
     level: float = LEVEL
-    resamples: int = RESAMPLES
-    seed: int = 0
     measure: Measure = Measure.AUTO
-    random_auc: float = 50.0
+    split: str = ""
+    min_documents: int = 20
     latest_only: bool = True
     minimum: Minimum = field(default_factory=Minimum)
     guards: tuple[Guard, ...] = ()
 
     def __post_init__(self) -> None:
         require(0 < self.level < 1, field="level", value=self.level, rule="must be between 0 and 1")
-        require(self.resamples >= 1, field="resamples", value=self.resamples, rule="must be at least 1")
-        require(self.seed >= 0, field="seed", value=self.seed, rule="must not be negative")
-        is_percent = 0 <= self.random_auc <= 100
-        require(is_percent, field="random_auc", value=self.random_auc, rule="must be from 0 to 100")
+        require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
+        require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 
@@ -142,13 +162,15 @@ class Policy:
 STANDARD_POLICY = Policy()
 
 
-def read_policy(path: Path) -> Policy:
-    """Return the policy of a TOML file.
+def read_policy(path: Path | None) -> Policy:
+    """Return the policy of a TOML file, or the standard policy where there is none.
 
     Raises:
         NotFoundError: there is no such file.
         ConfigError: it is no TOML, a key is unknown (the nearest is named), a value has the wrong type or range.
     """
+    if path is None:
+        return STANDARD_POLICY
     if not path.is_file():
         raise NotFoundError(f"--policy {path}: no such file")
     try:
@@ -161,61 +183,51 @@ def read_policy(path: Path) -> Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """Scores of candidate and champion on the same documents.
+    """Scores of candidate and champion on one data set.
 
     Attributes:
-        dataset: NAME@VERSION they are of.
+        dataset: NAME@VERSION.
+        split: of it.
         candidate: document id -> scores.
         champion: the same of the champion; None without one.
-        measure: the score that decides.
-        chance: its mean for a model that knows nothing, percent; None: the policy's, of AUC.
-
-    Raises:
-        ValueError: there is no document, or the two were scored on different ones, or `auto` was not settled.
+        measure: the score that decides; not `auto`.
+        chance: its mean for a model that knows nothing, percent.
     """
 
     dataset: str
+    split: str
     candidate: Scores
     champion: Scores | None = None
     measure: Measure = Measure.AUC
-    chance: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.measure is Measure.AUTO:
-            raise ValueError(f"{self.dataset}: expected a measure of the scores, found auto")
-        if not self.candidate:
-            raise ValueError(f"{self.dataset}: expected scored documents, found none")
-        if self.champion is not None and self.champion.keys() != self.candidate.keys():
-            counts = f"{len(self.candidate)} and {len(self.champion)}"
-            raise ValueError(f"{self.dataset}: expected the same documents, found {counts}")
+    chance: float = RANDOM_AUC
 
     @property
     def title(self) -> str:
         """Return what the measure is called in a sentence."""
         return TITLES[self.measure]
 
-    def own(self, policy: Policy, score: str | None = None) -> Interval:
-        """Return the candidate's mean of the measure, or of another score, with its interval.
+    @property
+    def documents(self) -> list[str]:
+        """Return the documents that were scored, with both models where there is a champion."""
+        return [name for name in self.candidate if self.champion is None or name in self.champion]
+
+    def mean(self, level: float, score: str | None = None) -> Interval:
+        """Return the candidate's mean of the measure, or of another score, over all of its documents.
 
         Raises:
             UsageError: the documents have no such score.
         """
-        return _mean(self._column(self.candidate, score or self.measure), policy)
+        return mean_interval(self._column(self.candidate, list(self.candidate), score or self.measure), level=level)
 
-    def rival(self, policy: Policy) -> Interval | None:
-        """Return the champion's mean of the measure with its interval."""
-        return None if self.champion is None else _mean(self._column(self.champion, self.measure), policy)
-
-    def difference(self, policy: Policy) -> Interval | None:
-        """Return the paired difference of the measure's means, candidate minus champion."""
+    def difference(self, level: float) -> Interval | None:
+        """Return the paired difference of the measure's means, candidate minus champion; None without a champion."""
         if self.champion is None:
             return None
-        ours, theirs = self._column(self.candidate, self.measure), self._column(self.champion, self.measure)
-        found = compare(ours, theirs, seed=policy.seed, resamples=policy.resamples, level=policy.level)
-        return found.difference
+        ours, theirs = (self._column(each, self.documents, self.measure) for each in (self.candidate, self.champion))
+        return difference_interval(ours - theirs, level=level)
 
-    def _column(self, scores: Scores, score: str) -> npt.NDArray[np.float64]:
-        found = [getattr(scores[name], score, None) for name in self.candidate]
+    def _column(self, scores: Scores, documents: list[str], score: str) -> Float64:
+        found = [getattr(scores[name], score, None) for name in documents]
         if None in found:
             raise UsageError(
                 f"policy: {TITLES[score]} was asked for, and the documents of {self.dataset} are scored by {self.title}"
@@ -239,21 +251,19 @@ class Decision:
 
     Attributes:
         checks: every condition, met or not.
+        dataset: NAME@VERSION of the target.
+        split: of it.
+        policy: settings it was decided under.
         documents: documents of the target that were scored.
         measure: what was compared.
-        candidate: its mean for the candidate, percent.
-        champion: its mean for the champion on the same documents; None without one.
-        difference: candidate minus champion, paired; None without a champion.
-        policy: settings it was decided under.
     """
 
     checks: tuple[Check, ...]
-    documents: int
-    measure: Measure
-    candidate: Interval
-    champion: Interval | None
-    difference: Interval | None
+    dataset: str
+    split: str
     policy: Policy
+    documents: int = 0
+    measure: Measure = Measure.AUTO
 
     @property
     def is_promoted(self) -> bool:
@@ -265,8 +275,71 @@ class Decision:
         """Return why or why not, a sentence each."""
         return tuple(check.reason for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"is_promoted": self.is_promoted, "reasons": list(self.reasons)}
+    def to_json(self) -> dict[str, Json]:
+        return resolve(self) | {"is_promoted": self.is_promoted, "reasons": list(self.reasons)}
+
+
+def mean_interval(scores: Float64, *, level: float = LEVEL) -> Interval:
+    """Return the mean of per-document scores from 0 to 100, with an interval that is sound however few they are."""
+    low, high = mean_bounds(np.asarray(scores)[:, None], level=level)
+    return Interval(float(np.mean(scores)), float(low[0]), float(high[0]))
+
+
+def mean_bounds(scores: Float64, *, level: float = LEVEL) -> tuple[Float64, Float64]:
+    """Return lower and upper bounds of k means from n x k scores, each 0 to 100; a row is a document.
+
+    A Bayesian bootstrap with one document more, which has the worst score for the lower bound and the best for the
+    upper (Gaffke 2005; Learned-Miller and Thomas 2019). No distribution of scores is known for which such a bound
+    misses the mean more often than it may, whatever n; for many documents it is that of the bootstrap. The percentile
+    bootstrap alone has no width for one document, and Student's interval misses where scores are skewed.
+    """
+    draws, count = stream("gate", 0), len(scores) + 1
+    block = max(1, NUMBERS_AT_ONCE // count)
+    lows, spare = [], []
+    for start in range(0, RESAMPLES, block):
+        weights = draws.standard_exponential((min(block, RESAMPLES - start), count))
+        weights /= weights.sum(axis=1, keepdims=True)
+        lows.append(weights[:, 1:] @ scores)
+        spare.append(weights[:, :1] * BEST)
+    means, tail = np.concatenate(lows), (1 - level) / 2
+    low = np.quantile(means, tail, axis=0)
+    return low, np.quantile(means + np.concatenate(spare), 1 - tail, axis=0)
+
+
+def difference_interval(differences: Float64, *, level: float = LEVEL) -> Interval:
+    """Return the mean of per-document differences with Student's interval; fewer than two say nothing."""
+    count = len(differences)
+    if count < 2:
+        return Interval(float(differences.sum()), -BEST, BEST)
+    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / count**0.5
+    half = float(stdtrit(count - 1, (1 + level) / 2)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def contest_of(dataset: str, split: str, rivals: Sequence[Evaluation], measure: Measure) -> Contest:
+    """Return the contest of a candidate's evaluation and, where there is one, the champion's, by a measure both have.
+
+    Raises:
+        UsageError: the measure is AUC, and no document has one, or those of one model alone have.
+    """
+    candidate = rivals[0]
+    if measure is Measure.AUTO and len({bool(each.scores) for each in rivals}) > 1:
+        raise UsageError(
+            f"{candidate.where}: documents have an AUC as one of the two models reads them and none as the other does; "
+            "let the policy's measure be reciprocal_rank"
+        )
+    if measure is Measure.AUTO:
+        measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
+    scores = [_scores(each, measure) for each in rivals]
+    chance = None if measure is Measure.AUC or candidate.pairs is None else candidate.pairs.chance
+    return Contest(
+        dataset=dataset,
+        split=split,
+        candidate=scores[0],
+        champion=scores[1] if len(scores) > 1 else None,
+        measure=measure,
+        chance=getattr(chance, measure, RANDOM_AUC),
+    )
 
 
 def decide(
@@ -281,28 +354,27 @@ def decide(
     Args:
         target: scores on the data set the models are for.
         policy: settings.
-        guards: scores on each of the policy's guard sets, by name.
+        guards: scores on each of the policy's guard sets, by name, where there is a champion.
         latest: NAME@VERSION of the latest version of the target; None: not known, so not checked.
 
     Raises:
-        ValueError: there is a champion, and a guard set without scores.
         UsageError: a minimum is of a score the documents do not have.
     """
-    own, difference = target.own(policy), target.difference(policy)
-    checks = [_against_random(target, own, policy), _against_champion(target, difference, policy)]
-    checks += _against_minimum(target, policy.minimum, policy)
+    checks = [_against_random(target, policy), _against_champion(target, policy), _enough_documents(target, policy)]
+    checks += _against_minimum(target, policy)
     if target.champion is not None:
-        checks += [_against_guard(guard, (guards or {}).get(guard.dataset), policy) for guard in policy.guards]
+        checks += [_against_guard(guard, (guards or {})[guard.dataset], policy) for guard in policy.guards]
     if policy.latest_only and latest is not None:
-        checks.append(_against_latest(target.dataset, latest))
+        is_latest = target.dataset == latest
+        words = "the latest version" if is_latest else f"but the latest version is {latest}"
+        checks.append(Check(name="latest", is_passed=is_latest, reason=f"scored on {target.dataset}, {words}"))
     return Decision(
         checks=tuple(checks),
-        documents=len(target.candidate),
-        measure=target.measure,
-        candidate=own,
-        champion=target.rival(policy),
-        difference=difference,
+        dataset=target.dataset,
+        split=target.split,
         policy=policy,
+        documents=len(target.documents),
+        measure=target.measure,
     )
 
 
@@ -311,100 +383,68 @@ def refuse(decision: Decision, name: str, reason: str) -> Decision:
     return replace(decision, checks=(*decision.checks, Check(name=name, is_passed=False, reason=reason)))
 
 
-def _against_random(target: Contest, own: Interval, policy: Policy) -> Check:
-    chance = policy.random_auc if target.chance is None else target.chance
-    is_above = own.low > chance
+def _against_random(target: Contest, policy: Policy) -> Check:
+    own = target.mean(policy.level)
+    is_above = own.low > target.chance
     verb, verdict = ("lies above", "beats") if is_above else ("does not lie above", "is not shown to beat")
-    level = f"{policy.level:.0%}"
-    text = f"{verdict} random: {target.title} {_show(own)} {verb} {chance:.4g} with its whole {level} interval"
-    return Check(name="random", is_passed=is_above, reason=text, measured=own)
+    shown = f"{target.title} {_show(own)} {verb} {target.chance:.4g} with its whole {policy.level:.0%} interval"
+    return Check(name="random", is_passed=is_above, reason=f"{verdict} random: {shown}", measured=own)
 
 
-def _against_champion(target: Contest, difference: Interval | None, policy: Policy) -> Check:
+def _against_champion(target: Contest, policy: Policy) -> Check:
+    difference = target.difference(policy.level)
     if difference is None:
         return Check(name="champion", is_passed=True, reason="there is no champion yet")
+    is_kept = difference.high >= 0
+    verdict = "worse than" if not is_kept else "better than" if difference.low > 0 else "not worse than"
+    where = "reaches zero" if is_kept and difference.low <= 0 else f"wholly {'above' if is_kept else 'below'} zero"
     shown = f"{target.title} differs by {_show(difference, signed=True)}, paired {policy.level:.0%} interval"
-    if difference.high < 0:
-        text = f"worse than the champion: {shown} wholly below zero"
-    elif difference.low > 0:
-        text = f"better than the champion: {shown} wholly above zero"
-    else:
-        text = f"not worse than the champion: {shown} reaches zero"
-    return Check(name="champion", is_passed=difference.high >= 0, reason=text, measured=difference)
+    text = f"{verdict} the champion: {shown} {where}"
+    return Check(name="champion", is_passed=is_kept, reason=text, measured=difference)
 
 
-def _against_minimum(target: Contest, minimum: Minimum, policy: Policy) -> Iterator[Check]:
-    for score in (item.name for item in fields(minimum)):
-        wanted = getattr(minimum, score)
-        if wanted is None:
-            continue
-        own = target.own(policy, score)
-        verb = "reaches" if own.mean >= wanted else "does not reach"
-        text = f"{TITLES[score]} {_show(own)} {verb} the minimum of {wanted:g}"
-        yield Check(name=f"minimum {score}", is_passed=own.mean >= wanted, reason=text, measured=own)
+def _enough_documents(contest: Contest, policy: Policy) -> Check:
+    found, both = len(contest.documents), "" if contest.champion is None else " with both models"
+    text = f"{found} documents of {contest.dataset}, split {contest.split}, could be scored{both}"
+    is_enough = found >= policy.min_documents
+    return Check(name="documents", is_passed=is_enough, reason=f"{text}; at least {policy.min_documents} are needed")
 
 
-def _against_guard(guard: Guard, contest: Contest | None, policy: Policy) -> Check:
-    difference = None if contest is None else contest.difference(policy)
-    if contest is None or difference is None:
-        raise ValueError(f"guard {guard.dataset}: expected scores of candidate and champion")
+def _against_minimum(target: Contest, policy: Policy) -> Iterator[Check]:
+    for score, wanted in asdict(policy.minimum).items():
+        if wanted is not None:
+            own = target.mean(policy.level, score)
+            verb = "reaches" if own.mean >= wanted else "does not reach"
+            text = f"{TITLES[score]} {_show(own)} {verb} the minimum of {wanted:g}"
+            yield Check(name=f"minimum {score}", is_passed=own.mean >= wanted, reason=text, measured=own)
+
+
+def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
+    name, difference, enough = (
+        f"guard {guard.dataset}",
+        contest.difference(policy.level),
+        _enough_documents(contest, policy),
+    )
+    if difference is None or not enough.is_passed:
+        return replace(enough, name=name, is_passed=False)
     is_kept = difference.low >= -guard.margin
     verb = "keeps" if is_kept else "is not shown to keep"
     text = (
         f"{verb} what the champion can on {contest.dataset}: {contest.title} differs by "
         f"{_show(difference, signed=True)}, paired {policy.level:.0%} interval; {guard.margin:g} may be lost"
     )
-    return Check(name=f"guard {guard.dataset}", is_passed=is_kept, reason=text, measured=difference)
+    return Check(name=name, is_passed=is_kept, reason=text, measured=difference)
 
 
-def _against_latest(dataset: str, latest: str) -> Check:
-    is_latest = dataset == latest
-    text = f"scored on {dataset}, " + ("the latest version" if is_latest else f"but the latest version is {latest}")
-    return Check(name="latest", is_passed=is_latest, reason=text)
-
-
-def _mean(values: npt.NDArray[np.float64], policy: Policy) -> Interval:
-    return mean_interval(values, seed=policy.seed, resamples=policy.resamples, level=policy.level)
-
-
-def _show(interval: Interval, *, signed: bool = False) -> str:
-    sign = "+" if signed else ""
-    return f"{interval.mean:{sign}.2f} ({interval.low:{sign}.2f} to {interval.high:{sign}.2f})"
-
-
-def contest_of(dataset: str, candidate: Evaluation, champion: Evaluation | None, measure: Measure) -> Contest:
-    """Return the contest of two models' evaluations on the same documents, by a measure that both have.
-
-    Raises:
-        UsageError: the measure is AUC, and no document has one, or those of one model alone have.
-    """
-    if measure is Measure.AUTO and champion is not None and bool(candidate.scores) != bool(champion.scores):
-        raise UsageError(
-            f"{candidate.where}: documents have an AUC as one of the two models reads them and none as the other does; "
-            "let the policy's measure be reciprocal_rank"
-        )
-    if measure is Measure.AUTO:
-        measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
-    if measure is Measure.AUC:
-        rival = None if champion is None else _link_scores(champion)
-        return Contest(dataset=dataset, candidate=_link_scores(candidate), champion=rival)
-    return Contest(
-        dataset=dataset,
-        candidate=_pair_scores(candidate),
-        champion=None if champion is None else _pair_scores(champion),
-        measure=measure,
-        chance=None if candidate.pairs is None else getattr(candidate.pairs.chance, measure),
-    )
-
-
-def _link_scores(found: Evaluation) -> dict[str, LinkScore]:
-    """Return document id -> scores of links, of the documents that can be scored; there is one."""
+def _scores(found: Evaluation, measure: Measure) -> Scores:
+    """Return document id -> scores of links or of retrieval, of the documents that have them; there is one."""
+    if measure is not Measure.AUC and found.pairs is not None:
+        return {found.ids[p]: each for p, each in zip(found.pairs.documents, found.pairs.scores, strict=True)}
     if not found.scores:
         raise UsageError(f"{found.where}: no document has an AUC; let the policy's measure be reciprocal_rank")
     return {found.ids[place]: score for place, score in zip(found.scored, found.scores, strict=True)}
 
 
-def _pair_scores(found: Evaluation) -> dict[str, PairScore]:
-    """Return document id -> scores of retrieval, of the documents with a link."""
-    pairs = found.pairs
-    return {} if pairs is None else {found.ids[p]: s for p, s in zip(pairs.documents, pairs.scores, strict=True)}
+def _show(interval: Interval, *, signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    return f"{interval.mean:{sign}.2f} ({interval.low:{sign}.2f} to {interval.high:{sign}.2f})"

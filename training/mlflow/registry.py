@@ -1,53 +1,30 @@
-"""Models in MLflow's registry: both towers as one logged model, versions with tags, and the aliases.
+"""Models in MLflow's registry: names, versions with tags, and the aliases.
 
 `challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
-it. Which version may become champion is `promotion.py`'s to say, how it does `succession.py`'s; reading a model back is
-`loading.py`'s.
+it. Which version may become champion is `gate.py`'s to say, how it does `champions.py`'s; what is kept of a version is
+`registering.py`'s, reading a model back `loading.py`'s.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 
 import mlflow
-import mlflow.pyfunc
+from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
-from mlflow.models import ModelSignature
-from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
-from schemas.errors import NotFoundError, UsageError
-from training.config import TrainConfig
-from training.evaluation.rows import EvaluationReport
-from training.mlflow.card import CARD_FILE, installed_versions, model_card
-from training.mlflow.runs import VERSION_TAG
-from training.model import LinkModel
-from training.registry import pyfunc_model
-from training.registry.pyfunc_model import (
-    IMAGE_VECTORS,
-    LANGUAGE,
-    LINKS,
-    MODEL,
-    PICTURES,
-    READ,
-    REGION_LABELS,
-    REGION_VECTORS,
-    ROLES,
-    SENTENCE_VECTORS,
-    SENTENCES,
-    SIMILARITIES,
-)
+from schemas.errors import ConfigError, NotFoundError, UsageError
+from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
+from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
-MODEL_ARTIFACT = "model"
 EPOCHS_TAG = "epochs"
-DIGEST_TAG = "dataset_digest"
+DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
-LOG_SUFFIX = ".champions"
+PREFIX = "multilink-"
+LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 
 
@@ -59,7 +36,7 @@ class ModelVersion:
         name: registered model.
         version: number, as MLflow writes it.
         run_id: run that trained it.
-        tags: data set, recipe, run, lake and, once decided, the decision on its promotion.
+        tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
     """
 
     name: str
@@ -92,66 +69,31 @@ class Standing:
 
 
 def model_name(dataset: str, config: TrainConfig) -> str:
-    """Return the name a data set's models with this objective are registered under."""
-    return f"multilink-{dataset}-{config.objective.name}"
+    """Return the name a data set's models with this objective are registered under, however it is spelled."""
+    return f"{PREFIX}{dataset}-{'+'.join(config.objective.terms)}"
 
 
-def register(
-    client: mlflow.MlflowClient, directory: Path, *, name: str, run_id: str, tags: Mapping[str, str]
-) -> ModelVersion:
-    """Log a saved model in its run, register it as the next version of `name`, and make it the challenger.
+def canonical_name(name: str) -> str:
+    """Return a registered name with its objective in full and in order; a name without an objective as it is."""
+    parts = name.removeprefix(PREFIX).split("-")
+    for place in range(1, len(parts) if name.startswith(PREFIX) else 0):
+        with suppress(ConfigError):
+            objective = ObjectiveConfig(name="-".join(parts[place:]))
+            return model_name("-".join(parts[:place]), TrainConfig(objective=objective))
+    return name
 
-    With it are logged its signature, an input example, the environment and a model card; the digest of its data set
-    becomes a tag.
+
+def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
+    """Return a registered model by its name, or by another spelling of its objective.
+
+    Raises:
+        NotFoundError: there is no such model; the message says what there is.
     """
-    model = LinkModel.load(directory)
-    tags = {**tags, DIGEST_TAG: model.card.data.manifest_digest}
-    with mlflow.start_run(run_id=run_id, log_system_metrics=False):
-        logged = mlflow.pyfunc.log_model(
-            name=MODEL_ARTIFACT,
-            loader_module=pyfunc_model.__name__,
-            data_path=str(directory),
-            signature=signature_of(model),
-            input_example=pyfunc_model.example(model),
-            pip_requirements=_requirements(),
-        )
-    with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
-        card = Path(scratch) / CARD_FILE
-        card.write_text(model_card(model, name=name, run_id=run_id, tags=tags), encoding="utf-8")
-        client.log_model_artifact(logged.model_id, str(card))
-    make_name(client, name)
-    stored = client.create_model_version(
-        name, source=logged.artifact_path, run_id=run_id, tags=tags, model_id=logged.model_id
-    )
-    client.set_registered_model_alias(name, CHALLENGER, stored.version)
-    return _version(stored)
-
-
-def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:
-    """Keep a file, such as an evaluation report, among a registered version's files, or in the folder `name` there."""
-    get_artifact_repository(artifact_folder(client, version)).log_artifact(str(path), name)
-
-
-def write_card(
-    client: mlflow.MlflowClient, version: ModelVersion, model: LinkModel, report: EvaluationReport | None
-) -> None:
-    """Write the card of a registered version anew, with the scores of its evaluation."""
-    text = model_card(model, name=version.name, run_id=version.run_id or "unknown", tags=version.tags, report=report)
-    with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
-        card = Path(scratch) / CARD_FILE
-        card.write_text(text, encoding="utf-8")
-        attach(client, version, card)
-
-
-def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:
-    """Return the URI of the folder with a registered version's files."""
-    return str(client.get_model_version_download_uri(version.name, version.version))
-
-
-def versions_of_run(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
-    """Return the versions a run registered, newest first."""
-    found = client.search_model_versions(f"run_id = '{run_id}'")
-    return sorted(map(_version, found), key=lambda item: -int(item.version))
+    for spelling in (name, canonical_name(name)):
+        with suppress(MlflowException):
+            return client.get_registered_model(spelling)
+    there = ", ".join(model_names(client)) or "none"
+    raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}")
 
 
 def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:
@@ -160,12 +102,15 @@ def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelV
     Raises:
         NotFoundError: there is no such model or version; the message says what there is.
     """
-    try:
-        if version.isdecimal():
-            return _version(client.get_model_version(name, version))
-        return _version(client.get_model_version_by_alias(name, version))
-    except MlflowException as problem:
-        raise NotFoundError(_missing(client, name, version)) from problem
+    model = find_model(client, name)
+    with suppress(MlflowException):
+        return _version(client.get_model_version(model.name, str(model.aliases.get(version, version))))
+    numbers = ", ".join(found.version for found in reversed(versions(client, f"name = '{model.name}'")))
+    aliases = ", ".join(f"{alias} = {number}" for alias, number in model.aliases.items())
+    raise NotFoundError(
+        f"no version '{version}' of model '{model.name}' in {client.tracking_uri}; "
+        f"versions: {numbers or 'none'}; aliases: {aliases or 'none'}"
+    )
 
 
 def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVersion | None:
@@ -174,71 +119,59 @@ def alias_holder(client: mlflow.MlflowClient, name: str, alias: str) -> ModelVer
     Raises:
         NotFoundError: there is no such model.
     """
-    aliases = aliases_of(client, name)
-    return find_version(client, name, aliases[alias]) if alias in aliases else None
+    number = find_model(client, name).aliases.get(alias)
+    return None if number is None else find_version(client, name, str(number))
+
+
+def versions(client: mlflow.MlflowClient, where: str) -> list[ModelVersion]:
+    """Return all versions that MLflow's filter `where` finds, newest first."""
+    found: list[ModelVersion] = []
+    page = None
+    while page is None or page.token:
+        page = client.search_model_versions(where, page_token=page.token if page else None)
+        found += map(_version, page)
+    return sorted(found, key=lambda item: -int(item.version))
+
+
+def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> list[ModelVersion]:
+    """Return the versions of a registered model that were trained on a data set version, newest first."""
+    return versions(client, f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
 
 
 def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersion:
-    """Return the champion of the one model of a data set that has one.
+    """Return the champion of the one model of a data set that has one; NoStruct is a baseline, and is not chosen.
 
     Raises:
         NotFoundError: no model has a champion.
         UsageError: several have; the message names them.
     """
-    names = [name for name in model_names(client) if name.startswith(f"multilink-{dataset}-")]
-    found = [champion for name in names if (champion := alias_holder(client, name, CHAMPION)) is not None]
-    if len(found) == 1:
-        return found[0]
+    prefix = f"{PREFIX}{dataset}-"
+    names = [name for name in model_names(client) if name.startswith(prefix)]
+    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + ObjectiveName.NOSTRUCT]
+    found = [each for each in champions if each is not None and each.tags.get(DATASET_TAG, dataset) == dataset]
     if not found:
         there = ", ".join(names) or "none"
         raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
-    champions = ", ".join(each.name for each in found)
-    raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {champions}; name a --model")
-
-
-def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> list[ModelVersion]:
-    """Return the versions of a registered model that were trained on a data set version, newest first."""
-    found = client.search_model_versions(f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
-    versions = [
-        ModelVersion(name=name, version=str(each.version), run_id=each.run_id or None, tags=dict(each.tags))
-        for each in found
-    ]
-    return sorted(versions, key=_number, reverse=True)
+    if len(found) > 1:
+        there = ", ".join(each.name for each in found)
+        raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {there}; name a --model")
+    return found[0]
 
 
 def standing(client: mlflow.MlflowClient, name: str) -> Standing:
-    """Return how a registered model stands; one that is not there stands nowhere."""
+    """Return how a registered model stands; one that does not exist has no versions and no aliases."""
     if name not in model_names(client):
         return Standing()
-    found = client.search_model_versions(f"name = '{name}'")
-    challenger = alias_holder(client, name, CHALLENGER)
-    champion = alias_holder(client, name, CHAMPION)
-    is_champion = challenger is not None and champion is not None and challenger.version == champion.version
+    challenger, champion = (alias_holder(client, name, alias) for alias in (CHALLENGER, CHAMPION))
+    is_judged = challenger is not None and (challenger == champion or DECISION_TAG in challenger.tags)
+    tags = [found.tags for found in versions(client, f"name = '{name}'")]
     return Standing(
-        trained_on=frozenset(each.tags[VERSION_TAG] for each in found if VERSION_TAG in each.tags),
+        trained_on=frozenset(each[VERSION_TAG] for each in tags if VERSION_TAG in each),
         challenger=None if challenger is None else challenger.version,
         challenger_data=None if challenger is None else challenger.tags.get(VERSION_TAG),
-        is_judged=is_champion or (challenger is not None and DECISION_TAG in challenger.tags),
+        is_judged=is_judged,
         champion=None if champion is None else champion.version,
     )
-
-
-def aliases_of(client: mlflow.MlflowClient, name: str) -> dict[str, str]:
-    """Return the version each alias of a model stands for.
-
-    Raises:
-        NotFoundError: there is no such model.
-    """
-    try:
-        aliases = client.get_registered_model(name).aliases
-    except MlflowException as problem:
-        raise NotFoundError(_missing(client, name, CHAMPION)) from problem
-    return {alias: str(version) for alias, version in aliases.items()}
-
-
-def log_name(name: str) -> str:
-    """Return the name under which the changes of a model's champion are kept (`succession.py`)."""
-    return name + LOG_SUFFIX
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:
@@ -248,7 +181,7 @@ def model_names(client: mlflow.MlflowClient) -> list[str]:
 
 
 def make_name(client: mlflow.MlflowClient, name: str) -> None:
-    """Make a registered model of that name where there is none; two who do so at once do no harm."""
+    """Make a registered model of that name where there is none, even if another process makes it at the same time."""
     try:
         client.create_registered_model(name)
     except MlflowException as problem:
@@ -257,59 +190,5 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
-    return ModelVersion(
-        name=stored.name, version=str(stored.version), run_id=stored.run_id or None, tags=dict(stored.tags)
-    )
-
-
-def _missing(client: mlflow.MlflowClient, name: str, version: str) -> str:
-    names = model_names(client)
-    where = client.tracking_uri
-    if name not in names:
-        return f"no model '{name}' in {where}; models there: {', '.join(names) or 'none'}"
-    numbers = sorted(int(found.version) for found in client.search_model_versions(f"name = '{name}'"))
-    aliases = ", ".join(f"{alias} = {number}" for alias, number in client.get_registered_model(name).aliases.items())
-    return (
-        f"no version '{version}' of model '{name}' in {where}; "
-        f"versions: {', '.join(map(str, numbers)) or 'none'}; aliases: {aliases or 'none'}"
-    )
-
-
-def signature_of(model: LinkModel) -> ModelSignature:
-    """Return which columns a model takes and gives, with their types."""
-    vectors = Array(Array(DataType.double))
-    types = {
-        SENTENCES: Array(DataType.string),
-        SENTENCE_VECTORS: vectors,
-        IMAGE_VECTORS: vectors,
-        REGION_VECTORS: Array(vectors),
-        REGION_LABELS: Array(Array(DataType.string)),
-        PICTURES: Array(DataType.string),
-        ROLES: Array(DataType.string),
-        LANGUAGE: DataType.string,
-    }
-    columns = [ColSpec(types[name], name, required=required) for name, required in pyfunc_model.inputs(model).items()]
-    link = Object(
-        [
-            Property("sentence", DataType.long),
-            Property("image", DataType.long),
-            Property("similarity", DataType.double),
-            Property("probability", DataType.double, required=False),
-        ]
-    )
-    read = ColSpec(Array(DataType.long), READ)
-    answers = [read, ColSpec(vectors, SIMILARITIES), ColSpec(Array(link), LINKS), ColSpec(DataType.string, MODEL)]
-    return ModelSignature(inputs=Schema(columns), outputs=Schema(answers))
-
-
-def _requirements() -> list[str]:
-    """Return what must be installed to use the model: this package's training core, as it is installed here."""
-    try:
-        own = f"multilink[core]=={metadata.version('multilink')}"
-    except metadata.PackageNotFoundError:
-        own = "multilink[core]"
-    return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]
-
-
-def _number(version: ModelVersion) -> int:
-    return int(version.version)
+    run_id, tags = stored.run_id or None, dict(stored.tags)
+    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags)

@@ -26,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import Json, resolve, restore
 from schemas.errors import NotFoundError, UsageError
+from schemas.versions import code_version
 from training.config import TrainConfig
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -37,43 +38,6 @@ ATTEMPTS = 3  # at bringing files
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDescription:
-    """What a run is about, before it starts.
-
-    Attributes:
-        config: resolved configuration.
-        dataset: name of the data set.
-        dataset_version: its version.
-        dataset_uri: folder of that version.
-        lake: URI of the lake.
-        workers: training processes.
-        code_version: version of this package.
-        git_commit: commit of the source tree, or None where it is not one.
-    """
-
-    config: TrainConfig
-    dataset: str
-    dataset_version: str
-    dataset_uri: str
-    lake: str
-    workers: int
-    code_version: str
-    git_commit: str | None = None
-
-    @property
-    def tags(self) -> dict[str, str]:
-        commit = {"mlflow.source.git.commit": self.git_commit} if self.git_commit else {}
-        return commit | {
-            DATASET_TAG: self.dataset,
-            VERSION_TAG: self.dataset_version,
-            RECIPE_TAG: self.config.recipe,
-            LAKE_TAG: self.lake,
-            "workers": str(self.workers),
-            "code_version": self.code_version,
-        }
 
 
 @dataclass(slots=True)
@@ -105,20 +69,25 @@ class TrackedRun:
         Raises:
             NotFoundError: the run has none: its driver ended before training began.
         """
-        if CONFIG_FILE not in {item.path for item in self.client.list_artifacts(self.id)}:
+        text = read_artifact(self.client, self.id, CONFIG_FILE)
+        if text is None:
             raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
-        return restore(TrainConfig, json.loads(_read_text(self.client, self.id, CONFIG_FILE)))
+        return restore(TrainConfig, json.loads(text))
 
 
-def tracking_uri(explicit: str | None, *, environment: Mapping[str, str], directory: Path) -> str:
-    """Return the tracking store's absolute URI: as given, else `MLFLOW_TRACKING_URI`, else a database in `directory`.
+def tracking_uri(
+    explicit: str | None, *, environment: Mapping[str, str] = os.environ, directory: Path | None = None
+) -> str:
+    """Return the tracking store's absolute URI: as given, else `MLFLOW_TRACKING_URI`, else a database.
+
+    A relative SQLite path is one below `directory`; None: below the working directory.
 
     Raises:
         UsageError: what was given is no URI.
     """
     uri = explicit or environment.get(URI_VARIABLE) or SQLITE + DATABASE
     if uri.startswith(SQLITE):
-        return SQLITE + str((directory / uri.removeprefix(SQLITE)).absolute())
+        return SQLITE + str(((directory or Path.cwd()) / uri.removeprefix(SQLITE)).absolute())
     if "://" not in uri and uri != "databricks":
         raise UsageError(f"tracking store {uri!r}: expected a URI such as sqlite:///mlflow.db or http://host:5000")
     return uri
@@ -146,7 +115,7 @@ def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
 
 def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
     """Return a client of the store that `tracking_uri` finds for this process, ready for use."""
-    return connect(tracking_uri(explicit, environment=os.environ, directory=Path.cwd()))
+    return connect(tracking_uri(explicit))
 
 
 def connect(uri: str) -> mlflow.MlflowClient:
@@ -172,17 +141,47 @@ def connect(uri: str) -> mlflow.MlflowClient:
     return client
 
 
-def start_run(client: mlflow.MlflowClient, description: RunDescription) -> TrackedRun:
-    """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand."""
-    experiment = experiment_id(client, f"multilink-{description.dataset}")
-    name = f"{description.config.recipe} {description.config.objective.name} {description.config.objective.similarity}"
-    run = client.create_run(experiment, tags=description.tags, run_name=name)
-    tracked = TrackedRun(client, run.info.run_id, description.tags)
-    config = resolve(description.config)
-    client.log_batch(tracked.id, params=[Param(key, str(value)) for key, value in flatten(config).items()])
-    client.log_inputs(tracked.id, [_dataset_input(description)])
-    tracked.log_json(CONFIG_FILE, config)
-    return tracked
+def start_run(
+    client: mlflow.MlflowClient,
+    config: TrainConfig,
+    *,
+    dataset: str,
+    version: str,
+    uri: str,
+    lake: str,
+    workers: int,
+    git_commit: str | None = None,
+) -> TrackedRun:
+    """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand.
+
+    Args:
+        client: of the store.
+        config: resolved configuration.
+        dataset: name of the data set.
+        version: of the data set.
+        uri: folder of that version.
+        lake: URI of the lake.
+        workers: training processes.
+        git_commit: commit of the source tree, or None where it is not one.
+    """
+    tags = {
+        DATASET_TAG: dataset,
+        VERSION_TAG: version,
+        RECIPE_TAG: config.recipe,
+        LAKE_TAG: lake,
+        "workers": str(workers),
+        "code_version": code_version(),
+        **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
+    }
+    name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
+    made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
+    run, settings = TrackedRun(client, made.info.run_id, tags), resolve(config)
+    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(settings).items()])
+    kind = uri.partition(":")[0] if "://" in uri else "local"
+    read = Dataset(name=dataset, digest=version, source_type=kind, source=json.dumps({"uri": uri}))
+    client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
+    run.log_json(CONFIG_FILE, settings)
+    return run
 
 
 def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
@@ -223,22 +222,12 @@ def log_scores(client: mlflow.MlflowClient, run_id: str, scores: Mapping[str, fl
     client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0) for name, value in scores.items()])
 
 
-def log_folder(client: mlflow.MlflowClient, run_id: str, folder: Path, name: str) -> None:
-    """Store a folder with all that is in it, such as an evaluation report, as an artefact of a run."""
-    client.log_artifacts(run_id, str(folder), name)
-
-
-def log_file(client: mlflow.MlflowClient, run_id: str, path: Path, name: str) -> None:
-    """Store one file in the folder `name` of a run's artefacts."""
-    client.log_artifact(run_id, str(path), name)
-
-
 def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:
     """Return the text of a file among a run's artefacts, or None where it has no such file."""
-    folder = name.rpartition("/")[0] or None
-    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
+    if name not in {item.path for item in client.list_artifacts(run_id, name.rpartition("/")[0] or None)}:
         return None
-    return _read_text(client, run_id, name)
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        return fetch_files(partial(client.download_artifacts, run_id, name, scratch)).read_text(encoding="utf-8")
 
 
 def fetch_files(download: Callable[[], str]) -> Path:
@@ -260,9 +249,7 @@ def fetch_files(download: Callable[[], str]) -> Path:
 
 def training_curve(client: mlflow.MlflowClient, run_id: str) -> tuple[Mapping[str, float], ...]:
     """Return the metrics of each epoch of a run that has ended well; none of one that has not."""
-    if CURVE_FILE not in {item.path for item in client.list_artifacts(run_id)}:
-        return ()
-    return tuple(json.loads(_read_text(client, run_id, CURVE_FILE)))
+    return tuple(json.loads(read_artifact(client, run_id, CURVE_FILE) or "[]"))
 
 
 def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
@@ -292,18 +279,3 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
         else:
             flat[prefix + key] = value
     return flat
-
-
-def _read_text(client: mlflow.MlflowClient, run_id: str, name: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        return fetch_files(partial(client.download_artifacts, run_id, name, scratch)).read_text(encoding="utf-8")
-
-
-def _dataset_input(description: RunDescription) -> DatasetInput:
-    dataset = Dataset(
-        name=description.dataset,
-        digest=description.dataset_version,
-        source_type="local" if "://" not in description.dataset_uri else description.dataset_uri.partition(":")[0],
-        source=json.dumps({"uri": description.dataset_uri}),
-    )
-    return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])

@@ -1,14 +1,15 @@
-"""Models of the registry that a run starts from (`training.start_from`): which versions, and copies for the workers.
+"""What a run begins from: an earlier run with the same configuration, and the models that `training.start_from` names.
 
 Only the driver knows the registry. It pins an alias to the version it stands for before the run begins, so that the
 run's configuration says what it started from, and leaves copies in the run's folder in the lake, where every worker
-finds them (`training.ray.run_folder.fetch_start`).
+finds them (`training.ray.run_folder.fetch_start`). A scheduler asks here before it trains, so that a step that was
+killed is continued and one that was done is not done twice.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import mlflow
 
@@ -17,7 +18,7 @@ from schemas.lake import Folder
 from training.config import TrainConfig
 from training.loop.starting import SOURCE_SIGN, split_start
 from training.mlflow.loading import download, registered_name
-from training.mlflow.registry import ModelVersion, find_version, versions_of_run
+from training.mlflow.registry import ModelVersion, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, TrackedRun
 from training.ray.run_folder import has_start, is_address, store_start
 
@@ -38,7 +39,7 @@ def pin_start(config: TrainConfig, client: mlflow.MlflowClient) -> TrainConfig:
         NotFoundError: the registry has no such model, version or alias.
     """
     pinned = tuple(_pinned(item, client) for item in config.training.start_from)
-    return dataclasses.replace(config, training=dataclasses.replace(config.training, start_from=pinned))
+    return replace(config, training=replace(config.training, start_from=pinned))
 
 
 def keep_start(config: TrainConfig, run: Folder) -> None:
@@ -50,7 +51,8 @@ def keep_start(config: TrainConfig, run: Folder) -> None:
     for item in config.training.start_from:
         _, address = split_start(item)
         if is_address(address) and not has_start(run, address):
-            store_start(run, address, download(address, option="training.start_from"))
+            with download(address, option="training.start_from") as folder:
+                store_start(run, address, folder)
 
 
 def earlier_run(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, version: str) -> EarlierRun | None:
@@ -65,11 +67,12 @@ def earlier_run(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, 
     wanted = f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'"
     found: list[EarlierRun] = []
     for run in client.search_runs([experiment.experiment_id], wanted, order_by=["attributes.start_time DESC"]):
-        if _config(client, run) == config:
-            models = versions_of_run(client, run.info.run_id)
-            model = models[0] if models else None
-            found.append(EarlierRun(id=run.info.run_id, status=run.info.status, version=model))
-    return min(found, key=_has_no_model, default=None)
+        with suppress(UsageError):  # a run without a configuration that this code can read
+            if TrackedRun(client, run.info.run_id, run.data.tags).config() == config:
+                models = versions(client, f"run_id = '{run.info.run_id}'")
+                own = models[0] if models else None
+                found.append(EarlierRun(id=run.info.run_id, status=run.info.status, version=own))
+    return min(found, key=lambda run: run.version is None, default=None)
 
 
 def _pinned(item: str, client: mlflow.MlflowClient) -> str:
@@ -82,15 +85,3 @@ def _pinned(item: str, client: mlflow.MlflowClient) -> str:
     except NotFoundError as problem:
         raise NotFoundError(f"training.start_from = {address!r}: {problem}") from problem
     return f"{source}{SOURCE_SIGN}{version.uri}" if source else version.uri
-
-
-def _config(client: mlflow.MlflowClient, run: mlflow.entities.Run) -> TrainConfig | None:
-    """Return the configuration of a run, or None where there is none this code can read."""
-    try:
-        return TrackedRun(client, run.info.run_id, run.data.tags).config()
-    except UsageError:
-        return None
-
-
-def _has_no_model(run: EarlierRun) -> bool:
-    return run.version is None

@@ -30,7 +30,7 @@ def registry_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     root = tmp_path_factory.mktemp("registry") / "lake"
     made = {
         split: lakes.make_documents(split, count, lakes.World())
-        for split, count in zip(Split, (60, 10, 30), strict=True)
+        for split, count in zip(Split, (60, 30, 30), strict=True)
     }
     lake = lakes.write_lake(str(root), made)
     assert isinstance(lake, Lake)
@@ -72,7 +72,7 @@ def client(template: Path, tmp_path: Path) -> mlflow.MlflowClient:
 @pytest.fixture
 def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Callable[[Path], str]:
     """Register a folder's model as the next version of `NAME`, as training does; return the version."""
-    from training.mlflow.registry import register
+    from training.mlflow.registering import register
 
     def register_folder(folder: Path) -> str:
         found = client.get_experiment_by_name("multilink-synthetic")

@@ -17,7 +17,7 @@ def main(uri: str, name: str, version: str) -> None:
         reign = current(client, name)
         print("looked", flush=True)
         sys.stdin.readline()
-        is_won = succeed(client, name, reign, version, decision=f'{{"version": "{version}"}}')
+        is_won = succeed(client, name, reign, (version, *reign.line), decision=f'{{"version": "{version}"}}')
         print("won" if is_won else "lost", flush=True)
 
 

@@ -20,7 +20,7 @@ from training.evaluation.baselines import BaselineConfig
 from training.evaluation.evaluate import evaluate_model
 from training.evaluation.links import score_documents
 from training.evaluation.rows import EvaluationReport
-from training.mlflow.registry import register
+from training.mlflow.registering import register
 from training.model import LinkModel
 from training.reporting import run_report
 

@@ -14,10 +14,12 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_evaluate, run_evaluate_scores, run_link, run_promote
+from training.commands import run_evaluate, run_evaluate_scores
 from training.data.documents import GivenDocument
 from training.evaluation.evaluate import evaluate_model
+from training.linking_commands import run_link
 from training.mlflow.loading import load
+from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 
@@ -102,7 +104,7 @@ def test_promote_by_name(
 ) -> None:
     register_model(trained)
     lines: list[str] = []
-    promotion = run_promote(model="linker", version="1", tracking=client.tracking_uri, say=lines.append)
+    promotion = promote(client, "linker", "1", say=lines.append)
     values = json.loads(json.dumps(promotion.to_json()))
     assert values["is_promoted"] and values["version"] == "1" and len(lines) == 1
 

@@ -6,14 +6,15 @@ import pytest
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_copy
 from training.mlflow import copying
-from training.mlflow.copying import copy_version, folder_digest, shown_uri
+from training.mlflow.copying import copy_version, shown_uri
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote
-from training.mlflow.registry import DECISION_TAG, attach, find_version
-from training.mlflow.runs import connect, log_folder
+from training.mlflow.registering import attach
+from training.mlflow.registry import DECISION_TAG, find_version
+from training.mlflow.runs import connect
 from training.model import LinkModel
+from training.model_files import folder_digest
 
 Register = Callable[[Path], str]
 
@@ -29,7 +30,9 @@ def production(template: Path, tmp_path: Path) -> str:
 
 def _files(client: mlflow.MlflowClient, version: str, folder: Path) -> Path:
     connect(client.tracking_uri)
-    return Path(mlflow.artifacts.download_artifacts(artifact_uri=f"models:/linker/{version}", dst_path=str(folder)))
+    found = Path(mlflow.artifacts.download_artifacts(artifact_uri=f"models:/linker/{version}", dst_path=str(folder)))
+    (found / "registered_model_meta").unlink()  # MLflow's note of the address
+    return found
 
 
 def test_a_copy_has_all_that_the_original_has(
@@ -49,11 +52,11 @@ def test_a_copy_has_all_that_the_original_has(
     report = tmp_path / "report"
     report.mkdir()
     (report / "index.html").write_text("<p>87 AUC</p>")
-    log_folder(client, original.run_id, report, "report")
+    client.log_artifacts(original.run_id, str(report), "report")
     attach(client, original, report / "index.html", "report")
     promote(client, "linker", "1", say=print)
 
-    done = run_copy(model="linker", version="champion", to=production, tracking=client.tracking_uri, say=print)
+    done = copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)
     target = connect(production)
     arrived = find_version(target, "linker", "challenger")
     assert done.is_new and arrived.version == done.version.version == "1"
@@ -75,7 +78,7 @@ def test_a_copy_has_all_that_the_original_has(
     weights = load("models:/linker/1", target).model.state_dict()
     for name, expected in LinkModel.load(trained).state_dict().items():
         assert weights[name].equal(expected)
-    assert promote(target, "linker", "challenger", lake=registry_lake, say=print).is_champion
+    assert promote(target, "linker", "challenger", lake=registry_lake, say=print).decision.is_promoted
 
     again = copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
     assert not again.is_new and again.version.version == "1"

@@ -17,12 +17,16 @@ import numpy as np
 import pytest
 
 from schemas.lake import Lake
-from training.commands import run_copy, run_evaluate, run_link, run_promote, run_rollback
+from training.commands import run_evaluate
 from training.data.documents import GivenDocument
+from training.linking_commands import run_link
 from training.mlflow.champions import current
+from training.mlflow.copying import copy_version
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import load
-from training.mlflow.registry import DECISION_TAG, artifact_folder, find_version, register
+from training.mlflow.promotion import promote, rollback
+from training.mlflow.registering import artifact_folder, register
+from training.mlflow.registry import DECISION_TAG, find_version
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
 from training.reporting import run_report
@@ -93,7 +97,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
         run = client.create_run(experiment_id(client, "multilink-synthetic"))
         register(client, trained, name="linker", run_id=run.info.run_id, tags=tags)
         client.set_terminated(run.info.run_id)
-    assert run_promote(model="linker", version="1", tracking=server.uri, say=print).is_champion
+    assert promote(client, "linker", "1", say=print).decision.is_promoted
 
     lines: list[str] = []
 
@@ -103,8 +107,8 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
             server.kill()
             threading.Timer(1.0, server.start).start()
 
-    promoted = run_promote(model="linker", version="2", tracking=server.uri, say=die_and_rise)
-    assert promoted.is_champion and promoted.champion is not None and promoted.champion.version == "1"
+    promoted = promote(client, "linker", "2", say=die_and_rise)
+    assert promoted.decision.is_promoted and promoted.champion == "1"
     assert len(lines) == 2 and current(client, "linker").line == ("2", "1")
     assert DECISION_TAG in find_version(client, "linker", "2").tags
 
@@ -121,8 +125,8 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     calibration = calibration_of(client, loaded)
     assert calibration is not None and calibration.dataset == "synthetic@v1"
 
-    done = run_rollback(model="linker", tracking=server.uri)
-    assert (done.champion.version, done.replaced) == ("1", "2")
+    restored, replaced = rollback(client, "linker")
+    assert (restored.version, replaced) == ("1", "2")
     again = load("models:/linker@champion", client)
     for name, weights in LinkModel.load(trained).state_dict().items():
         assert again.model.state_dict()[name].equal(weights)
@@ -138,5 +142,5 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
 
     elsewhere = tmp_path / "elsewhere.db"
     elsewhere.write_bytes(template.read_bytes())
-    copied = run_copy(model="linker", version="2", to=f"sqlite:///{elsewhere}", tracking=server.uri, say=print)
+    copied = copy_version(server.uri, "linker", "2", to=f"sqlite:///{elsewhere}", say=print)
     assert copied.is_new and copied.copied_from == f"{server.uri} models:/linker/2"

@@ -11,17 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_evaluate, run_link
-from training.comparing import address, run_compare
+from training.commands import EvaluateSummary, run_evaluate
+from training.comparing import run_compare
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluate_cli import summary_lines
 from training.evaluation.links import score_documents
 from training.evaluation.measures import judge_model
 from training.evaluation.rows import read_evaluation
+from training.linking_commands import run_link
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import load
 from training.mlflow.registry import find_version
@@ -192,4 +193,5 @@ def test_compare_scores_runs_and_folders_on_the_same_documents(
     assert summary.comparison.models[1].leading == summary.comparison.models[2].leading
     assert summary.page is not None and "linker 1" in summary.page.read_text(encoding="utf-8")
     json.dumps(summary.to_json(), allow_nan=False)
-    assert address("0" * 32) == f"runs:/{'0' * 32}/model"
+    with pytest.raises(NotFoundError, match=f"runs:/{'0' * 32}/model: no model of multilink there"):
+        load("0" * 32, client)

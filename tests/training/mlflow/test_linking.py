@@ -21,8 +21,9 @@ from fastapi.responses import JSONResponse
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_evaluate, run_link_version
+from training.commands import run_evaluate
 from training.evaluation.evaluate import read_documents
+from training.linking_commands import run_link_version
 from training.mlflow import serving
 from training.mlflow.loading import load
 from training.mlflow.registry import CHAMPION, champion_of_dataset

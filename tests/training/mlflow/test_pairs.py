@@ -25,7 +25,7 @@ Register = Callable[[Path], str]
 @pytest.fixture(scope="module")
 def pairs(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     world = lakes.World(sentences=(1, 1), images=(1, 1))
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 60, world)}
+    made = {split: lakes.make_documents(split, 60, world) for split in (Split.VAL, Split.TEST)}
     lake = lakes.write_lake(str(tmp_path_factory.mktemp("pairs") / "lake"), made)
     assert isinstance(lake, Lake)
     return lake
@@ -37,13 +37,12 @@ def test_pairs_are_promoted_by_the_reciprocal_rank(
     for folder in (trained, untrained):
         register_model(folder)
     first = promote(client, "linker", "1", lake=pairs, say=print)
-    assert first.is_champion and first.decision is not None
+    assert first.decision.is_promoted
     assert first.decision.measure is Measure.RECIPROCAL_RANK and first.decision.documents == 60
-    assert first.reasons[0].startswith("beats random: reciprocal rank ")
-    assert "lies above 7.8 with" in first.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
+    assert first.decision.reasons[0].startswith("beats random: reciprocal rank ")
+    assert "lies above 7.8 with" in first.decision.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
     second = promote(client, "linker", "2", lake=pairs, say=print)
-    assert second.decision is not None and not second.is_champion
-    assert second.decision.difference is not None and second.decision.difference.high < 0
+    assert not second.decision.is_promoted
     stored = json.loads(find_version(client, "linker", "2").tags["promotion"])
     assert stored["measure"] == "reciprocal_rank" and stored["policy"]["measure"] == "auto"
     assert "worse than the champion: reciprocal rank differs by -" in stored["reasons"][1]
@@ -61,10 +60,11 @@ def test_a_policy_names_the_measure_its_minima_and_guards(
         register_model(folder)
     at_ten = Policy(measure=Measure.RECALL_AT_10, minimum=Minimum(recall_at_1=100, recall_at_10=50))
     refused = promote(client, "linker", "2", lake=pairs, policy=at_ten, say=print)
-    assert refused.decision is not None and refused.decision.measure is Measure.RECALL_AT_10
+    assert refused.decision.measure is Measure.RECALL_AT_10
     assert {check.name: check.is_passed for check in refused.decision.checks} == {
         "random": True,
         "champion": True,
+        "documents": True,
         "minimum recall_at_1": False,
         "minimum recall_at_10": True,
         "latest": True,
@@ -74,12 +74,12 @@ def test_a_policy_names_the_measure_its_minima_and_guards(
     with pytest.raises(UsageError, match="no document has an AUC; let the policy's measure be reciprocal_rank"):
         promote(client, "linker", "2", lake=pairs, policy=Policy(measure=Measure.AUC), say=print)
 
-    assert promote(client, "linker", "2", lake=pairs, say=print).is_champion
+    assert promote(client, "linker", "2", lake=pairs, say=print).decision.is_promoted
     guarded = Policy(
         measure=Measure.AUC, guards=(Guard(dataset="synthetic", margin=1.0, measure=Measure.RECIPROCAL_RANK),)
     )
     worse = promote(client, "linker", "3", lake=registry_lake, policy=guarded, say=print)
-    assert worse.decision is not None and worse.decision.measure is Measure.AUC
+    assert worse.decision.measure is Measure.AUC
     guard = next(check for check in worse.decision.checks if check.name == "guard synthetic")
     assert not guard.is_passed and "reciprocal rank differs by -" in guard.reason
 

@@ -1,131 +1,208 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import numpy as np
+import mlflow
 import pytest
 
-from training.evaluation.links import LinkScore
-from training.mlflow.gate import Check, Contest, Decision, Guard, Minimum, Policy, decide, refuse
+from schemas.documents import Split
+from schemas.errors import GateError, NotFoundError, UsageError
+from schemas.lake import Lake
+from training.evaluation.evaluate import Evaluation, evaluate_model
+from training.mlflow import promotion
+from training.mlflow.gate import Guard, Minimum, Policy
+from training.mlflow.promotion import promote, rollback
+from training.mlflow.registry import DECISION_TAG, find_version
+
+Register = Callable[[Path], str]
 
 
-def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:
-    return {f"d{number}": LinkScore(float(value), precision, precision) for number, value in enumerate(values)}
+def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
+    return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
 
 
-def _decide(candidate: np.ndarray, champion: np.ndarray | None = None, policy: Policy | None = None) -> Decision:
-    rival = None if champion is None else _scores(champion)
-    return decide(Contest(dataset="diy@v1", candidate=_scores(candidate), champion=rival), policy or Policy())
+def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
+    """Return the decision as the version's tag and as the run's artefact; they must agree."""
+    found = find_version(client, "linker", version)
+    text = mlflow.artifacts.load_text(f"runs:/{found.run_id}/promotion/linker-{version}.json")
+    assert json.loads(text) == json.loads(found.tags[DECISION_TAG])
+    return dict(json.loads(text))
 
 
-def _checks(decision: Decision) -> Mapping[str, Check]:
-    return {check.name: check for check in decision.checks}
+def test_first_champion_then_an_equal_one_and_a_worse_one(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, untrained: Path
+) -> None:
+    first, second, bad = register_model(trained), register_model(trained), register_model(untrained)
+    lines: list[str] = []
+    promotion = promote(client, "linker", first, say=lines.append)
+    assert promotion.decision.is_promoted and _aliases(client)["champion"] == first
+    assert _stored(client, first)["is_promoted"] is True
+    assert lines == ["scoring models:/linker/1 on synthetic@v1, split val"]
+
+    assert promote(client, "linker", second, say=lines.append).decision.is_promoted
+    assert _aliases(client) == {"champion": second, "previous_champion": first, "challenger": bad}
+
+    refused = promote(client, "linker", "challenger", say=lines.append)
+    assert not refused.decision.is_promoted
+    assert _aliases(client)["champion"] == second
+    stored = _stored(client, bad)
+    assert stored["is_promoted"] is False and stored["champion_before"] == second
+    assert "worse than the champion" in str(stored["reasons"])
 
 
-def _normal(mean: float, *, seed: int, count: int = 200) -> np.ndarray:
-    return np.clip(np.random.default_rng(seed).normal(mean, 10, count), 0, 100)
+def test_dry_run_decides_but_moves_and_records_nothing(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    register_model(trained)
+    promotion = promote(client, "linker", "1", is_dry_run=True, say=print)
+    assert promotion.decision.is_promoted
+    assert _aliases(client) == {"challenger": "1"}
+    assert DECISION_TAG not in find_version(client, "linker", "1").tags
 
 
-def test_first_model_that_beats_random_is_promoted() -> None:
-    decision = _decide(_normal(70, seed=1))
-    assert decision.is_promoted
-    assert decision.champion is None and decision.difference is None
-    assert "beats random" in decision.reasons[0] and "no champion" in decision.reasons[1]
+def test_the_champion_stays_champion(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
+    register_model(trained)
+    promote(client, "linker", "1", say=print)
+    again = promote(client, "linker", "champion", say=print)
+    assert again.decision.is_promoted and again.decision.reasons == ("it is the champion already",)
+    assert _aliases(client) == {"challenger": "1", "champion": "1"}
 
 
-def test_a_model_like_random_is_not_promoted_even_without_champion() -> None:
-    decision = _decide(_normal(50, seed=2))
-    assert not decision.is_promoted
-    assert "is not shown to beat random" in decision.reasons[0]
+def test_a_random_model_is_not_promoted(client: mlflow.MlflowClient, register_model: Register, untrained: Path) -> None:
+    register_model(untrained)
+    promotion = promote(client, "linker", "1", say=print)
+    assert not promotion.decision.is_promoted and "champion" not in _aliases(client)
+    assert "not shown to beat random" in promotion.decision.reasons[0]
 
 
-def test_worse_than_champion_is_refused_though_each_interval_overlaps() -> None:
-    champion = _normal(70, seed=3)
-    noise = np.random.default_rng(4).normal(0.5, 1, len(champion))
-    decision = _decide(champion - noise, champion)
-    assert decision.champion is not None and decision.difference is not None
-    assert decision.candidate.high > decision.champion.low  # unpaired intervals would not have told
-    assert decision.difference.high < 0
-    assert not decision.is_promoted
-    assert "worse than the champion" in decision.reasons[1]
+def test_mistakes_are_named(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    register_model(trained)
+    with pytest.raises(NotFoundError, match="no version '9'"):
+        promote(client, "linker", "9", say=print)
+    with pytest.raises(NotFoundError, match="give its lake with --lake"):
+        promote(client, "linker", "1", lake=Lake.at(str(tmp_path)), say=print)
+    client.delete_model_version_tag("linker", "1", "lake")
+    with pytest.raises(UsageError, match="give --lake"):
+        promote(client, "linker", "1", say=print)
 
 
-def test_a_difference_that_reaches_zero_is_not_worse() -> None:
-    champion = _normal(70, seed=5)
-    candidate = champion + np.random.default_rng(6).normal(0, 5, len(champion))
-    decision = _decide(candidate, champion)
-    assert decision.is_promoted and "not worse" in decision.reasons[1]
+def test_a_champion_crowned_while_another_is_judged_is_not_overruled(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    for _ in range(3):
+        register_model(trained)
+    promote(client, "linker", "1", say=print)
+
+    def be_overtaken(line: str) -> None:
+        if line.startswith("scoring models:/linker/2"):
+            promote(client, "linker", "3", say=print)
+
+    late = promote(client, "linker", "2", say=be_overtaken)
+    assert not late.decision.is_promoted
+    assert "the champion changed from version 1 to version 3 while this one was judged" in late.decision.reasons[-1]
+    assert _aliases(client) == {"champion": "3", "previous_champion": "1", "challenger": "3"}
+    stored = _stored(client, "2")
+    assert stored["is_promoted"] is False and stored["reasons"] == list(late.decision.reasons)
+    assert promote(client, "linker", "2", say=print).decision.is_promoted
 
 
-def test_the_same_scores_are_not_worse_and_better_ones_are_better() -> None:
-    champion = _normal(70, seed=7)
-    assert _decide(champion, champion).is_promoted
-    better = _decide(champion + 1, champion)
-    assert better.difference is not None and better.difference.mean == pytest.approx(1)
-    assert "better than the champion" in better.reasons[1]
+def test_a_decision_lost_with_its_process_is_completed(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    register_model(trained)
+    promote(client, "linker", "1", say=print)
+    stored = _stored(client, "1")
+    client.delete_model_version_tag("linker", "1", DECISION_TAG)
+    client.delete_registered_model_alias("linker", "champion")
+    assert promote(client, "linker", "1", say=print).decision.reasons == ("it is the champion already",)
+    assert _stored(client, "1") == stored
+    assert _aliases(client)["champion"] == "1"
 
 
-def test_documents_must_be_the_same() -> None:
-    ours = _scores(np.array([60.0, 70.0]))
-    with pytest.raises(ValueError, match="same documents"):
-        Contest(dataset="diy@v1", candidate=ours, champion={"d0": ours["d0"]})
-    with pytest.raises(ValueError, match="found none"):
-        Contest(dataset="diy@v1", candidate={})
+def test_rollback_restores_the_previous_champion(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    for version in (register_model(trained), register_model(trained)):
+        promote(client, "linker", version, say=print)
+    with pytest.raises(GateError, match="expected version 1 as champion, found 2"):
+        rollback(client, "linker", champion="1")
+    restored, replaced = rollback(client, "linker", champion="2")
+    assert (restored.uri, replaced) == ("models:/linker/1", "2")
+    assert _aliases(client) == {"champion": "1", "challenger": "2"}
+    with pytest.raises(GateError, match="no champion to go back to"):
+        rollback(client, "linker")
 
 
-def test_order_of_the_champions_documents_does_not_matter() -> None:
-    candidate, champion = _scores(_normal(70, seed=8)), _scores(_normal(69, seed=9))
-    turned = dict(reversed(champion.items()))
-    decisions = [decide(Contest(dataset="diy@v1", candidate=candidate, champion=rival)) for rival in (champion, turned)]
-    assert decisions[0] == decisions[1]
+def test_the_policy_decides_on_minima_guards_and_the_latest_version(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, lakes: ModuleType, tmp_path: Path
+) -> None:
+    made = {Split.VAL: lakes.make_documents(Split.VAL, 30, lakes.World())}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    lakes.write_lake(str(tmp_path / "lake"), made, version="v2")
+    for _ in range(2):
+        register_model(trained)
+    stale = promote(client, "linker", "1", lake=lake, say=print)
+    assert stale.decision.dataset == "synthetic@v1" and not stale.decision.is_promoted
+    assert stale.decision.reasons[-1] == "scored on synthetic@v1, but the latest version is synthetic@v2"
+    assert promote(client, "linker", "1", lake=lake, dataset="synthetic", say=print).decision.dataset == "synthetic@v2"
+    assert _aliases(client)["champion"] == "1"
+
+    policy = Policy(minimum=Minimum(precision_at_5=100), guards=(Guard(dataset="synthetic"),))
+    lines: list[str] = []
+    strict = promote(client, "linker", "2", lake=lake, dataset="synthetic@v2", policy=policy, say=lines.append)
+    assert {check.name: check.is_passed for check in strict.decision.checks} == {
+        "random": True,
+        "champion": True,
+        "documents": True,
+        "minimum precision_at_5": False,
+        "guard synthetic": True,
+        "latest": True,
+    }
+    assert len(lines) == 4 and _aliases(client)["champion"] == "1"
+    absent = Policy(guards=(Guard(dataset="rqa"),))
+    with pytest.raises(NotFoundError, match="no data set 'rqa'"):
+        promote(client, "linker", "2", lake=lake, policy=absent, say=print)
 
 
-def test_every_minimum_that_is_named_must_be_reached() -> None:
-    policy = Policy(minimum=Minimum(auc=65, precision_at_1=60))
-    checks = _checks(_decide(_normal(70, seed=1), policy=policy))
-    assert checks["minimum auc"].is_passed and not checks["minimum precision_at_1"].is_passed
-    assert "minimum precision_at_5" not in checks
-    assert checks["minimum precision_at_1"].reason == "p@1 50.00 (50.00 to 50.00) does not reach the minimum of 60"
-    assert not _decide(_normal(70, seed=1), policy=policy).is_promoted
+def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        register_model(trained)
+    promote(client, "linker", "1", say=print)
+    kept: list[int] = []
+
+    def evaluate_some(*arguments: Any, **named: Any) -> Evaluation:
+        """Of the second model's documents only some have the texts that it reads."""
+        found = evaluate_model(*arguments, **named)
+        kept.append(len(found.scored) if not kept else count)
+        return replace(found, scored=found.scored[: kept[-1]], scores=found.scores[: kept[-1]])
+
+    for version, count in (("2", 21), ("3", 5)):
+        kept.clear()
+        monkeypatch.setattr(promotion, "evaluate_model", evaluate_some)
+        judged = promote(client, "linker", version, say=print)
+        assert judged.decision.is_promoted is (count == 21) and judged.decision.documents == count
+    assert "5 documents of synthetic@v1, split val, could be scored with both models" in judged.decision.reasons[2]
 
 
-def test_on_a_guard_set_the_whole_interval_must_lie_above_the_margin() -> None:
-    target = _normal(70, seed=1)
-    guard = _normal(70, seed=2)
-    contest = Contest(dataset="rqa@v3", candidate=_scores(guard - 1.5), champion=_scores(guard))
-    rivals = Contest(dataset="diy@v1", candidate=_scores(target), champion=_scores(target))
-    for margin, is_kept in ((2.0, True), (1.5, True), (1.0, False)):
-        policy = Policy(guards=(Guard(dataset="rqa", margin=margin),))
-        decision = decide(rivals, policy, guards={"rqa": contest})
-        assert _checks(decision)["guard rqa"].is_passed is is_kept
-        assert decision.is_promoted is is_kept
-    assert "on rqa@v3: AUC differs by -1.50 (-1.50 to -1.50)" in _checks(decision)["guard rqa"].reason
-
-
-def test_a_guard_set_is_nothing_to_a_first_champion_but_never_left_out_beside_one() -> None:
-    policy = Policy(guards=(Guard(dataset="rqa"),))
-    assert _decide(_normal(70, seed=1), policy=policy).is_promoted
-    with pytest.raises(ValueError, match="guard rqa: expected scores"):
-        _decide(_normal(70, seed=1), _normal(70, seed=1), policy)
-
-
-def test_the_data_set_must_be_the_latest_unless_the_policy_says_otherwise() -> None:
-    contest = Contest(dataset="diy@v1", candidate=_scores(_normal(70, seed=1)))
-    assert decide(contest, latest="diy@v1").is_promoted
-    stale = decide(contest, latest="diy@v2")
-    assert not stale.is_promoted
-    assert stale.reasons[-1] == "scored on diy@v1, but the latest version is diy@v2"
-    assert decide(contest, Policy(latest_only=False), latest="diy@v2").is_promoted
-
-
-def test_a_further_reason_refuses() -> None:
-    decision = _decide(_normal(70, seed=1))
-    refused = refuse(decision, "unchanged", "the champion changed")
-    assert not refused.is_promoted and refused.reasons == (*decision.reasons, "the champion changed")
-
-
-def test_decision_is_json() -> None:
-    values = json.loads(json.dumps(_decide(np.array([60.0, 70.0]), policy=Policy(resamples=100)).to_json()))
-    assert values["is_promoted"] is True
-    assert values["candidate"] == {"mean": 65.0, "low": 60.0, "high": 70.0}
-    assert values["policy"]["resamples"] == 100
-    assert [check["name"] for check in values["checks"]] == ["random", "champion"]
+def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, lakes: ModuleType, tmp_path: Path
+) -> None:
+    register_model(trained)
+    val, test = (lakes.make_documents(split, 30, lakes.World()) for split in (Split.VAL, Split.TEST))
+    for name, splits, judged_on in (
+        ("val", {"val": val, "test": lakes.with_other_links(test)}, "val"),
+        ("gate", {"gate": val, "val": lakes.with_other_links(test), "test": lakes.with_other_links(test)}, "gate"),
+    ):
+        lake = lakes.write_lake(str(tmp_path / name), splits)
+        found = promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print)
+        assert found.decision.is_promoted and found.decision.split == judged_on
+    lake = lakes.write_lake(str(tmp_path / "none"), {"test": test})
+    with pytest.raises(UsageError, match="models:/linker/1: synthetic@v1 has no split 'val'"):
+        promote(client, "linker", "1", lake=lake, say=print)

@@ -15,7 +15,7 @@ from training.config import TrainConfig
 from training.mlflow.runs import (
     ATTEMPTS,
     CURVE_FILE,
-    RunDescription,
+    TrackedRun,
     connect,
     fetch_files,
     finishing,
@@ -31,16 +31,10 @@ VERSION = "0123456789abcdef"
 WEIGHTS = bytes(1000)
 
 
-def _describe(config: TrainConfig) -> RunDescription:
-    return RunDescription(
-        config=config,
-        dataset="diy",
-        dataset_version=VERSION,
-        dataset_uri="/lake/datasets/diy/" + VERSION,
-        lake="/lake",
-        workers=2,
-        code_version="0.1.0",
-        git_commit="f" * 40,
+def _start(client: mlflow.MlflowClient, config: TrainConfig) -> TrackedRun:
+    uri = "/lake/datasets/diy/" + VERSION
+    return start_run(
+        client, config, dataset="diy", version=VERSION, uri=uri, lake="/lake", workers=2, git_commit="f" * 40
     )
 
 
@@ -74,7 +68,7 @@ def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> None:
     config = recipe("tiny")
     client = connect(f"sqlite:///{tmp_path}/store/mlflow.db")
-    run = start_run(client, _describe(config))
+    run = _start(client, config)
     assert run.log_epoch({"epoch": 1.0, "train_loss": 0.5, "validation_precision_at_1": 40.0})
 
     again = resume_run(client, run.id)  # the driver was killed: the run is still marked as running
@@ -105,7 +99,7 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])
 def test_how_a_run_ends(tmp_path: Path, error: type[BaseException], status: str) -> None:
     client = connect(f"sqlite:///{tmp_path}/mlflow.db")
-    run = start_run(client, _describe(recipe("tiny")))
+    run = _start(client, recipe("tiny"))
     with pytest.raises(error), finishing(run):
         raise error
     assert client.get_run(run.id).info.status == status

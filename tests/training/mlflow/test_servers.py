@@ -26,7 +26,8 @@ from training.mlflow.champions import current
 from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote, rollback
-from training.mlflow.registry import DECISION_TAG, find_version, register
+from training.mlflow.registering import register
+from training.mlflow.registry import DECISION_TAG, find_version
 from training.mlflow.runs import artifact_root, connect, experiment_id
 from training.model import LinkModel
 
@@ -140,8 +141,8 @@ def test_trained_registered_promoted_rolled_back_loaded_and_copied(
         run = served.create_run(experiment_id(served, "multilink-synthetic"))
         version = register(served, trained, name="linker", run_id=run.info.run_id, tags=tags)
         served.set_terminated(run.info.run_id)
-        assert promote(served, "linker", version.version, say=print).is_champion
-    assert rollback(served, "linker").champion.version == "1"
+        assert promote(served, "linker", version.version, say=print).decision.is_promoted
+    assert rollback(served, "linker")[0].version == "1"
 
     loaded = load("models:/linker@champion", served)
     assert loaded.version is not None and loaded.version.version == "1"

@@ -12,7 +12,8 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.evaluation.rows import read_evaluation
-from training.mlflow.registry import artifact_folder, find_version
+from training.mlflow.registering import artifact_folder
+from training.mlflow.registry import find_version
 from training.tracked_training import TrainSummary
 from training.training_report import judged_split, run_training_report
 

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -9,11 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
+from schemas.lake import Folder
+from training.config import LoopConfig, ObjectiveConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.mlflow.loading import load
-from training.mlflow.registry import alias_holder, attach, find_version, versions_of_run
+from training.mlflow.promotion import promote, rollback
+from training.mlflow.registering import artifact_folder, attach
+from training.mlflow.registry import (
+    alias_holder,
+    canonical_name,
+    champion_of_dataset,
+    find_version,
+    model_name,
+    versions,
+)
+from training.mlflow.starting import keep_start
 from training.model import LinkModel
+from training.model_files import folder_digest
 
 Register = Callable[[Path], str]
 
@@ -128,7 +142,7 @@ def test_versions_aliases_and_runs(client: mlflow.MlflowClient, register_model: 
     assert challenger.version == "2" and challenger.tags["dataset"] == "synthetic"
     assert alias_holder(client, "linker", "champion") is None
     assert challenger.run_id is not None
-    assert [found.version for found in versions_of_run(client, challenger.run_id)] == ["2"]
+    assert [found.version for found in versions(client, f"run_id = '{challenger.run_id}'")] == ["2"]
 
 
 @pytest.mark.parametrize("form", ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}"])
@@ -151,7 +165,7 @@ def test_every_address_loads_the_same_weights(
         ("models:/linker@champion", "aliases: challenger = 1"),
         ("models:/liner/1", "no model 'liner' in .*; models there: linker"),
         ("runs:/0123/model", "no model of multilink there"),
-        ("nowhere/at/all", "no such folder"),
+        ("nowhere/at/all", "no such folder, and no model 'nowhere/at/all'"),
     ],
 )
 def test_what_is_not_there_is_said(
@@ -166,3 +180,83 @@ def test_what_is_not_there_is_said(
 def test_an_address_of_no_known_form(client: mlflow.MlflowClient) -> None:
     with pytest.raises(UsageError, match="expected models:/NAME/VERSION"):
         load("s3://bucket/model", client)
+
+
+def test_a_registered_model_whose_files_were_changed_is_not_used(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, untrained: Path, tmp_path: Path
+) -> None:
+    version = find_version(client, "linker", register_model(trained))
+    assert version.tags["model_digest"] == folder_digest(trained)
+    (stored,) = Path(artifact_folder(client, version).removeprefix("file://")).glob("data/*")
+    kept = (stored / "weights.pt").read_bytes()
+    (stored / "weights.pt").write_bytes(kept[:-50] + bytes([kept[-50] ^ 1]) + kept[-49:])
+    for use in (
+        lambda: load("models:/linker/1", client),
+        lambda: load(f"runs:/{version.run_id}/model", client),
+        lambda: promote(client, "linker", "1", say=print),
+    ):
+        with pytest.raises(IntegrityError, match=r"found others: weights\.pt"):
+            use()
+    for file in untrained.iterdir():  # a whole model, but another one
+        (stored / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(IntegrityError, match="expected the model that was recorded"):
+        load("models:/linker/1", client)
+    assert "champion" not in client.get_registered_model("linker").aliases
+
+
+def test_nothing_that_was_downloaded_is_left(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register_model(trained)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    load("models:/linker/1", client)
+    load(f"runs:/{find_version(client, 'linker', '1').run_id}/model", client)
+    with pytest.raises(NotFoundError):
+        load("models:/linker/7", client)
+    keep_start(TrainConfig(training=LoopConfig(start_from=("models:/linker/1",))), Folder(str(tmp_path / "run")))
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("spelling", ["cross+intra", "intra+cross", "intra-document+cross-document"])
+def test_an_objective_has_one_name_and_is_found_by_every_spelling(
+    client: mlflow.MlflowClient, tmp_path: Path, spelling: str
+) -> None:
+    name = "multilink-my-data-cross-document+intra-document"
+    assert model_name("my-data", TrainConfig(objective=ObjectiveConfig(name=spelling))) == name
+    client.create_registered_model(name)
+    client.create_model_version(name, source=str(tmp_path))
+    client.set_registered_model_alias(name, "champion", "1")
+    spelled = f"multilink-my-data-{spelling}"
+    assert canonical_name(spelled) == name
+    assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
+    held = alias_holder(client, spelled, "champion")
+    assert held is not None and held.uri == f"models:/{name}/1"
+    assert rollback_error(client, spelled) == f"model '{spelled}' has no champion to go back to: no previous_champion"
+
+
+def rollback_error(client: mlflow.MlflowClient, name: str) -> str:
+    with pytest.raises(GateError) as caught:
+        rollback(client, name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["linker", "live", "multilink-diy", "multilink-diy-magic", "multilink--nostruct"])
+def test_other_names_are_as_they_are(name: str) -> None:
+    assert canonical_name(name) == name
+
+
+def test_nostruct_is_no_data_sets_champion(client: mlflow.MlflowClient, tmp_path: Path) -> None:
+    for objective in ("nostruct", "cross-document"):
+        client.create_registered_model(f"multilink-diy-{objective}")
+        client.create_model_version(f"multilink-diy-{objective}", source=str(tmp_path))
+        client.set_registered_model_alias(f"multilink-diy-{objective}", "champion", "1")
+    assert champion_of_dataset(client, "diy").name == "multilink-diy-cross-document"
+    client.delete_registered_model("multilink-diy-cross-document")
+    with pytest.raises(NotFoundError, match="no champion of 'diy'"):
+        champion_of_dataset(client, "diy")

@@ -8,7 +8,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, NotFoundError
-from training.mlflow.champions import current, settle, step_back, succeed
+from training.mlflow.champions import current, settle, succeed
+from training.mlflow.promotion import rollback
 from training.mlflow.registry import model_names
 
 WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")
@@ -56,30 +57,36 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
 
 
 def _crown(client: mlflow.MlflowClient, version: str) -> bool:
-    return succeed(client, "linker", settle(client, "linker"), version, decision="{}")
+    reign = settle(client, "linker")
+    return succeed(client, "linker", reign, (version, *reign.line), decision="{}")
+
+
+def _step_back(client: mlflow.MlflowClient) -> bool:
+    reign = current(client, "linker")
+    return succeed(client, "linker", reign, reign.line[1:], decision="{}")
 
 
 def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)
     assert _aliases(linker) == {"champion": "3", "previous_champion": "2"}
-    assert step_back(linker, "linker", current(linker, "linker"), decision="{}")
+    assert _step_back(linker)
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
     assert _crown(linker, "4")
     assert _aliases(linker) == {"champion": "4", "previous_champion": "2"}
     for expected in ({"champion": "2", "previous_champion": "1"}, {"champion": "1"}):
-        assert step_back(linker, "linker", current(linker, "linker"), decision="{}")
+        assert _step_back(linker)
         assert _aliases(linker) == expected
     with pytest.raises(GateError, match="no champion to go back to"):
-        step_back(linker, "linker", current(linker, "linker"), decision="{}")
+        rollback(linker, "linker")
     assert model_names(linker) == ["linker"]
 
 
 def test_of_two_that_saw_the_same_champion_the_second_loses(linker: mlflow.MlflowClient) -> None:
     assert _crown(linker, "1")
     seen = current(linker, "linker")
-    assert succeed(linker, "linker", seen, "2", decision='{"by": "first"}')
-    assert not succeed(linker, "linker", seen, "3", decision='{"by": "second"}')
+    assert succeed(linker, "linker", seen, ("2", *seen.line), decision='{"by": "first"}')
+    assert not succeed(linker, "linker", seen, ("3", *seen.line), decision='{"by": "second"}')
     reign = current(linker, "linker")
     assert (reign.champion, reign.previous, reign.decision) == ("2", "1", '{"by": "first"}')
     assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
@@ -124,7 +131,7 @@ def test_a_death_at_any_write_leaves_one_champion_and_repeating_completes_it(
     assert _crown(linker, "1")
     dying = DyingClient(linker, write, is_written=is_written)
     with pytest.raises(Killed):
-        succeed(dying, "linker", current(linker, "linker"), "2", decision="{}")
+        succeed(dying, "linker", current(linker, "linker"), ("2", "1"), decision="{}")
     is_last = (write, is_written) == (4, True)
     assert _aliases(linker)["champion"] == ("2" if is_last else "1")
     is_committed = (write, is_written) > (2, False)
@@ -142,7 +149,7 @@ def test_a_registry_that_cannot_be_written_is_told(linker: mlflow.MlflowClient) 
     reign = current(linker, "linker")
     linker.delete_model_version("linker", "2")
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written"):
-        succeed(linker, "linker", reign, "2", decision="{}")
+        succeed(linker, "linker", reign, ("2", "1"), decision="{}")
     assert _aliases(linker) == {"champion": "1"}
 
 
@@ -186,3 +193,20 @@ def test_an_entry_written_twice_counts_once(linker: mlflow.MlflowClient, monkeyp
     assert len(linker.search_model_versions("name = 'linker.champions'")) == 2
     assert current(linker, "linker").line == ("1",)
     assert _crown(linker, "2") and current(linker, "linker").line == ("2", "1")
+
+
+def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
+    linker: mlflow.MlflowClient, tmp_path: Path
+) -> None:
+    for version in ("1", "3"):
+        assert _crown(linker, version)
+    linker.delete_registered_model("linker")
+    linker.create_registered_model("linker")
+    for _ in range(3):  # numbered from 1 again; nobody has judged any
+        linker.create_model_version("linker", source=str(tmp_path))
+    assert settle(linker, "linker").line == () and _aliases(linker) == {}
+    with pytest.raises(GateError, match="no champion to go back to"):
+        rollback(linker, "linker")
+    assert _crown(linker, "2")
+    assert current(linker, "linker").line == ("2",) and _aliases(linker) == {"champion": "2"}
+    assert _crown(linker, "3") and current(linker, "linker").line == ("3", "2")

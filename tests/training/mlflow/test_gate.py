@@ -1,0 +1,280 @@
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.errors import ConfigError, NotFoundError
+from training.evaluation.links import LinkScore
+from training.mlflow.gate import (
+    STANDARD_POLICY,
+    Check,
+    Contest,
+    Decision,
+    Guard,
+    Minimum,
+    Policy,
+    decide,
+    difference_interval,
+    mean_bounds,
+    mean_interval,
+    read_policy,
+    refuse,
+)
+
+
+def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:
+    return {f"d{number}": LinkScore(float(value), precision, precision) for number, value in enumerate(values)}
+
+
+def _decide(candidate: np.ndarray, champion: np.ndarray | None = None, policy: Policy | None = None) -> Decision:
+    rival = None if champion is None else _scores(champion)
+    return decide(
+        Contest(dataset="diy@v1", split="val", candidate=_scores(candidate), champion=rival), policy or Policy()
+    )
+
+
+def _checks(decision: Decision) -> Mapping[str, Check]:
+    return {check.name: check for check in decision.checks}
+
+
+def _normal(mean: float, *, seed: int, count: int = 200) -> np.ndarray:
+    return np.clip(np.random.default_rng(seed).normal(mean, 10, count), 0, 100)
+
+
+def test_first_model_that_beats_random_is_promoted() -> None:
+    decision = _decide(_normal(70, seed=1))
+    assert decision.is_promoted
+    assert _checks(decision)["champion"].measured is None
+    assert "beats random" in decision.reasons[0] and "no champion" in decision.reasons[1]
+
+
+def test_a_model_like_random_is_not_promoted_even_without_champion() -> None:
+    decision = _decide(_normal(50, seed=2))
+    assert not decision.is_promoted
+    assert "is not shown to beat random" in decision.reasons[0]
+
+
+def test_worse_than_champion_is_refused_though_each_interval_overlaps() -> None:
+    champion = _normal(70, seed=3)
+    noise = np.random.default_rng(4).normal(0.5, 1, len(champion))
+    decision = _decide(champion - noise, champion)
+    own, rival = _checks(decision)["random"].measured, mean_interval(champion)
+    difference = _checks(decision)["champion"].measured
+    assert own is not None and own.high > rival.low  # unpaired intervals would not have told
+    assert difference is not None and difference.high < 0
+    assert not decision.is_promoted
+    assert "worse than the champion" in decision.reasons[1]
+
+
+def test_a_difference_that_reaches_zero_is_not_worse() -> None:
+    champion = _normal(70, seed=5)
+    candidate = champion + np.random.default_rng(6).normal(0, 5, len(champion))
+    decision = _decide(candidate, champion)
+    assert decision.is_promoted and "not worse" in decision.reasons[1]
+
+
+def test_the_same_scores_are_not_worse_and_better_ones_are_better() -> None:
+    champion = _normal(70, seed=7)
+    assert _decide(champion, champion).is_promoted
+    better = _decide(champion + 1, champion)
+    difference = _checks(better)["champion"].measured
+    assert difference is not None and difference.mean == pytest.approx(1)
+    assert "better than the champion" in better.reasons[1]
+
+
+def test_models_that_read_different_texts_are_compared_on_what_both_could_score() -> None:
+    ours, theirs = _scores(_normal(70, seed=3, count=60)), _scores(_normal(60, seed=3, count=60))
+    theirs = {name: score for name, score in theirs.items() if int(name[1:]) >= 30} | {"x": ours["d0"]}
+    decision = decide(Contest(dataset="news@v1", split="val", candidate=ours, champion=theirs))
+    assert decision.is_promoted and decision.documents == 30
+    difference = _checks(decision)["champion"].measured
+    assert difference is not None
+    assert difference.mean == np.mean([ours[f"d{n}"].auc - theirs[f"d{n}"].auc for n in range(30, 60)])
+    apart = {f"other {name}": score for name, score in theirs.items()}
+    refused = decide(Contest(dataset="news@v1", split="val", candidate=ours, champion=apart))
+    assert not refused.is_promoted
+    text = "0 documents of news@v1, split val, could be scored with both models; at least 20 are needed"
+    assert _checks(refused)["documents"].reason == text
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 19])
+def test_few_documents_are_not_enough(count: int) -> None:
+    perfect = np.full(count, 100.0)
+    assert not _decide(perfect).is_promoted
+    assert not _decide(perfect, perfect - 1).is_promoted
+    decision = _decide(perfect, perfect, Policy(min_documents=count))
+    assert _checks(decision)["documents"].is_passed
+    assert decision.is_promoted is (count > 5)  # of fewer perfect scores, the mean may still be 50
+
+
+def _know_nothing(kind: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return AUCs of models that know nothing, a row a document: mean 50, standard deviation about 25."""
+    numbers = np.random.default_rng([shape[0], *kind.encode()])
+    match kind:
+        case "symmetric":
+            return np.clip(numbers.normal(50, 25, shape), 0, 100)
+        case "two-valued":
+            return np.where(numbers.random(shape) < 0.5, 25.0, 75.0)
+        case "a few very bad":
+            return np.where(numbers.random(shape) < 0.2, 0.0, 62.5)
+        case "a few very good":
+            return np.where(numbers.random(shape) < 0.2, 100.0, 37.5)
+        case _:
+            return np.where(numbers.random(shape) < 0.02, 1.0, 51.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 10, 20, 50, 150, 1000])
+@pytest.mark.parametrize("kind", ["symmetric", "two-valued", "a few very bad", "a few very good", "one in fifty"])
+def test_a_model_that_knows_nothing_beats_random_in_at_most_one_draw_of_40(kind: str, count: int) -> None:
+    draws = 1000
+    low, high = mean_bounds(_know_nothing(kind, (count, draws)))
+    expected = 0.025 + 2 * (0.025 * 0.975 / draws) ** 0.5  # two standard errors of a share of the draws
+    assert (low > 50).mean() <= expected and (high < 50).mean() <= expected
+    if kind == "symmetric" and count >= 150:
+        assert (low > 50).mean() > 0.01  # nor is it far wider than it has to be
+
+
+def test_intervals_of_differences() -> None:
+    values = np.random.default_rng(0).normal(2, 5, (12, 4000))
+    found = [difference_interval(column) for column in values.T]
+    assert 0.94 < np.mean([each.low <= 2 <= each.high for each in found]) < 0.96
+    assert difference_interval(values[:1, 0]).low == -100 and difference_interval(values[:0, 0]).high == 100
+
+
+def test_order_of_the_champions_documents_does_not_matter() -> None:
+    candidate, champion = _scores(_normal(70, seed=8)), _scores(_normal(69, seed=9))
+    turned = dict(reversed(champion.items()))
+    decisions = [
+        decide(Contest(dataset="diy@v1", split="val", candidate=candidate, champion=rival))
+        for rival in (champion, turned)
+    ]
+    assert decisions[0] == decisions[1]
+
+
+def test_every_minimum_that_is_named_must_be_reached() -> None:
+    policy = Policy(minimum=Minimum(auc=65, precision_at_1=60))
+    checks = _checks(_decide(_normal(70, seed=1), policy=policy))
+    assert checks["minimum auc"].is_passed and not checks["minimum precision_at_1"].is_passed
+    assert "minimum precision_at_5" not in checks
+    reason = checks["minimum precision_at_1"].reason
+    assert reason.startswith("p@1 50.00 (") and reason.endswith(") does not reach the minimum of 60")
+    assert not _decide(_normal(70, seed=1), policy=policy).is_promoted
+
+
+def test_on_a_guard_set_the_whole_interval_must_lie_above_the_margin() -> None:
+    target = _normal(70, seed=1)
+    guard = _normal(70, seed=2)
+    contest = Contest(dataset="rqa@v3", split="val", candidate=_scores(guard - 1.5), champion=_scores(guard))
+    rivals = Contest(dataset="diy@v1", split="val", candidate=_scores(target), champion=_scores(target))
+    for margin, is_kept in ((2.0, True), (1.6, True), (1.0, False)):
+        policy = Policy(guards=(Guard(dataset="rqa", margin=margin),))
+        decision = decide(rivals, policy, guards={"rqa": contest})
+        assert _checks(decision)["guard rqa"].is_passed is is_kept
+        assert decision.is_promoted is is_kept
+    assert "on rqa@v3: AUC differs by -1.50 (-1.50 to -1.50)" in _checks(decision)["guard rqa"].reason
+
+
+def test_a_guard_set_is_nothing_to_a_first_champion_but_never_left_out_beside_one() -> None:
+    policy = Policy(guards=(Guard(dataset="rqa"),))
+    assert _decide(_normal(70, seed=1), policy=policy).is_promoted
+    with pytest.raises(KeyError, match="rqa"):
+        _decide(_normal(70, seed=1), _normal(70, seed=1), policy)
+    few = Contest(dataset="rqa@v3", split="val", candidate=_scores(np.ones(5)), champion=_scores(np.zeros(5)))
+    rivals = Contest(
+        dataset="d@v1", split="val", candidate=_scores(_normal(70, seed=1)), champion=_scores(_normal(70, seed=1))
+    )
+    refused = _checks(decide(rivals, policy, guards={"rqa": few}))["guard rqa"]
+    assert not refused.is_passed and refused.reason.startswith("5 documents of rqa@v3, split val, could be scored with")
+
+
+def test_the_data_set_must_be_the_latest_unless_the_policy_says_otherwise() -> None:
+    contest = Contest(dataset="diy@v1", split="val", candidate=_scores(_normal(70, seed=1)))
+    assert decide(contest, latest="diy@v1").is_promoted
+    stale = decide(contest, latest="diy@v2")
+    assert not stale.is_promoted
+    assert stale.reasons[-1] == "scored on diy@v1, but the latest version is diy@v2"
+    assert decide(contest, Policy(latest_only=False), latest="diy@v2").is_promoted
+
+
+def test_a_further_reason_refuses() -> None:
+    decision = _decide(_normal(70, seed=1))
+    refused = refuse(decision, "unchanged", "the champion changed")
+    assert not refused.is_promoted and refused.reasons == (*decision.reasons, "the champion changed")
+
+
+def test_decision_is_json() -> None:
+    values = json.loads(json.dumps(_decide(_normal(70, seed=1), policy=Policy(level=0.9)).to_json()))
+    assert values["is_promoted"] is True and values["split"] == "val"
+    assert values["checks"][0]["measured"]["mean"] == pytest.approx(70, abs=2)
+    assert values["policy"]["level"] == 0.9
+    assert [check["name"] for check in values["checks"]] == ["random", "champion", "documents"]
+
+
+FULL = """
+latest_only = false
+min_documents = 3
+
+[minimum]
+auc = 70
+precision_at_1 = 40.5
+
+[[guards]]
+dataset = "rqa"
+margin = 2
+
+[[guards]]
+dataset = "wiki"
+split = "val"
+"""
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
+    assert read_policy(_file(tmp_path, FULL)) == Policy(
+        latest_only=False,
+        min_documents=3,
+        minimum=Minimum(auc=70.0, precision_at_1=40.5),
+        guards=(Guard(dataset="rqa", margin=2.0), Guard(dataset="wiki", split="val")),
+    )
+
+
+def test_an_empty_file_is_the_standard_policy(tmp_path: Path) -> None:
+    assert read_policy(_file(tmp_path, "")) == STANDARD_POLICY
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[minimum]\nacu = 70", "unknown key 'minimum.acu'; did you mean 'minimum.auc'"),
+        ("lastest_only = true", "unknown key 'lastest_only'; did you mean 'latest_only'"),
+        ("[[guards]]\ndataset = 'rqa'\nmargn = 1", "unknown key 'guards.margn'; did you mean 'guards.margin'"),
+        ("[[guards]]\nmargin = 1", "guards.dataset = '': expected a name"),
+        ("[minimum]\nauc = 170", "minimum.auc = 170.0: must be from 0 to 100"),
+        ("[minimum]\nauc = 'high'", "minimum.auc = 'high': expected a number, found text"),
+        ("[[guards]]\ndataset = 'rqa@v1'", "guards.dataset = 'rqa@v1': expected a name without version"),
+        ("[[guards]]\ndataset = 'rqa'\n[[guards]]\ndataset = 'rqa'", "guards = .*: name a data set once"),
+        ("[[guards]]\ndataset = 'rqa'\nmargin = -1", "guards.margin = -1.0: must not be negative"),
+        ("level = 1.0", "level = 1.0: must be between 0 and 1"),
+        ("min_documents = 0", "min_documents = 0: must be at least 1"),
+        ("split = 'test'", "split = 'test': its scores are reported"),
+        ("[[guards]]\ndataset = 'rqa'\nsplit = 'test'", "guards.split = 'test': its scores are reported"),
+        ("auc 70", "expected TOML: .*line 1"),
+    ],
+)
+def test_a_mistake_is_told_with_its_key(tmp_path: Path, text: str, message: str) -> None:
+    path = _file(tmp_path, text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_policy(path)
+    assert str(caught.value).startswith(f"--policy {path}: ")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no such file"):
+        read_policy(tmp_path / "absent.toml")
