@@ -20,11 +20,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from schemas.errors import IntegrityError, UsageError
+from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT, artifact_folder
 from training.mlflow.registry import CHALLENGER, ModelVersion, find_version, make_name, versions
 from training.mlflow.runs import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
 from training.model_files import file_digests, folder_digest
-from training.registry.pyfunc_model import ADDRESS_FILE
 
 COPIED_TAG, DIGEST_TAG, RUN_TAG = "copied_from", "digest", "run_id"
 METRICS_AT_ONCE = 1000

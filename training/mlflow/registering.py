@@ -14,6 +14,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
 from training.evaluation.rows import EvaluationReport
+from training.mlflow import pyfunc
 from training.mlflow.card import CARD_FILE, installed_versions, model_card
 from training.mlflow.registry import (
     CHALLENGER,
@@ -25,7 +26,6 @@ from training.mlflow.registry import (
 )
 from training.model import LinkModel
 from training.model_files import folder_digest
-from training.registry import pyfunc_model as pyfunc
 
 MODEL_ARTIFACT = "model"
 

@@ -30,11 +30,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import UsageError
 from training.linking.calibration import Calibration
+from training.mlflow import pyfunc
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import LoadedModel, load
+from training.mlflow.pyfunc import LinkPredictor
 from training.mlflow.runs import open_tracking
-from training.registry import pyfunc_model
-from training.registry.pyfunc_model import LinkPredictor
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
@@ -123,8 +123,8 @@ def bind(host: str, port: int) -> Address:
 def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
     """Return the application that answers for a model."""
     predictor = LinkPredictor(loaded.model, uri=loaded.uri, calibration=calibration)
-    wanted = [name for name, is_needed in pyfunc_model.inputs(loaded.model).items() if is_needed]
-    example = json.loads(pyfunc_model.example(loaded.model).to_json(orient="records"))
+    wanted = [name for name, is_needed in pyfunc.inputs(loaded.model).items() if is_needed]
+    example = json.loads(pyfunc.example(loaded.model).to_json(orient="records"))
     one_at_a_time = threading.Lock()
     app = FastAPI(openapi_url=None)
 

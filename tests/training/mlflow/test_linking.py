@@ -54,7 +54,7 @@ def test_the_champion_links_a_version_by_its_name(
         link(client, registry_lake, tmp_path / "none", "linker")
     client.set_registered_model_alias("linker", CHAMPION, "1")
     found = link(client, registry_lake, tmp_path / "links", "linker")
-    assert (found["model"], found["dataset"], found["documents"]) == ("models:/linker/1", "synthetic@v1", 100)
+    assert (found["model"], found["dataset"], found["documents"]) == ("models:/linker/1", "synthetic@v1", 120)
     assert found["shards"] == 9 and found["documents_per_second"] > 0
     assert pq.read_table(tmp_path / "links" / "links").num_rows == found["links"]
     assert load("linker", client).uri == "models:/linker/1"
@@ -67,15 +67,16 @@ def test_a_data_sets_one_champion_is_found(
 ) -> None:
     register_model(trained)
     source = client.get_model_version("linker", "1").source
-    for name in ("multilink-synthetic-nostruct", "multilink-synthetic-cross-document"):
+    for name in ("multilink-synthetic-nostruct", "multilink-synthetic-hal", "multilink-synthetic-cross-document"):
         client.create_registered_model(name)
         client.create_model_version(name, source=source)
     with pytest.raises(NotFoundError, match=r"no champion of 'synthetic' in .*; models: multilink-synthetic-cross"):
         champion_of_dataset(client, "synthetic")
-    client.set_registered_model_alias("multilink-synthetic-nostruct", CHAMPION, "1")
-    assert champion_of_dataset(client, "synthetic").uri == "models:/multilink-synthetic-nostruct/1"
+    client.set_registered_model_alias("multilink-synthetic-nostruct", CHAMPION, "1")  # a baseline is not chosen
     client.set_registered_model_alias("multilink-synthetic-cross-document", CHAMPION, "1")
-    with pytest.raises(UsageError, match=r"several champions in .*cross-document, multilink-synthetic-nostruct"):
+    assert champion_of_dataset(client, "synthetic").uri == "models:/multilink-synthetic-cross-document/1"
+    client.set_registered_model_alias("multilink-synthetic-hal", CHAMPION, "1")
+    with pytest.raises(UsageError, match=r"several champions in .*cross-document, multilink-synthetic-hal; name a"):
         champion_of_dataset(client, "synthetic")
 
 
@@ -232,7 +233,7 @@ def test_the_scheduler_links_with_the_champion_into_the_lake(
     client.set_registered_model_alias(name, CHAMPION, "1")
     assert not _model_state(settings, "synthetic", "v1", "cross-document").linked
     first, again = (training.link(name, "synthetic@v1", say=print) for _ in range(2))
-    assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 100)
+    assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
     assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
     assert _model_state(settings, "synthetic", "v1", "cross-document").linked
     folder = registry_lake.links("synthetic", "v1", name, "1")

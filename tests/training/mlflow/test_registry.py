@@ -20,7 +20,6 @@ from training.mlflow.registering import artifact_folder, attach
 from training.mlflow.registry import (
     alias_holder,
     canonical_name,
-    champion_of_dataset,
     find_version,
     model_name,
     versions,
@@ -249,14 +248,3 @@ def rollback_error(client: mlflow.MlflowClient, name: str) -> str:
 @pytest.mark.parametrize("name", ["linker", "live", "multilink-diy", "multilink-diy-magic", "multilink--nostruct"])
 def test_other_names_are_as_they_are(name: str) -> None:
     assert canonical_name(name) == name
-
-
-def test_nostruct_is_no_data_sets_champion(client: mlflow.MlflowClient, tmp_path: Path) -> None:
-    for objective in ("nostruct", "cross-document"):
-        client.create_registered_model(f"multilink-diy-{objective}")
-        client.create_model_version(f"multilink-diy-{objective}", source=str(tmp_path))
-        client.set_registered_model_alias(f"multilink-diy-{objective}", "champion", "1")
-    assert champion_of_dataset(client, "diy").name == "multilink-diy-cross-document"
-    client.delete_registered_model("multilink-diy-cross-document")
-    with pytest.raises(NotFoundError, match="no champion of 'diy'"):
-        champion_of_dataset(client, "diy")
