@@ -5,6 +5,9 @@
     ray job         ray job submit --address ... -- multilink ... --json
     kuberay         a RayJob of the KubeRay operator: kubectl create, get until it has ended, logs
 
+A step that is cancelled takes its job on the cluster with it: a job that went on would write beside the one that is
+started next.
+
 A Beam cluster is none of these: `multilink build --runner flink` is a subprocess here that drives the cluster. What a
 step printed is its progress, and its last line of JSON its summary.
 """
@@ -45,20 +48,22 @@ def in_subprocess(step: Step, say: Say) -> Summary:
 
 def ray_job(step: Step, say: Say, *, address: str) -> Summary:
     """Submit a step to the job server of a Ray cluster, and wait for it."""
-    return run_command(ray_job_command(step, address=address), say)
+    job = _job_name()
+    with _cancelled_by(["ray", "job", "stop", "--address", address, job]):
+        return run_command(ray_job_command(step, address=address, job=job), say)
 
 
 def kuberay(step: Step, say: Say, *, image: str, namespace: str, workers: int, gpus: int) -> Summary:
     """Run a step as a RayJob, and wait for it; `kubectl` is the one on the PATH, with its own credentials."""
-    name = f"multilink-{os.urandom(4).hex()}"
+    name = _job_name()
     manifest = rayjob(step, name=name, image=image, namespace=namespace, workers=workers, gpus=gpus)
     kubectl = ["kubectl", "--namespace", namespace]
     _finished([*kubectl, "create", "--filename", "-"], json.dumps(manifest))
     say(f"RayJob {name} in namespace {namespace}")
-    while (
-        state := job_state(json.loads(_finished([*kubectl, "get", "rayjob", name, "--output", "json"])))
-    ) not in _ENDED:
-        time.sleep(POLL_S)
+    get = [*kubectl, "get", "rayjob", name, "--output", "json"]
+    with _cancelled_by([*kubectl, "delete", "rayjob", name, "--wait=false"]):
+        while (state := job_state(json.loads(_finished(get)))) not in _ENDED:
+            time.sleep(POLL_S)
     log = _finished([*kubectl, "logs", f"job/{name}", "--tail", "-1"])
     summary = last_json(log.splitlines())
     if state != "SUCCEEDED" or summary is None:
@@ -66,9 +71,25 @@ def kuberay(step: Step, say: Say, *, image: str, namespace: str, workers: int, g
     return summary
 
 
-def ray_job_command(step: Step, *, address: str) -> list[str]:
-    """Return the command that submits a step and prints what it prints."""
-    return ["ray", "job", "submit", "--address", address, "--", "multilink", *step.arguments()]
+@contextlib.contextmanager
+def _cancelled_by(command: Sequence[str]) -> Iterator[None]:
+    """Run a command that ends a job of a cluster where the block is left by an interrupt or an error."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(BuildError):  # it may have ended by itself, and what stopped the block is to be told
+            _finished(command)
+        raise
+
+
+def _job_name() -> str:
+    return f"multilink-{os.urandom(4).hex()}"
+
+
+def ray_job_command(step: Step, *, address: str, job: str) -> list[str]:
+    """Return the command that submits a step under a name and prints what it prints."""
+    submit = ["ray", "job", "submit", "--address", address, "--submission-id", job]
+    return [*submit, "--", "multilink", *step.arguments()]
 
 
 def rayjob(step: Step, *, name: str, image: str, namespace: str, workers: int, gpus: int) -> dict[str, Any]:

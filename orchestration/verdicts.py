@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +18,7 @@ from orchestration.config import CheckSettings
 from schemas.duplicates import LeakKind
 from schemas.errors import IntegrityError
 from schemas.failures import Stage
+from schemas.features import Stored, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import Manifest, verify
 from schemas.tables import FEATURE_PREFIX
@@ -186,7 +186,7 @@ def _read(folder: Folder, path: str, columns: Sequence[str]) -> pa.Table:
         return pq.ParquetFile(stream).read(columns=list(columns))
 
 
-def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, npt.NDArray[np.float16]]]:
+def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, Stored]]:
     """Yield the vectors of each feature column of each part, N x d; a column that is announced must be there."""
     announced = {"documents": version.manifest.extractors("documents"), "images": version.manifest.extractors("images")}
     for table, extractors in announced.items():
@@ -195,7 +195,7 @@ def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, npt.NDArray[np.float
             yield name, _stacked(_columns(version.folder, [part.path for part in parts], FEATURE_PREFIX + name))
 
 
-def _columns(folder: Folder, paths: Iterable[str], column: str) -> Iterator[npt.NDArray[np.float16]]:
+def _columns(folder: Folder, paths: Iterable[str], column: str) -> Iterator[Stored]:
     for path in paths:
         with folder.open(path) as stream:
             file = pq.ParquetFile(stream)
@@ -204,10 +204,9 @@ def _columns(folder: Folder, paths: Iterable[str], column: str) -> Iterator[npt.
             array = file.read(columns=[column]).column(0).combine_chunks()
         if pa.types.is_list(array.type):
             array = array.flatten()
-        values = array.flatten().to_numpy(zero_copy_only=False)
-        yield values.astype(np.float16).reshape(-1, array.type.list_size)
+        yield column_to_vectors(array, must_be_finite=False)
 
 
-def _stacked(blocks: Iterable[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]:
-    found = list(blocks)
+def _stacked(blocks: Iterable[Stored]) -> Stored:
+    found: list[Any] = list(blocks)
     return np.concatenate(found) if found else np.zeros((0, 1), np.float16)

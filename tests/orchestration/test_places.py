@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from orchestration.places import (
     in_process,
     in_subprocess,
     job_state,
+    kuberay,
     last_json,
     ray_job,
     ray_job_command,
@@ -101,9 +104,50 @@ def test_configuration_alone_chooses_the_place(
 
 
 def test_a_ray_job_runs_the_command_on_the_cluster() -> None:
-    command = ray_job_command(TRAIN, address="http://head:8265")
-    assert command[:7] == ["ray", "job", "submit", "--address", "http://head:8265", "--", "multilink"]
-    assert command[7:] == TRAIN.arguments()
+    command = ray_job_command(TRAIN, address="http://head:8265", job="multilink-1")
+    submit = ["ray", "job", "submit", "--address", "http://head:8265", "--submission-id", "multilink-1"]
+    assert command == [*submit, "--", "multilink", *TRAIN.arguments()]
+
+
+CLUSTER = """#!/usr/bin/env python3
+# A program that submits a job and waits for it: it notes each call, and a waiting call goes on until it is ended.
+import json, os, sys, time
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps(sys.argv) + "\\n")
+if "submit" in sys.argv:
+    print("submitted", flush=True)
+    time.sleep(600)
+if "get" in sys.argv:
+    print("{}")
+"""
+
+
+@pytest.mark.parametrize("program", ["ray", "kubectl"])
+def test_a_cancelled_step_ends_its_job_on_the_cluster(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job used to go on, and the next try trained beside it in the same run folder."""
+    (tmp_path / program).write_text(CLUSTER)
+    (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+
+    def cancel(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestration.places.time.sleep", cancel)
+    with pytest.raises(KeyboardInterrupt):
+        if program == "ray":
+            ray_job(TRAIN, cancel, address="http://head:8265")
+        else:
+            kuberay(TRAIN, print, image="i", namespace="n", workers=1, gpus=0)
+    calls = [json.loads(line)[1:] for line in (tmp_path / "calls").read_text().splitlines()]
+    if program == "ray":
+        job = calls[0][calls[0].index("--submission-id") + 1]
+        assert calls[-1] == ["job", "stop", "--address", "http://head:8265", job]
+    else:
+        name = calls[1][calls[1].index("rayjob") + 1]
+        assert calls[-1] == ["--namespace", "n", "delete", "rayjob", name, "--wait=false"]
 
 
 def test_a_rayjob_is_the_manifest_in_infra_with_another_entrypoint() -> None:

@@ -24,7 +24,7 @@ from orchestration.verdicts import (
 )
 from schemas.errors import IntegrityError
 from schemas.failures import Stage
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, Storage
 from schemas.lake import Folder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -138,6 +138,16 @@ def test_odd_vectors_are_found(version: Make, vectors: np.ndarray, words: str) -
     verdict = norms_are_sane(version(vectors=vectors))
     assert not verdict.passed
     assert words in verdict.text
+
+
+@pytest.mark.parametrize("storage", list(Storage))
+def test_vectors_of_every_storage_are_judged(version: Make, storage: Storage) -> None:
+    """int8 ended in an error, and float32 above 65,504 counted as not finite: such data sets never trained."""
+    bounds = CheckSettings(most_norm=1e6)
+    large = 70_000.0 if storage is not Storage.FLOAT16 else 60_000.0
+    assert norms_are_sane(version(vectors=np.diag([1, 1, 1, large]), storage=storage, bounds=bounds)).passed
+    odd = norms_are_sane(version(vectors=np.diag([1, 1, 1, 0]), storage=storage))
+    assert not odd.passed and "1 of 4 vectors" in odd.text
 
 
 def test_an_announced_feature_column_must_be_there(version: Make) -> None:

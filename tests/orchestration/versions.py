@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from orchestration.config import CheckSettings
 from orchestration.verdicts import VersionOnDisk
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
-from schemas.features import FeatureColumn
+from schemas.features import FeatureColumn, Storage, quantise
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, version_name
 from schemas.tables import FEATURE_PREFIX, to_table
@@ -36,18 +36,20 @@ def write_version(
     leaks: Sequence[Mapping[str, Any]] = (),
     bounds: CheckSettings | None = None,
     records: str = "",
+    storage: Storage = Storage.FLOAT16,
 ) -> VersionOnDisk:
     """Write two documents of two pictures each; what is given replaces what is sound."""
-    numbers = np.eye(4, dtype=np.float16) if vectors is None else vectors.astype(np.float16)
+    numbers = np.eye(4, dtype=np.float32) if vectors is None else vectors.astype(np.float32)
+    values = _stored(numbers, storage)
     config = {"dedupe": {"policy": policy, "radius": radius}}
     features = {
-        "images": (FeatureColumn(name="cnn", dimensions=numbers.shape[1]),),
+        "images": (FeatureColumn(name="cnn", dimensions=numbers.shape[1], storage=storage),),
         "documents": (FeatureColumn(name="text", dimensions=3),),
     }
     made = [_document(f"d{place}", [f"h{2 * place}", f"h{2 * place + 1}"]) for place in range(2)]
     halves = np.eye(2, 3, dtype=np.float16)
     rows = [to_row(each) | {f"{FEATURE_PREFIX}text": [list(halves[0]), list(halves[1])]} for each in made]
-    looks = [_image(f"h{place}", codes[place], numbers[place]) for place in range(4)]
+    looks = [_image(f"h{place}", codes[place], values[place]) for place in range(4)]
     files = [
         _write(folder, "documents/train/part-0.parquet", to_table(rows, document_schema(features["documents"]))),
         _write(folder, "images/train/part-0.parquet", to_table(looks, image_schema(features["images"]))),
@@ -83,11 +85,17 @@ def _document(key: str, hashes: Sequence[str]) -> Document:
     )
 
 
-def _image(key: str, code: str, vector: np.ndarray) -> dict[str, object]:
+def _stored(numbers: np.ndarray, storage: Storage) -> list[object]:
+    if storage is Storage.INT8:
+        return [{"scale": scale, "values": list(row)} for scale, row in zip(*quantise(numbers), strict=True)]
+    return [list(row) for row in numbers.astype(np.float16 if storage is Storage.FLOAT16 else np.float32)]
+
+
+def _image(key: str, code: str, vector: object) -> dict[str, object]:
     row: dict[str, object] = dict.fromkeys(
         ("source", "format", "width", "height", "original_bytes", "licence", "jpeg")
     ) | {"hash": key, "fingerprint": code, "is_flat": False}
-    return row | {f"{FEATURE_PREFIX}cnn": list(vector)}
+    return row | {f"{FEATURE_PREFIX}cnn": vector}
 
 
 def _write(folder: Folder, path: str, table: pa.Table) -> FileEntry:

@@ -1,7 +1,7 @@
 """A data set version to the links of its documents: which shards are linked, by whom, and the manifest at the end.
 
-Shards are linked here, one after the other, or by the workers of `training.ray.link`: the same function either way, so the
-same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
+Shards are linked here, one after the other, or by the workers of `training.ray.link`: the same function either way, so
+the same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
 """
 
 from __future__ import annotations
