@@ -119,7 +119,7 @@ def test_the_commands_that_are_written_down_parse() -> None:
 @pytest.mark.parametrize("step", STEPS, ids=[type(step).__name__ for step in STEPS])
 def test_a_step_is_a_command_of_multilink_and_a_job_of_ray(step: Step) -> None:
     assert parse(["multilink", *step.arguments()]) is not None
-    submitted = ray_job_command(step, address="http://head:8265")
+    submitted = ray_job_command(step, address="http://head:8265", job="multilink-1")
     context = ray_cli().commands["job"].commands["submit"].make_context("submit", submitted[3:])
     assert list(context.params["entrypoint"]) == ["multilink", *step.arguments()]
 
