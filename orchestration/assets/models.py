@@ -4,7 +4,10 @@ Objectives are sets of assets, and data sets are the partitions of all assets, s
 promotion: Dagster gives a run one partitioning, and a check that says no stops what comes after it within a run.
 """
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -86,8 +89,8 @@ def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
         if model is None:
             return
         reference = reference_of(context)
-        folder = report_folder(training, reference, model)
-        scores = training.evaluate(model.uri, reference, report=folder, say=context.log.info)
+        with report_folder(training, reference, model) as folder:
+            scores = training.evaluate(model.uri, reference, report=folder, say=context.log.info)
         lead = _lead_over_nostruct(settings, context, training, model)
         tag_run(context, training, reference.partition("@")[2], model.uri, model.run_id)
         yield dg.MaterializeResult(metadata=evaluation_metadata(scores, lead, model, reference))
@@ -167,11 +170,12 @@ def evaluation_metadata(scores: Summary, lead: Summary | None, model: Trained, r
 
     `lead` is metric -> the paired difference with its interval.
     """
+    report = scores["report"]
     told: dict[str, Any] = {
         VERSION: reference.partition("@")[2],
         "model": model.uri,
         "documents": scores["documents"],
-        "report": dg.MetadataValue.path(scores["report"]),
+        "report": dg.MetadataValue.path(report if Path(report).exists() else f"runs:/{model.run_id}/report"),
     }
     kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
     for name in kind.metrics:
@@ -193,14 +197,17 @@ def promotion_metadata(decision: Summary) -> dict[str, Any]:
     }
 
 
-def report_folder(training: Training, reference: str, model: Trained) -> str:
-    """Return where a model's report goes: beside the data sets of a local lake, else in a folder that MLflow copies."""
-    import tempfile
-
+@contextmanager
+def report_folder(training: Training, reference: str, model: Trained) -> Iterator[str]:
+    """Give the folder of a model's report: beside the data sets of a local lake, else one that MLflow copies."""
     from schemas.lake import Lake
 
     local = Lake.at(training.lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
-    return str(local) if local is not None else tempfile.mkdtemp(prefix="multilink-report-")
+    if local is not None:
+        yield str(local)
+        return
+    with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
+        yield scratch
 
 
 def tag_run(

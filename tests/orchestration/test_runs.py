@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +17,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from orchestration.assets.models import report_folder
 from orchestration.checks import STAGE_CHECKS
 from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.definitions import make_definitions
 from orchestration.history import busy_datasets, made, sound_before
-from orchestration.models import find_trained, resumable, trained_on
+from orchestration.models import Trained, find_trained, resumable, trained_on
 from orchestration.names import STAGES
 from orchestration.resources import mistakes_are_final
 from orchestration.schedules import make_schedules
@@ -360,3 +362,15 @@ def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
     found = trained_on(tracking, "diy", "v1", "cross-document")
     assert found is not None and found.version == "1"
     assert trained_on(tracking, "diy", "v2", "cross-document") is None
+
+
+def test_a_report_of_a_remote_lake_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = Trained(name="m", version="1", run_id="r")
+    training = Scored(lake="s3://bucket/lake?region=eu-west-1", tracking_uri="", scores={})
+    with report_folder(training, "documents@v1", model) as folder:
+        assert Path(folder).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+    training.lake = str(tmp_path)
+    with report_folder(training, "documents@v1", model) as folder:
+        assert folder == str(tmp_path / "reports" / "documents" / "v1" / "m-1")
