@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -135,7 +136,7 @@ def test_a_cancelled_step_ends_its_job_on_the_cluster(
     def cancel(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orchestration.places.time.sleep", cancel)
+    monkeypatch.setattr("orchestration.places.time", SimpleNamespace(sleep=cancel))
     with pytest.raises(KeyboardInterrupt):
         if program == "ray":
             ray_job(TRAIN, cancel, address="http://head:8265")

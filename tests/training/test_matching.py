@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
 from training.config import Matching
+from training.data.ragged import Ragged
 from training.matching import edge_counts, match, match_batch, match_own
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
@@ -61,16 +62,16 @@ def test_greedy_choice_is_not_optimal() -> None:
 def test_what_is_not_finite_counts_as_zero() -> None:
     weights = torch.tensor([[0.1, torch.nan], [torch.inf, -0.3]])
     for matrix in (weights, weights.double(), weights.bfloat16()):
-        edges = match_batch(matrix, np.array([0, 2]), np.array([0, 2]), k="min", matching=Matching.EXACT)
+        edges = match_batch(matrix, Ragged.of([2]), Ragged.of([2]), k="min", matching=Matching.EXACT)
         assert edges.entries.tolist() == [1, 2]
         assert edges.is_selected.all()
 
 
 def test_own_pairs_are_the_diagonal_blocks() -> None:
     weights = torch.from_numpy(np.random.default_rng(1).uniform(-1, 1, (6, 7)))
-    offsets = np.array([0, 2, 6]), np.array([0, 3, 7])
-    own = match_own(weights, *offsets, k="half", matching=Matching.EXACT)
-    every = match_batch(weights, *offsets, k="half", matching=Matching.EXACT)
+    sets = Ragged.of([2, 4]), Ragged.of([3, 4])
+    own = match_own(weights, *sets, k="half", matching=Matching.EXACT)
+    every = match_batch(weights, *sets, k="half", matching=Matching.EXACT)
     expected = [sorted(every.entries[every.is_selected & (every.pairs == pair)].tolist()) for pair in (0, 3)]
     found = [sorted(own.entries[own.is_selected & (own.pairs == pair)].tolist()) for pair in (0, 1)]
     assert found == expected

@@ -85,7 +85,7 @@ _KINDS = {  # setting, table, kind of column, what to do where there is none
         FeatureKind.REGIONS,
         "build it with a detector, or use --set encoder.image=linear",
     ),
-    "classes": ("data.class_features", "images", FeatureKind.CLASSES, "build it with an extractor of classes"),
+    "classes": ("class_features", "images", FeatureKind.CLASSES, "build it with an extractor of classes"),
 }
 
 

@@ -114,10 +114,10 @@ def check_banks(found: DocumentSet, images: dict[str, dict[str, object]]) -> Non
     by_hash = {str(row["hash"]): row for row in images.values()}
     regions, classes = found.regions, found.classes
     assert regions is not None and classes is not None and found.sentence_vectors is not None
-    assert regions.offsets.tolist() == list(range(0, 4 * len(found.image_hashes) + 1, 4))
+    assert regions.images.offsets.tolist() == list(range(0, 4 * len(found.image_hashes) + 1, 4))
     for row, key in enumerate(found.image_hashes):
         stored = by_hash[key]["regions.cells"]
-        mine = slice(*regions.offsets[row : row + 2])
+        mine = regions.images.rows(row)
         assert list(regions.labels[mine]) == [region["label"] for region in stored]  # type: ignore[attr-defined]
         assert regions.vectors[mine].tolist() == [region["vector"] for region in stored]  # type: ignore[attr-defined]
         shares = [(label["label"], label["probability"]) for label in by_hash[key]["classes.hues"]]  # type: ignore[attr-defined]

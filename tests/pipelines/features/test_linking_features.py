@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orchestration.link import _extraction, _inputs
+from orchestration.link import _extraction, _given
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
@@ -62,10 +62,10 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
     assert document.image_vectors.dtype == np.float16
 
     failures: list[Failure] = []
-    (given,) = [item.document for item in _inputs(found, failures)]
+    (given,) = _given(found, failures)
     assert len(failures) == 3
     assert given.regions is not None
-    assert given.regions.offsets.tolist() == [0, 4, 8, 12]
+    assert given.regions.images.offsets.tolist() == [0, 4, 8, 12]
     assert given.regions.labels == ("red",) * 4 + ("green",) * 4 + ("blue",) * 4
     assert given.regions.vectors.dtype == np.float16
     np.testing.assert_allclose(given.regions.vectors[8:], np.tile([0, 0, 1], (4, 1)), atol=0.02)

@@ -27,7 +27,7 @@ def test_what_a_baseline_lacks_is_said(registry_lake: Lake) -> None:
     lake = registry_lake.root.uri
     with pytest.raises(UsageError, match="12 numbers, image vectors 16: they are not of one joint model"):
         run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake)
-    with pytest.raises(UsageError, match=r"data.class_features = 'auto'.*build the data set with"):
+    with pytest.raises(UsageError, match=r"^class_features = 'auto'.*build it with an extractor of classes"):
         run_baseline(baseline="object-detection", dataset="synthetic", lake=lake)
     with pytest.raises(UsageError, match="--baseline clip: expected one of random, object-detection, joint-embeddings"):
         run_baseline(baseline="clip", dataset="synthetic", lake=lake)

@@ -14,9 +14,9 @@ def test_words_by_count_then_alphabet() -> None:
 
 def test_unknown_empty_and_long_sentences() -> None:
     vocabulary = Vocabulary(("<pad>", "<unk>", "a", "b"))
-    words, offsets = vocabulary.encode(["A b z a", "", "b"], max_words=3)
+    words, sentences = vocabulary.encode(["A b z a", "", "b"], max_words=3)
     assert words.tolist() == [2, 3, 1, 1, 3]
-    assert offsets.tolist() == [0, 3, 4, 5]
+    assert sentences.offsets.tolist() == [0, 3, 4, 5]
 
 
 def test_round_trip(tmp_path: Path) -> None:
