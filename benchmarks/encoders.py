@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.encoders.inputs import TextInput
-from training.encoders.transformer import TransformerTower
+from training.towers.inputs import TextInput
+from training.towers.transformer import TransformerTower
 from training.text.vocabulary import Vocabulary
 
 SENTENCES, WORDS, DIMENSIONS, WORD_DIMENSIONS = 182, (6, 30), 1024, 300

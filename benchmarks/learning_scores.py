@@ -27,7 +27,7 @@ from training.baselines.joint_embeddings import joint_embedding_scores
 from training.baselines.random import random_scores
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
-from training.encoders.inputs import image_input, text_input
+from training.towers.inputs import image_input, text_input
 from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Matrix, score_documents

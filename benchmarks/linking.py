@@ -44,9 +44,9 @@ from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, to_table
-from training.config import EncoderConfig, TextEncoder, TrainConfig
+from training.config import GruConfig, LinearConfig, SentenceConfig, TrainConfig
 from training.data.loading import identify, read_for_model
-from training.encoders.inputs import image_input, text_input
+from training.towers.inputs import image_input, text_input
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
 from training.model import LinkModel, ModelCard

@@ -177,7 +177,7 @@ def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extrac
     from pipelines.documents_for_linking import Extraction
     from pipelines.features.extraction import plan_features
     from schemas.configs import override
-    from training.fitting import inputs_of
+    from training.requirements import inputs_of
 
     data, config = card.data, override(recipe("documents"), settings)
     images = tuple(name for name in (data.image_features, data.region_features) if name)

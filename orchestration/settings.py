@@ -5,19 +5,20 @@ What a setting means is read from the docstring of the dataclass that holds it, 
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, get_type_hints
+from functools import reduce
+from operator import getitem
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 import pipelines.config
 import training.recipes
-from schemas.configs import resolve
+from schemas.configs import dotted_keys, resolve
 from schemas.console import Console
 from schemas.errors import UsageError
 
@@ -69,20 +70,17 @@ def summaries(recipes: Makers) -> dict[str, str]:
     return {name: (inspect.getdoc(make) or "").partition("\n")[0] for name, make in recipes.items()}
 
 
-def settings_of(config: Any, prefix: str = "") -> Iterator[Setting]:
+def settings_of(config: Any) -> Iterator[Setting]:
     """Yield every setting of a configuration dataclass, in field order, with its dotted key."""
-    hints, meanings = get_type_hints(type(config)), _meanings(type(config))
-    for field in dataclasses.fields(config):
-        key, value = prefix + field.name, getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from settings_of(value, f"{key}.")
-        else:
-            yield Setting(
-                key=key,
-                value=resolve(config)[field.name],
-                choices=_choices(hints[field.name]),
-                meaning=meanings.get(field.name, ""),
-            )
+    values: Any = resolve(config)
+    for key, hint in dotted_keys(config).items():
+        *parents, name = key.split(".")
+        yield Setting(
+            key=key,
+            value=reduce(getitem, [*parents, name], values),
+            choices=_choices(hint),
+            meaning=_meanings(type(reduce(getattr, parents, config))).get(name, ""),
+        )
 
 
 def describe(found: list[Setting]) -> Iterator[str]:
@@ -103,14 +101,19 @@ def list_recipes(rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         yield from (f"  {name:27}{summary}" for name, summary in recipes.items())
 
 
-def _meanings(kind: type) -> dict[str, str]:
+def _meanings(kind: Any) -> dict[str, str]:
     from docstring_parser import DocstringStyle, parse
 
-    parsed = parse(inspect.getdoc(kind) or "", style=DocstringStyle.GOOGLE)
-    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
+    meanings: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        parsed = parse(inspect.cleandoc(each.__doc__ or ""), style=DocstringStyle.GOOGLE)
+        meanings |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
+    return meanings
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
     is_closed = isinstance(hint, type) and issubclass(hint, enum.Enum)
     return tuple(str(member.value) for member in hint) if is_closed else ()
 

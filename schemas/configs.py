@@ -1,7 +1,9 @@
 """Configurations as frozen dataclasses: dotted overrides, plain dictionaries and back, with clear errors.
 
 A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
-scalars, or further such dataclasses. This module turns one into JSON-ready values, reads it back, and applies
+scalars, or further such dataclasses. A field can be one of several dataclasses, told apart by the default of their
+`name`; setting the name chooses one. A dataclass can also have a property `unused`: the names of fields that its other
+fields make void. This module turns a configuration into JSON-ready values, reads it back, and applies
 `key.subkey=value` overrides. What a configuration *means* is validated by its own `__post_init__`.
 """
 
@@ -24,6 +26,7 @@ from schemas.versions import plain
 
 C = TypeVar("C")
 _hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
+NAME = "name"
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 
@@ -45,10 +48,13 @@ def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
     """
     hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = {name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values}
+    config = kind(**known)
+    used = [name for name in names if name not in getattr(config, "unused", ())]
     for name in values:
-        if name not in names:
-            raise ConfigError(_unknown_key(prefix + name, [prefix + known for known in names]))
-    return kind(**{name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values})
+        if name not in used:
+            raise ConfigError(_unknown_key(prefix + name, [prefix + other for other in used]))
+    return config
 
 
 def restore_json(kind: type[C], text: str, *, what: str) -> C:
@@ -67,37 +73,52 @@ def override(config: C, assignments: Iterable[str]) -> C:
     """Return `config` with dotted `key=value` assignments applied in order, and then checked all at once.
 
     A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the
-    bare text (`ap`). A comma separates the items of a list written bare (`dc,tk`).
+    bare text (`ap`). A comma separates the items of a list written bare (`dc,tk`). Names that choose a part come first,
+    wherever they stand: what was set of the old part stays where the new one has it, all else has its default.
 
     Raises:
         ConfigError: an assignment without `=`, an unknown key (the nearest valid key is named), or a value of
             the wrong type or out of range.
     """
-    keys = dotted_keys(config)
-    values: dict[str, Any] = resolve(config)
-    for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        key = key.strip()
-        if not separator:
-            raise ConfigError(f"--set {assignment}: expected key=value")
+    pairs = [_assignment(text) for text in assignments]
+    keys, values = dotted_keys(config), resolve(config)
+    for key, text in sorted(pairs, key=lambda pair: not pair[0].endswith(f".{NAME}")):
         if key not in keys:
             raise ConfigError(_unknown_key(key, keys))
         *parents, leaf = key.split(".")
-        inner = reduce(getitem, parents, values)
-        inner[leaf] = _parse(text, keys[key], key=key)
+        inner: dict[str, Any] = reduce(getitem, parents, cast(Any, values))
+        value = _parse(text, keys[key], key=key)
+        if leaf == NAME and (part := _chosen_part(config, parents)) is not None:
+            before, after = (_coerce({NAME: name}, part, key=key) for name in (inner[NAME], value))
+            was_set = {name: old for name, old in inner.items() if old != resolve(before)[name]}
+            chosen = resolve(after)
+            inner.clear()
+            inner.update(chosen | {name: old for name, old in was_set.items() if name in chosen})
+            prefix = key.removesuffix(NAME)
+            keys = {name: hint for name, hint in keys.items() if not name.startswith(prefix)}
+            keys |= {prefix + name: hint for name, hint in dotted_keys(after, part).items()}
+        inner[leaf] = value
     return restore(type(config), values)
 
 
-def dotted_keys(config: object) -> dict[str, Any]:
-    """Return each settable dotted key of a configuration with its declared type."""
+def dotted_keys(config: object, choice: Any = None) -> dict[str, Any]:
+    """Return each settable dotted key of a configuration with its declared type.
+
+    Args:
+        config: the configuration.
+        choice: type of the field that holds it; of several dataclasses, the name can be any of theirs.
+    """
     keys: dict[str, Any] = {}
-    hints = _hints(type(config))
+    hints, names = _hints(type(config)), tuple(_named(choice))
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
+        if field.name in getattr(config, "unused", ()):
+            continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            keys.update({f"{field.name}.{key}": hint for key, hint in dotted_keys(value).items()})
+            inner = dotted_keys(value, hints[field.name])
+            keys.update({f"{field.name}.{key}": hint for key, hint in inner.items()})
         else:
-            keys[field.name] = hints[field.name]
+            keys[field.name] = Literal[names] if names and field.name == NAME else hints[field.name]
     return keys
 
 
@@ -105,6 +126,27 @@ def require(condition: bool, *, field: str, value: object, rule: str) -> None:
     """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
     if not condition:
         raise ConfigError(f"{field} = {value!r}: {rule}")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"--set {text}: expected key=value")
+    return key.strip(), value
+
+
+def _chosen_part(config: object, parents: list[str]) -> Any:
+    """Return the type of a part whose name says which settings it has, None of any other part."""
+    hint: Any = None
+    for name in parents:
+        hint, config = _hints(type(config))[name], getattr(config, name)
+    return hint if _named(hint) or hasattr(config, "unused") else None
+
+
+def _named(hint: Any) -> dict[str, Any]:
+    """Return the dataclasses that a field can be one of, by their names; none where they have no names."""
+    kinds = [member for member in get_args(hint) if dataclasses.is_dataclass(member)]
+    return {str(field.default): kind for kind in kinds for field in dataclasses.fields(kind) if field.name == NAME}
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -162,6 +204,9 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
+    if (named := _named(Union[members])) and isinstance(value, Mapping):
+        name = _coerce(value.get(NAME), Literal[tuple(named)], key=f"{key}.{NAME}")
+        return restore(named[name], value, prefix=f"{key}.")
     of_its_names = [member for member in members if isinstance(value, dict) and value and _names(member) == {*value}]
     *others, last = of_its_names or [member for member in members if value is None or member is not type(None)]
     for member in others:

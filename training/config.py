@@ -1,12 +1,17 @@
-"""Settings of a training run: one frozen dataclass a part, imported by everything and importing no framework.
+"""Settings of a training run: frozen dataclasses, imported by everything and importing no framework.
 
-`TrainConfig` is what `multilink train --set key=value` addresses; named complete runs are in `recipes.py`.
+`TrainConfig` is what `multilink train --set key=value` addresses; named complete runs are in `recipes.py`. There is
+one dataclass for each tower and each schedule; `text.name`, `image.name` and `training.schedule.name` choose it.
+Objectives are summed and share settings, so they are one dataclass; a setting that no objective of the sum reads does
+not exist.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import ClassVar, Literal
 
 from schemas.configs import require
 from schemas.documents import Role
@@ -56,6 +61,23 @@ SHORT_NAMES = {
 }
 
 
+_ROWS = frozenset({"margin", "loss", "negatives", "mean_epochs"})
+_SETS = _ROWS | {"similarity", "k", "matching", "combine"}
+OBJECTIVE_SETTINGS: Mapping[ObjectiveName, frozenset[str]] = {
+    ObjectiveName.CROSS_DOCUMENT: _SETS,
+    ObjectiveName.INTRA_DOCUMENT: frozenset({"margin", "k", "combine"}),
+    ObjectiveName.DROPOUT_SUBDOCUMENT: _SETS | {"kept_share"},
+    ObjectiveName.NOSTRUCT: _ROWS | {"cosine_scale"},
+    ObjectiveName.TRIPLET_HARDEST: frozenset({"margin"}),
+    ObjectiveName.TRIPLET_SUM: frozenset({"margin"}),
+    ObjectiveName.HAL: frozenset({"hal_alpha", "hal_beta", "hal_epsilon"}),
+    ObjectiveName.EUCLIDEAN_BATCH_HARD: frozenset({"margin"}),
+    ObjectiveName.COHERENCE: frozenset({"relations", "relation_weight"}),
+    ObjectiveName.SUPERVISED: frozenset({"margin", "labelled_share"}),
+}
+_ALL_SETTINGS = frozenset[str]().union(*OBJECTIVE_SETTINGS.values())
+
+
 class Loss(StrEnum):
     """What a negative costs, by how much more similar it is than the positive (H's code; the paper: hinge)."""
 
@@ -83,42 +105,7 @@ class Matching(StrEnum):
     AT_MOST = "at_most"
 
 
-class TextEncoder(StrEnum):
-    """Text towers (SPEC 6)."""
-
-    GRU = "gru"
-    TRANSFORMER = "transformer"
-    BILSTM_ATTENTION = "bilstm-attention"
-    SUBWORD_ATTENTION = "subword-attention"
-    MULTI_SOURCE = "multi-source"
-    SENTENCE = "sentence"
-
-
-class ImageEncoder(StrEnum):
-    """Image towers (SPEC 6)."""
-
-    LINEAR = "linear"
-    LINEAR_BN = "linear-bn"
-    REGION_CONCEPT = "region-concept"
-    FINE_TUNED = "fine-tuned"
-
-
-class Schedule(StrEnum):
-    """How the learning rate falls: on a plateau of the validation loss (H, L), every few epochs (N), never (A)."""
-
-    PLATEAU = "plateau"
-    STEPS = "steps"
-    CONSTANT = "constant"
-
-
-class Cnn(StrEnum):
-    """Networks that can be trained end to end; all but the first are torchvision's."""
-
-    EFFICIENTNET_LITE0 = "efficientnet-lite0"
-    MOBILENET_V3_SMALL = "mobilenet-v3-small"
-    DENSENET169 = "densenet169"
-    RESNET50 = "resnet50"
-    RESNET152 = "resnet152"
+Cnn = Literal["efficientnet-lite0", "mobilenet-v3-small", "densenet169", "resnet50", "resnet152"]
 
 
 class Select(StrEnum):
@@ -149,7 +136,7 @@ class DataConfig:
         sentence_features: extractor of the frozen sentence vectors (read by the `sentence` tower alone).
         region_features: detector of the regions (read by the `region-concept` tower alone).
         roles: sentences of these roles are read, all where empty (N's single source: `caption`). The `multi-source`
-            tower reads the roles of `encoder.sources` instead.
+            tower reads the roles of `text.sources` instead.
     """
 
     image_features: str = "auto"
@@ -162,14 +149,32 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderConfig:
-    """The two towers (SPEC 6).
+class TowerConfig:
+    """Settings that every tower has. Another tower's settings are unknown keys.
 
     Attributes:
-        text: text tower.
-        image: image tower.
-        dimensions: size of the joint space (H: 1024).
+        name: the tower (SPEC 6).
         dropout: dropout probability (H: 0.4, on each tower's input).
+    """
+
+    part: ClassVar[str] = "text"
+    name: str = ""
+    dropout: float = 0.4
+
+    def __post_init__(self) -> None:
+        for known in fields(self):
+            value, key = getattr(self, known.name), f"{self.part}.{known.name}"
+            if isinstance(value, float):
+                require(0 <= value < 1, field=key, value=value, rule="must be in [0, 1)")
+            if isinstance(value, int):
+                require(isinstance(value, bool) or value > 0, field=key, value=value, rule="must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordsConfig(TowerConfig):
+    """Settings of the text towers that read words.
+
+    Attributes:
         word_dimensions: size of a word vector (H: 300).
         word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`,
             MUSE), `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
@@ -178,91 +183,181 @@ class EncoderConfig:
         train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
         max_words: words of a sentence that are read (H: 20 for crowd-labelled sets, 50 for the others).
-        layers: transformer layers of `transformer` and `region-concept` (L: 3).
-        heads: attention heads (L: 8; N: 6).
-        head_dimensions: size of a head of `subword-attention` (N: 64).
-        hidden_dimensions: width of the layer between the two of a feed-forward block (N: 2048; L does not say).
-        attention: whether `subword-attention` and `bilstm-attention` have their attention (ablations N table 1, A
-            table 3).
-        subwords: whether `subword-attention` and `multi-source` read n-grams beside words (ablation N table 1).
-        ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
-        buckets: rows of the hashed n-gram table (fastText: 2,000,000).
-        sources: roles that `multi-source` fuses (N 5.1).
-        source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
-        max_regions: regions of an image that `region-concept` reads, the most certain (L: 36).
-        concepts: whether the labels of regions are read, too (ablation L table 3).
-        image_transformer: whether regions pass through a transformer; without: softmax pooling (ablation L table 3).
-        cnn: network of the `fine-tuned` tower.
-        cnn_weights: file of its starting weights (a torch state); empty: those its package holds, or random.
     """
 
-    text: TextEncoder = TextEncoder.GRU
-    image: ImageEncoder = ImageEncoder.LINEAR
-    dimensions: int = 1024
-    dropout: float = 0.4
     word_dimensions: int = 300
     word_vectors: str = ""
     aligned_vectors: tuple[str, ...] = ()
     train_words: bool = True
     min_word_count: int = 5
     max_words: int = 50
+
+    def __post_init__(self) -> None:
+        TowerConfig.__post_init__(self)
+        for item in self.aligned_vectors:
+            language, _, path = item.partition("=")
+            require(bool(language and path), field="text.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
+        rule = "aligned word vectors are frozen, else their languages drift apart; set text.train_words=false"
+        is_frozen = not (self.aligned_vectors and self.train_words)
+        require(is_frozen, field="text.aligned_vectors", value=self.aligned_vectors, rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GruConfig(WordsConfig):
+    """H 3.1: a GRU over word vectors, its last state."""
+
+    name: Literal["gru"] = "gru"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig(WordsConfig):
+    """L eq. 6-7: word and position vectors, transformer, mean pool.
+
+    Attributes:
+        layers: transformer layers (L: 3).
+        heads: attention heads (L: 8).
+        hidden_dimensions: width of the layer between the two of a feed-forward block (L does not say; N: 2048).
+    """
+
+    name: Literal["transformer"] = "transformer"
     layers: int = 3
     heads: int = 8
+    hidden_dimensions: int = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilstmAttentionConfig(WordsConfig):
+    """A: bidirectional LSTM, attention over its states.
+
+    Attributes:
+        attention: whether states are weighted (ablation A table 3).
+    """
+
+    name: Literal["bilstm-attention"] = "bilstm-attention"
+    attention: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordAttentionConfig(WordsConfig):
+    """N 4.3: words with their n-grams, self-attention, point-wise layers, max pool.
+
+    Attributes:
+        heads: attention heads (N: 6).
+        head_dimensions: size of a head (N: 64).
+        hidden_dimensions: width between the two point-wise layers (N: 2048).
+        attention: whether there is attention (ablation N table 1).
+        subwords: whether n-grams are read beside words (ablation N table 1).
+        ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
+        buckets: rows of the hashed n-gram table (fastText: 2,000,000).
+    """
+
+    name: Literal["subword-attention", "multi-source"] = "subword-attention"
+    heads: int = 6
     head_dimensions: int = 64
     hidden_dimensions: int = 2048
     attention: bool = True
     subwords: bool = True
     ngrams: tuple[int, ...] = (3, 5)
     buckets: int = 200_000
-    sources: tuple[str, ...] = (Role.HEADLINE.value, Role.LEAD.value, Role.CAPTION.value, Role.BODY.value)
-    source_drop: float = 0.3
-    max_regions: int = 36
-    concepts: bool = True
-    image_transformer: bool = True
-    cnn: Cnn = Cnn.EFFICIENTNET_LITE0
-    cnn_weights: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "source_drop"):
-            value = getattr(self, name)
-            require(0 <= value < 1, field=f"encoder.{name}", value=value, rule="must be in [0, 1)")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            require(value > 0, field=f"encoder.{name}", value=value, rule="must be positive")
+        WordsConfig.__post_init__(self)
         is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
-        require(is_range, field="encoder.ngrams", value=self.ngrams, rule="expected shortest,longest")
-        _require_roles(self.sources, field="encoder.sources")
-        require(bool(self.sources), field="encoder.sources", value=self.sources, rule="expected at least one role")
-        self._check_heads()
-        self._check_languages()
-
-    def _check_heads(self) -> None:
-        has_transformer = self.text is TextEncoder.TRANSFORMER or self.image is ImageEncoder.REGION_CONCEPT
-        rule = f"a transformer's heads must divide encoder.dimensions = {self.dimensions}"
-        fits = not has_transformer or self.dimensions % self.heads == 0
-        require(fits, field="encoder.heads", value=self.heads, rule=rule)
-
-    def _check_languages(self) -> None:
-        for item in self.aligned_vectors:
-            language, _, path = item.partition("=")
-            require(bool(language and path), field="encoder.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
-        rule = "aligned word vectors are frozen, else their languages drift apart; set encoder.train_words=false"
-        is_frozen = not (self.aligned_vectors and self.train_words)
-        require(is_frozen, field="encoder.aligned_vectors", value=self.aligned_vectors, rule=rule)
+        require(is_range, field="text.ngrams", value=self.ngrams, rule="expected shortest,longest")
 
 
-_POSITIVE = (
-    "dimensions",
-    "word_dimensions",
-    "min_word_count",
-    "max_words",
-    "layers",
-    "heads",
-    "head_dimensions",
-    "hidden_dimensions",
-    "buckets",
-    "max_regions",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiSourceConfig(SubwordAttentionConfig):
+    """N 5.1: a subword encoder for each of several texts of a document, fused by attention.
+
+    Attributes:
+        sources: roles that are fused.
+        source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
+    """
+
+    name: Literal["multi-source"] = "multi-source"
+    sources: tuple[str, ...] = (Role.HEADLINE.value, Role.LEAD.value, Role.CAPTION.value, Role.BODY.value)
+    source_drop: float = 0.3
+
+    def __post_init__(self) -> None:
+        SubwordAttentionConfig.__post_init__(self)
+        _require_roles(self.sources, field="text.sources")
+        require(bool(self.sources), field="text.sources", value=self.sources, rule="expected at least one role")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceConfig(TowerConfig):
+    """An affine map of the frozen vectors of a sentence encoder, standardised on the training split."""
+
+    name: Literal["sentence"] = "sentence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageTowerConfig(TowerConfig):
+    """Settings that every image tower has."""
+
+    part: ClassVar[str] = "image"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearConfig(ImageTowerConfig):
+    """H 3.1, N 4.2: an affine map of a CNN's vector.
+
+    Attributes:
+        standardise: whether vectors are standardised on the training split first.
+    """
+
+    name: Literal["linear"] = "linear"
+    standardise: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearBnConfig(ImageTowerConfig):
+    """A: batch norm and an affine map of a CNN's vector."""
+
+    name: Literal["linear-bn"] = "linear-bn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionConceptConfig(ImageTowerConfig):
+    """L eq. 8-10: regions and their labels as tokens of a transformer, mean pool.
+
+    Attributes:
+        max_regions: regions of an image that are read, the most certain (L: 36).
+        concepts: whether the labels of regions are read, too (ablation L table 3).
+        transformer: whether regions pass through a transformer; without: softmax pooling (ablation L table 3).
+        layers: transformer layers (L: 3).
+        heads: attention heads (L: 8).
+        hidden_dimensions: width of the layer between the two of a feed-forward block (L does not say).
+    """
+
+    name: Literal["region-concept"] = "region-concept"
+    max_regions: int = 36
+    concepts: bool = True
+    transformer: bool = True
+    layers: int = 3
+    heads: int = 8
+    hidden_dimensions: int = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTunedConfig(ImageTowerConfig):
+    """H suppl. 2: a CNN trained end to end.
+
+    Attributes:
+        cnn: the network; all but the first are torchvision's.
+        weights: file of its starting weights (a torch state); empty: those its package holds, or random.
+    """
+
+    name: Literal["fine-tuned"] = "fine-tuned"
+    cnn: Cnn = "efficientnet-lite0"
+    weights: str = ""
+
+
+TextConfig = (
+    GruConfig | TransformerConfig | BilstmAttentionConfig | SubwordAttentionConfig | MultiSourceConfig | SentenceConfig
 )
+ImageConfig = LinearConfig | LinearBnConfig | RegionConceptConfig | FineTunedConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +411,10 @@ class ObjectiveConfig:
     labelled_share: float = 1.0
 
     def __post_init__(self) -> None:
+        for known in fields(self):
+            if known.name in self.unused:
+                value, rule = getattr(self, known.name), f"is no setting of objective.name = '{self.name}'"
+                require(value == known.default, field=f"objective.{known.name}", value=value, rule=rule)
         for name in ("margin", "hal_alpha", "hal_beta", "relation_weight"):
             value = getattr(self, name)
             require(value > 0, field=f"objective.{name}", value=value, rule="must be positive")
@@ -347,6 +446,11 @@ class ObjectiveConfig:
         return tuple(name for name in ObjectiveName if name in found)
 
     @property
+    def unused(self) -> frozenset[str]:
+        """Return the settings that none of the terms reads; they are no keys of this configuration."""
+        return _ALL_SETTINGS - frozenset[str]().union(*(OBJECTIVE_SETTINGS[term] for term in self.terms))
+
+    @property
     def reads_relations(self) -> bool:
         """Return whether training reads the relations of the training split."""
         return ObjectiveName.COHERENCE in self.terms
@@ -363,6 +467,56 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlateauSchedule:
+    """H, L: the rate falls when the validation loss has not improved for some epochs.
+
+    Attributes:
+        name: how the learning rate falls.
+        epochs: epochs without improvement that are accepted (H: 3).
+        factor: what the rate is divided by (H: 5).
+    """
+
+    name: Literal["plateau"] = "plateau"
+    epochs: int = 3
+    factor: float = 5.0
+
+    def __post_init__(self) -> None:
+        _require_schedule(self.epochs, self.factor, fewest=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsSchedule:
+    """N: the rate falls every few epochs.
+
+    Attributes:
+        name: how the learning rate falls.
+        epochs: epochs between two falls (N: 10).
+        factor: what the rate is divided by (N: 5).
+    """
+
+    name: Literal["steps"] = "steps"
+    epochs: int = 10
+    factor: float = 5.0
+
+    def __post_init__(self) -> None:
+        _require_schedule(self.epochs, self.factor, fewest=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantSchedule:
+    """A: the rate stays.
+
+    Attributes:
+        name: how the learning rate falls.
+    """
+
+    name: Literal["constant"] = "constant"
+
+
+Schedule = PlateauSchedule | StepsSchedule | ConstantSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
     """How it is minimised.
 
@@ -371,17 +525,12 @@ class LoopConfig:
         negative_documents: `b`; a global batch is b + 1 documents whatever the number of workers.
         learning_rate: Adam's.
         schedule: how the rate falls.
-        plateau_epochs: of `plateau`: the rate is divided by `plateau_factor` when the validation loss has not improved
-            for more than this many epochs (H: 3 and 5).
-        plateau_factor: see above.
-        step_epochs: of `steps`: the rate is divided by `step_factor` after each so many epochs (N: 10 and 5).
-        step_factor: see above.
         warmup_steps: steps over which the rate first rises linearly from `warmup_from` (L: 3000 or 4000); 0: none.
         warmup_from: see above (L: 1e-7).
         start_from: trained models whose weights the run starts from: one `MODEL`, or `ROLE=MODEL` for each source of
             `multi-source`. A model is a folder, `models:/NAME/VERSION`, `models:/NAME@ALIAS` or `runs:/RUN/model`.
         start_words: whether word vectors are taken over, too, word by word; else they start from
-            `encoder.word_vectors` (N 5.2.3, all-for-one: another language's). New words always do.
+            `text.word_vectors` (N 5.2.3, all-for-one: another language's). New words always do.
         frozen_epochs: epochs at the start in which weights from `start_from` stay as they are (N 6.2: 1).
         max_rows: at most this many random sentences and images of a document take part in a step (H suppl. 2: 10);
             0: all.
@@ -395,11 +544,7 @@ class LoopConfig:
     epochs: int = 50
     negative_documents: int = 10
     learning_rate: float = 1e-4
-    schedule: Schedule = Schedule.PLATEAU
-    plateau_epochs: int = 3
-    plateau_factor: float = 5.0
-    step_epochs: int = 10
-    step_factor: float = 5.0
+    schedule: Schedule = field(default_factory=PlateauSchedule)
     warmup_steps: int = 0
     warmup_from: float = 1e-7
     start_from: tuple[str, ...] = ()
@@ -413,13 +558,13 @@ class LoopConfig:
     device: Device = Device.AUTO
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "negative_documents", "step_epochs"):
+        for name in ("epochs", "negative_documents"):
             value = getattr(self, name)
             require(value >= 1, field=f"training.{name}", value=value, rule="must be at least 1")
-        for name in ("learning_rate", "plateau_factor", "step_factor", "warmup_from"):
+        for name in ("learning_rate", "warmup_from"):
             value = getattr(self, name)
             require(value > 0, field=f"training.{name}", value=value, rule="must be positive")
-        for name in ("plateau_epochs", "warmup_steps", "frozen_epochs", "max_rows", "clip_norm", "seed"):
+        for name in ("warmup_steps", "frozen_epochs", "max_rows", "clip_norm", "seed"):
             value = getattr(self, name)
             require(value >= 0, field=f"training.{name}", value=value, rule="must not be negative")
 
@@ -430,19 +575,40 @@ class TrainConfig:
 
     Attributes:
         recipe: name of these settings, as the run's tags tell it.
+        data: what is read.
+        dimensions: size of the joint space (H: 1024).
+        text: the text tower.
+        image: the image tower.
+        objective: what is minimised.
+        training: how.
     """
 
     recipe: str = "hessel-2019"
     data: DataConfig = field(default_factory=DataConfig)
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    dimensions: int = 1024
+    text: TextConfig = field(default_factory=GruConfig)
+    image: ImageConfig = field(default_factory=LinearConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
+
+    def __post_init__(self) -> None:
+        require(self.dimensions > 0, field="dimensions", value=self.dimensions, rule="must be positive")
+        for tower in (self.text, self.image):
+            if isinstance(tower, TransformerConfig | RegionConceptConfig):
+                rule = f"a transformer's heads must divide dimensions = {self.dimensions}"
+                fits = self.dimensions % tower.heads == 0
+                require(fits, field=f"{tower.part}.heads", value=tower.heads, rule=rule)
 
 
 def _require_roles(roles: tuple[str, ...], *, field: str) -> None:
     known = [role.value for role in Role]
     rule = f"expected different roles of {', '.join(known)}"
     require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
+
+
+def _require_schedule(epochs: int, factor: float, *, fewest: int) -> None:
+    require(epochs >= fewest, field="training.schedule.epochs", value=epochs, rule=f"must be at least {fewest}")
+    require(factor > 0, field="training.schedule.factor", value=factor, rule="must be positive")
 
 
 def _is_k(text: str) -> bool:

@@ -26,18 +26,18 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
 from training.data.views import TextView, viewed
-from training.encoders.dropout import salt_dropouts
-from training.encoders.inputs import ImageInput, TextInput, image_input, text_input
-from training.encoders.registry import Features, ImageTower, TextTower, build_towers
-from training.encoders.rows import Rows
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
+from training.towers.build import build_towers
+from training.towers.dropout import salt_dropouts
+from training.towers.inputs import ImageInput, Sizes, TextInput, Tower, image_input, text_input
+from training.towers.rows import Rows
 
 Float = npt.NDArray[np.floating[Any]]
 Float32 = npt.NDArray[np.float32]
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
-MODEL_FORMAT = 1
+MODEL_FORMAT = 2
 ROWS_AT_ONCE = 4096
 WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
 UNREADABLE = (
@@ -93,15 +93,14 @@ class LinkModel(nn.Module):
         super().__init__()
         self.card = card
         self.vocabulary = vocabulary
-        features = Features(
+        sizes = Sizes(
+            dimensions=card.config.dimensions,
             sentence=card.data.sentence_dimensions,
             image=card.data.image_dimensions,
             region=card.data.region_dimensions,
         )
-        towers = build_towers(card.config.encoder, features, vocabulary)
-        self.text: TextTower = towers[0]
-        self.image: ImageTower = towers[1]
-        self.relations = RelationHead(len(card.relations), card.config.encoder.dimensions) if card.relations else None
+        self.text, self.image = build_towers(card.config, sizes, vocabulary)
+        self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
         salt_dropouts(self)
 
     @property
@@ -190,7 +189,7 @@ class LinkModel(nn.Module):
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
 
-    def _encode(self, tower: TextTower | ImageTower, rows: Rows) -> Float32:
+    def _encode(self, tower: Tower, rows: Rows) -> Float32:
         """Return the unit vectors of prepared rows, a limited number at once; training mode is put back afterwards."""
         was_training = tower.training
         tower.eval()
@@ -201,7 +200,7 @@ class LinkModel(nn.Module):
                 for start in starts
             ]
         tower.train(was_training)
-        return np.concatenate([np.zeros((0, self.card.config.encoder.dimensions), np.float32), *parts])
+        return np.concatenate([np.zeros((0, self.card.config.dimensions), np.float32), *parts])
 
 
 def embedded(documents: DocumentSet, texts: Float32, images: Float32) -> list[EmbeddedDocument]:

@@ -7,21 +7,26 @@ the architecture and the objective, and are made small enough to train in under 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
+from schemas.configs import override
 from schemas.documents import Role
 from schemas.errors import ConfigError
 from training.config import (
+    BilstmAttentionConfig,
+    ConstantSchedule,
     DataConfig,
-    EncoderConfig,
-    ImageEncoder,
+    LinearBnConfig,
+    LinearConfig,
     LoopConfig,
     ObjectiveConfig,
-    Schedule,
+    RegionConceptConfig,
     Select,
+    SentenceConfig,
     Similarity,
-    TextEncoder,
+    StepsSchedule,
+    SubwordAttentionConfig,
     TrainConfig,
+    TransformerConfig,
 )
 from training.text.word_vectors import PACKAGED, TRAINED
 
@@ -35,7 +40,8 @@ def tiny() -> TrainConfig:
     """
     return TrainConfig(
         recipe="tiny",
-        encoder=EncoderConfig(text=TextEncoder.SENTENCE, dropout=0.2),
+        text=SentenceConfig(dropout=0.2),
+        image=LinearConfig(dropout=0.2, standardise=True),
         objective=ObjectiveConfig(similarity=Similarity.AP),
         training=LoopConfig(epochs=12, learning_rate=1e-3, select=Select.LAST),
     )
@@ -51,13 +57,7 @@ def hessel_2019_fine_tuned() -> TrainConfig:
 
     The paper's NASNet-Mobile (5 M parameters) is EfficientNet-lite0 (5 M) here: its weights come in a package.
     """
-    base = hessel_2019()
-    return replace(
-        base,
-        recipe="hessel-2019-fine-tuned",
-        encoder=replace(base.encoder, image=ImageEncoder.FINE_TUNED),
-        training=replace(base.training, max_rows=10),
-    )
+    return override(hessel_2019(), ["recipe=hessel-2019-fine-tuned", "image.name=fine-tuned", "training.max_rows=10"])
 
 
 def li_2022() -> TrainConfig:
@@ -68,12 +68,8 @@ def li_2022() -> TrainConfig:
     """
     return TrainConfig(
         recipe="li-2022",
-        encoder=EncoderConfig(
-            text=TextEncoder.TRANSFORMER,
-            image=ImageEncoder.REGION_CONCEPT,
-            dropout=0.1,
-            max_words=20,
-        ),
+        text=TransformerConfig(dropout=0.1, max_words=20),
+        image=RegionConceptConfig(dropout=0.1),
         objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.TK, kept_share=0.6),
         training=LoopConfig(learning_rate=5e-5, warmup_steps=4000, warmup_from=1e-7),
     )
@@ -82,25 +78,19 @@ def li_2022() -> TrainConfig:
 def alikhani_2022() -> TrainConfig:
     """Alikhani et al. 2022 on CITE++: BiLSTM with attention, ResNet-50, hardest triplets and coherence (CMCM).
 
-    For CLUE: `--set encoder.max_words=40`. The agnostic model (CMCA): `--set objective.name=triplet-hardest`. The paper
+    For CLUE: `--set text.max_words=40`. The agnostic model (CMCA): `--set objective.name=triplet-hardest`. The paper
     gives no batch size (32) and no dropout (none).
     """
     return TrainConfig(
         recipe="alikhani-2022",
-        encoder=EncoderConfig(
-            text=TextEncoder.BILSTM_ATTENTION,
-            image=ImageEncoder.LINEAR_BN,
-            dropout=0.0,
-            word_vectors=TRAINED,
-            min_word_count=1,
-            max_words=200,
-        ),
+        text=BilstmAttentionConfig(dropout=0.0, word_vectors=TRAINED, min_word_count=1, max_words=200),
+        image=LinearBnConfig(dropout=0.0),
         objective=ObjectiveConfig(name="triplet-hardest+coherence", margin=0.3),
         training=LoopConfig(
             epochs=20,
             negative_documents=31,
             learning_rate=1e-4,
-            schedule=Schedule.CONSTANT,
+            schedule=ConstantSchedule(),
             select=Select.RETRIEVAL,
         ),
     )
@@ -109,27 +99,20 @@ def alikhani_2022() -> TrainConfig:
 def liu_2020() -> TrainConfig:
     """Liu et al. 2020, single source: captions, subword attention, ResNet-152, all triplets.
 
-    `--set encoder.word_vectors=wiki.de.bin` starts from fastText's vectors, as the paper does; without, they are
+    `--set text.word_vectors=wiki.de.bin` starts from fastText's vectors, as the paper does; without, they are
     trained from random ones. Other sources: `--set data.roles=headline`. The paper gives no batch size (128).
     """
     return TrainConfig(
         recipe="liu-2020",
         data=DataConfig(roles=(Role.CAPTION.value,)),
-        encoder=EncoderConfig(
-            text=TextEncoder.SUBWORD_ATTENTION,
-            dropout=0.0,
-            heads=6,
-            max_words=50,
-            buckets=2_000_000,
-        ),
+        text=SubwordAttentionConfig(dropout=0.0, buckets=2_000_000),
+        image=LinearConfig(dropout=0.0),
         objective=ObjectiveConfig(name="triplet-sum"),
         training=LoopConfig(
             epochs=30,
             negative_documents=127,
             learning_rate=1e-3,
-            schedule=Schedule.STEPS,
-            step_epochs=10,
-            step_factor=5.0,
+            schedule=StepsSchedule(),
         ),
     )
 
@@ -140,13 +123,17 @@ def liu_2020_multi_source() -> TrainConfig:
     Name the models: `--set training.start_from=headline=MODEL,lead=MODEL,caption=MODEL,body=MODEL`; without, the
     run trains from scratch (line 2.7 of table 2). 10 epochs, the rate divided by 5 after five.
     """
-    single = liu_2020()
-    return replace(
-        single,
-        recipe="liu-2020-multi-source",
-        data=DataConfig(),
-        encoder=replace(single.encoder, text=TextEncoder.MULTI_SOURCE),
-        training=replace(single.training, epochs=10, learning_rate=1e-4, step_epochs=5, frozen_epochs=1),
+    return override(
+        liu_2020(),
+        [
+            "recipe=liu-2020-multi-source",
+            "data.roles=",
+            "text.name=multi-source",
+            "training.epochs=10",
+            "training.learning_rate=1e-4",
+            "training.schedule.epochs=5",
+            "training.frozen_epochs=1",
+        ],
     )
 
 
@@ -162,62 +149,55 @@ def tiny_hessel_2019() -> TrainConfig:
     shorter run shows nothing; mean for five epochs, then hardest, 2.3 (77.6), and 2.9 after eleven: taken. On test,
     AP, three seeds (`benchmarks/learning.py`): AUC 73.9 (95% over documents: 69.7 to 78.0; seeds 72.6 to 75.6).
     """
-    base = _small(hessel_2019(), word_vectors=PACKAGED, epochs=20, learning_rate=3e-3)
-    return replace(base, objective=replace(base.objective, mean_epochs=5))
+    settings = ("training.epochs=20", "training.learning_rate=3e-3", "objective.mean_epochs=5")
+    return _small(hessel_2019(), PACKAGED, *settings)
 
 
 def tiny_li_2022() -> TrainConfig:
     """Li 2022 in small: one layer of 128 numbers each side, a warm-up of 50 steps."""
-    base = _small(li_2022(), word_vectors=PACKAGED, epochs=10, learning_rate=5e-4)
-    return replace(
-        base,
-        encoder=replace(base.encoder, layers=1, heads=4, hidden_dimensions=256),
-        training=replace(base.training, warmup_steps=50, warmup_from=1e-5),
-    )
+    layers = [
+        f"{part}.{size}" for part in ("text", "image") for size in ("layers=1", "heads=4", "hidden_dimensions=256")
+    ]
+    steps = ("training.learning_rate=5e-4", "training.warmup_steps=50", "training.warmup_from=1e-5")
+    return _small(li_2022(), PACKAGED, *layers, "training.epochs=10", *steps)
 
 
 def tiny_alikhani_2022() -> TrainConfig:
     """Alikhani 2022 in small: word2vec of 50 numbers, LSTM of 2 x 50, batches of 16."""
-    base = _small(alikhani_2022(), word_vectors=TRAINED, epochs=10, learning_rate=1e-3)
-    return replace(base, training=replace(base.training, negative_documents=15))
+    settings = ("training.epochs=10", "training.learning_rate=1e-3", "training.negative_documents=15")
+    return _small(alikhani_2022(), TRAINED, *settings)
 
 
 def tiny_liu_2020() -> TrainConfig:
     """Liu 2020 in small: 2,000 n-gram buckets, batches of 16."""
-    base = _small(liu_2020(), word_vectors=PACKAGED, epochs=10, learning_rate=1e-3)
-    return replace(
-        base,
-        encoder=replace(base.encoder, heads=2, head_dimensions=16, hidden_dimensions=128, buckets=2_000),
-        training=replace(base.training, negative_documents=15, step_epochs=4),
-    )
+    sizes = ("text.heads=2", "text.head_dimensions=16", "text.hidden_dimensions=128", "text.buckets=2000")
+    steps = ("training.epochs=10", "training.learning_rate=1e-3", "training.schedule.epochs=4")
+    return _small(liu_2020(), PACKAGED, *sizes, *steps, "training.negative_documents=15")
 
 
 def tiny_liu_2020_multi_source() -> TrainConfig:
     """Liu 2020's fusion in small; `training.start_from` takes models of `tiny-liu-2020`."""
-    single = tiny_liu_2020()
-    return replace(
-        single,
-        recipe="tiny-liu-2020-multi-source",
-        data=DataConfig(),
-        encoder=replace(single.encoder, text=TextEncoder.MULTI_SOURCE),
-        training=replace(single.training, epochs=6, learning_rate=5e-4, step_epochs=3, frozen_epochs=1),
+    steps = ("training.epochs=6", "training.learning_rate=5e-4", "training.schedule.epochs=3")
+    return override(
+        tiny_liu_2020(),
+        [
+            "recipe=tiny-liu-2020-multi-source",
+            "data.roles=",
+            "text.name=multi-source",
+            *steps,
+            "training.frozen_epochs=1",
+        ],
     )
 
 
-def _small(base: TrainConfig, *, word_vectors: str, epochs: int, learning_rate: float) -> TrainConfig:
+def _small(base: TrainConfig, word_vectors: str, *settings: str) -> TrainConfig:
     """Return a recipe in 128 dimensions with word vectors of 50, under the name `tiny-...`; the last epoch is kept."""
-    return replace(
-        base,
-        recipe=f"tiny-{base.recipe}",
-        encoder=replace(
-            base.encoder,
-            dimensions=128,
-            word_dimensions=PACKAGED_DIMENSIONS,
-            word_vectors=word_vectors,
-            min_word_count=1,
-        ),
-        training=replace(base.training, epochs=epochs, learning_rate=learning_rate, select=Select.LAST),
+    words = (
+        f"text.word_vectors={word_vectors}",
+        f"text.word_dimensions={PACKAGED_DIMENSIONS}",
+        "text.min_word_count=1",
     )
+    return override(base, [f"recipe=tiny-{base.recipe}", "dimensions=128", *words, "training.select=last", *settings])
 
 
 _ALL = (

@@ -1,22 +1,89 @@
-"""What a configuration needs of a data set version, checked against its manifest before anything else starts.
+"""What a configuration needs of a data set version, checked before anything is read or built.
 
-A requirement looks at a configuration and a manifest and says in one line what does not fit and what to do, or
-nothing. A part of the configuration that needs something of the data adds its own to `REQUIREMENTS`.
+First what its towers read; then requirements. Each looks at a configuration and a manifest and says in one line what
+does not fit and what to do, or nothing. A part of the configuration that needs something of the data adds its own to
+`REQUIREMENTS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.manifest import Manifest, SplitStatistics
-from training.config import TextEncoder, TrainConfig
+from training.config import (
+    FineTunedConfig,
+    MultiSourceConfig,
+    RegionConceptConfig,
+    SentenceConfig,
+    SubwordAttentionConfig,
+    TrainConfig,
+    WordsConfig,
+)
 from training.data.documents import SplitIndex
 
 Requirement = Callable[[TrainConfig, Manifest], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What is read of a data set beside the documents' texts.
+
+    Attributes:
+        image_vectors: one vector an image.
+        regions: detected regions of the images.
+        labels: the regions' labels, through the text tower's word vectors.
+        jpegs: the pictures themselves.
+        sentence_vectors: one vector a sentence.
+        languages: those that words are looked up in; () where the documents' languages are not read.
+    """
+
+    image_vectors: bool
+    regions: bool
+    labels: bool
+    jpegs: bool
+    sentence_vectors: bool
+    languages: tuple[str, ...]
+
+
+def inputs_of(config: TrainConfig) -> Inputs:
+    """Return what the towers of a configuration read.
+
+    Raises:
+        ConfigError: the two towers, or the tower and the roles, do not fit together.
+    """
+    text, image = config.text, config.image
+    regions, jpegs = isinstance(image, RegionConceptConfig), isinstance(image, FineTunedConfig)
+    found = Inputs(
+        image_vectors=not regions and not jpegs,
+        regions=regions,
+        labels=isinstance(image, RegionConceptConfig) and image.concepts,
+        jpegs=jpegs,
+        sentence_vectors=isinstance(text, SentenceConfig),
+        languages=tuple(item.partition("=")[0] for item in text.aligned_vectors)
+        if isinstance(text, WordsConfig)
+        else (),
+    )
+    if config.data.roles and isinstance(text, MultiSourceConfig):
+        raise ConfigError(
+            f"data.roles = {config.data.roles!r}: the multi-source tower reads the roles of text.sources; "
+            "leave data.roles empty"
+        )
+    if found.labels and isinstance(text, SubwordAttentionConfig | SentenceConfig):
+        raise ConfigError(
+            f"text.name = '{text.name}': region labels are read through the text tower's word vectors, and it has none "
+            "to share; use one of bilstm-attention, gru, transformer, or --set image.concepts=false"
+        )
+    if found.labels and found.languages:
+        raise ConfigError(
+            "image.concepts = True: region labels have one language, the word vectors several; "
+            "use --set image.concepts=false"
+        )
+    return found
 
 
 def check_fits(config: TrainConfig, manifest: Manifest) -> None:
@@ -41,7 +108,7 @@ def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
             f"{reference}: objective.name = '{config.objective.name}' is for documents of one text and one image, "
             f"{len(more)} have more (document {index.ids[first]}: {index.sentences.counts[first]} and "
             f"{index.images.counts[first]}); read one role (--set data.roles=caption), fuse several (--set "
-            "encoder.text=multi-source), or use --set objective.name=cross-document"
+            "text.name=multi-source), or use --set objective.name=cross-document"
         )
 
 
@@ -77,7 +144,7 @@ def links_where_they_are_shown(config: TrainConfig, manifest: Manifest) -> str |
     train = manifest.splits.get(str(Split.TRAIN))
     if train is not None and not train.links:
         return f"{name} learns links, the training split has none; use another objective"
-    if config.data.roles or config.encoder.text is TextEncoder.MULTI_SOURCE:
+    if config.data.roles or isinstance(config.text, MultiSourceConfig):
         return f"{name} reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
     if config.training.max_rows:
         return f"{name} reads whole documents; use --set training.max_rows=0"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
@@ -61,7 +62,7 @@ def supervised_curve(
         raise UsageError(f"objective.name = '{config.objective.name}': expected the objective to compare with")
     supervised = ObjectiveName.SUPERVISED.value
     shown = [
-        replace(config, objective=replace(config.objective, name=supervised, labelled_share=share)) for share in shares
+        override(config, [f"objective.name={supervised}", f"objective.labelled_share={share}"]) for share in shares
     ]
     for each in (config, *shown):
         share = each.objective.labelled_share if each.objective.reads_links else None

@@ -141,7 +141,7 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
 
     trained = multilink(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
-        *("--set", "training.epochs=6", "--set", "encoder.dimensions=64", "--set", "objective.similarity=dc"),
+        *("--set", "training.epochs=6", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
     )
     assert trained.status == 0, trained.err
     values = trained.json
@@ -225,10 +225,10 @@ def test_the_released_format_trains_without_any_image_file(multilink: Run, tmp_p
         "test": 10,
     }
     assert built.json["failures"] == {}
-    small = ("training.epochs=6", "training.learning_rate=1e-3", "encoder.dimensions=64", "encoder.dropout=0")
+    small = ("training.epochs=6", "training.learning_rate=1e-3", "dimensions=64", "text.dropout=0", "image.dropout=0")
     trained = multilink(
         *("train", "--dataset", "multi-retrieval", "--lake", "lake", "--recipe", "hessel-2019", "--json"),
-        *(part for setting in (*small, "encoder.word_dimensions=32") for part in ("--set", setting)),
+        *(part for setting in (*small, "text.word_dimensions=32") for part in ("--set", setting)),
     )
     assert trained.status == 0, trained.err
     model = f"models:/{trained.json['model']}@challenger"

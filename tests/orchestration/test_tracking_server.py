@@ -27,7 +27,7 @@ from running import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 DATASET, MODEL = "multi-retrieval", "multilink-multi-retrieval-cross-document"
 EPOCHS = 30
-SMALL = (f"training.epochs={EPOCHS}", "encoder.dimensions=32", "encoder.word_dimensions=32", "encoder.dropout=0")
+SMALL = (f"training.epochs={EPOCHS}", "dimensions=32", "text.word_dimensions=32", "text.dropout=0", "image.dropout=0")
 PORTS = Ports(code=1, dagster=2, mlflow=3)
 
 

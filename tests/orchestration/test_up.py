@@ -41,8 +41,8 @@ datasets:
     settings: {settings}
     cron: "0 3 * * 1"
     objectives: [cross-document]
-    train_settings: [training.epochs=12, training.learning_rate=3e-3, encoder.dimensions=64, encoder.dropout=0,
-                     encoder.word_dimensions=32]
+    train_settings: [training.epochs=12, training.learning_rate=3e-3, dimensions=64, text.dropout=0, image.dropout=0,
+                     text.word_dimensions=32]
 retries: {{attempts: 2, delay_s: 0.5}}
 """
 

@@ -7,8 +7,16 @@ import pytest
 import torch
 from PIL import Image
 
+from schemas.configs import dotted_keys, override
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from training.config import Cnn, EncoderConfig, ImageEncoder, TextEncoder, TrainConfig
+from training.config import (
+    LinearBnConfig,
+    LinearConfig,
+    RegionConceptConfig,
+    SentenceConfig,
+    TrainConfig,
+    WordsConfig,
+)
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
@@ -17,31 +25,32 @@ from training.model_files import seal
 from training.text.vocabulary import Vocabulary
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
-SMALL = EncoderConfig(
-    dimensions=8, word_dimensions=4, layers=1, heads=2, head_dimensions=3, hidden_dimensions=10, buckets=20
-)
+SIZES = {"word_dimensions": 4, "layers": 1, "heads": 2, "head_dimensions": 3, "hidden_dimensions": 10, "buckets": 20}
 TEXTS = (["a cat", "", "a dog a dog"], [], ["dog"], ["cat"])
 IMAGES = (2, 3, 0, 1)
 ROLES = (["headline", "caption", "body"], [], ["lead"], ["caption"])
 TOWERS = {
-    "gru": {},
-    "transformer + region-concept": {"text": TextEncoder.TRANSFORMER, "image": ImageEncoder.REGION_CONCEPT},
-    "gru + region-concept": {"image": ImageEncoder.REGION_CONCEPT, "image_transformer": False},
-    "no concepts": {"text": TextEncoder.SENTENCE, "image": ImageEncoder.REGION_CONCEPT, "concepts": False},
-    "bilstm-attention + linear-bn": {"text": TextEncoder.BILSTM_ATTENTION, "image": ImageEncoder.LINEAR_BN},
-    "subword-attention": {"text": TextEncoder.SUBWORD_ATTENTION},
-    "multi-source": {"text": TextEncoder.MULTI_SOURCE},
-    "one for all": {"aligned_vectors": ("de=wiki.de.vec", "fr=wiki.fr.vec"), "train_words": False},
-    "sentence": {"text": TextEncoder.SENTENCE},
-    "fine-tuned": {"image": ImageEncoder.FINE_TUNED, "cnn": Cnn.EFFICIENTNET_LITE0},
+    "gru": (),
+    "transformer + region-concept": ("text.name=transformer", "image.name=region-concept"),
+    "gru + region-concept": ("image.name=region-concept", "image.transformer=false"),
+    "no concepts": ("text.name=sentence", "image.name=region-concept", "image.concepts=false"),
+    "bilstm-attention + linear-bn": ("text.name=bilstm-attention", "image.name=linear-bn"),
+    "subword-attention": ("text.name=subword-attention",),
+    "multi-source": ("text.name=multi-source",),
+    "one for all": ("text.aligned_vectors=de=wiki.de.vec,fr=wiki.fr.vec", "text.train_words=false"),
+    "sentence": ("text.name=sentence", "image.standardise=true"),
+    "fine-tuned": ("image.name=fine-tuned",),
 }
 
 
 def model_of(towers: str = "gru") -> LinkModel:
-    encoder = replace(SMALL, **TOWERS[towers])
-    frozen = encoder.text is TextEncoder.SENTENCE
-    vectors = encoder.image in (ImageEncoder.LINEAR, ImageEncoder.LINEAR_BN)
-    regions = encoder.image is ImageEncoder.REGION_CONCEPT
+    config = override(TrainConfig(), TOWERS[towers])
+    keys = dotted_keys(config)
+    sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
+    config = override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
+    frozen = isinstance(config.text, SentenceConfig)
+    vectors = isinstance(config.image, LinearConfig | LinearBnConfig)
+    regions = isinstance(config.image, RegionConceptConfig)
     data = DatasetIdentity(
         dataset="d",
         version="v",
@@ -53,8 +62,8 @@ def model_of(towers: str = "gru") -> LinkModel:
         region_features="rcnn" if regions else None,
         region_dimensions=7 if regions else None,
     )
-    words = (*WORDS, "de:a", "de:cat") if encoder.aligned_vectors else WORDS
-    card = ModelCard(config=TrainConfig(encoder=encoder), data=data, epoch=3)
+    words = (*WORDS, "de:a", "de:cat") if towers == "one for all" else WORDS
+    card = ModelCard(config=config, data=data, epoch=3)
     torch.manual_seed(0)
     return LinkModel(card, None if frozen else Vocabulary(words))
 
@@ -123,7 +132,7 @@ def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> No
     for mine, theirs in zip(similarities(model, documents()), similarities(again, documents()), strict=True):
         assert np.array_equal(mine, theirs)
     has_words = (tmp_path / "model" / "vocabulary.txt").exists()
-    assert has_words == (model.card.config.encoder.text is not TextEncoder.SENTENCE)
+    assert has_words == isinstance(model.card.config.text, WordsConfig)
 
 
 def test_a_document_that_does_not_fit_is_refused() -> None:
@@ -163,9 +172,9 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
         LinkModel.load(tmp_path)
     model_of().save(tmp_path)
     card = tmp_path / "model.json"
-    card.write_text(card.read_text().replace('"format": 1', '"format": 99'))
+    card.write_text(card.read_text().replace('"format": 2', '"format": 99'))
     seal(tmp_path)
-    with pytest.raises(IntegrityError, match="format 1"):
+    with pytest.raises(IntegrityError, match="format 2"):
         LinkModel.load(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import EncoderConfig, LoopConfig, ObjectiveConfig, Select, TextEncoder, TrainConfig
+from training.config import LinearConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.data.shown_links import is_labelled
 from training.loop.context import SingleProcess
@@ -18,7 +18,9 @@ from training.supervised_curve import supervised_curve
 
 CONFIG = TrainConfig(
     recipe="tiny",
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    dimensions=16,
+    text=SentenceConfig(dropout=0.0),
+    image=LinearConfig(dropout=0.0, standardise=True),
     objective=ObjectiveConfig(name="nostruct"),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )

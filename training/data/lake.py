@@ -83,7 +83,7 @@ _KINDS = {  # setting, table, kind of column, what to do where there is none
         "data.region_features",
         "images",
         FeatureKind.REGIONS,
-        "build it with a detector, or use --set encoder.image=linear",
+        "build it with a detector, or use --set image.name=linear",
     ),
     "classes": ("class_features", "images", FeatureKind.CLASSES, "build it with an extractor of classes"),
 }
@@ -288,7 +288,7 @@ def _read_bank(
         if is_strict and (missing := jpegs.count(b"")):
             raise UsageError(
                 f"{where}: {missing} of {len(jpegs)} images have no picture, only vectors; "
-                "train with another image tower than 'fine-tuned' (--set encoder.image=linear)"
+                "train with another image tower than 'fine-tuned' (--set image.name=linear)"
             )
     return _Bank(
         rows=rows,

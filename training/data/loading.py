@@ -24,8 +24,7 @@ from training.data.documents import DocumentSet, HeldSplit
 from training.data.lake import Columns, Unreadable, read_index, read_split
 from training.data.shown_links import show_links
 from training.data.views import TextView
-from training.fitting import inputs_of
-from training.requirements import check_fits
+from training.requirements import check_fits, inputs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

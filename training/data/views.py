@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schemas.errors import UsageError
-from training.config import TextEncoder, TrainConfig
+from training.config import MultiSourceConfig, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged
 
@@ -34,8 +34,8 @@ class TextView:
     @classmethod
     def of(cls, config: TrainConfig) -> TextView:
         """Return the view that a configuration's text tower reads."""
-        if config.encoder.text is TextEncoder.MULTI_SOURCE:
-            return cls(roles=config.encoder.sources, is_fused=True)
+        if isinstance(config.text, MultiSourceConfig):
+            return cls(roles=config.text.sources, is_fused=True)
         return cls(roles=config.data.roles)
 
     def rows(self, roles: Iterable[str]) -> int:

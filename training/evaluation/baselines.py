@@ -151,7 +151,7 @@ def class_word_vectors(source: str, *splits: DocumentSet, dimensions: int) -> Wo
     """Return the vectors of all words in the sentences and class labels of some documents.
 
     Args:
-        source: a vector file or a packaged one, as `encoder.word_vectors`.
+        source: a vector file or a packaged one, as `text.word_vectors`.
         splits: the documents.
         dimensions: size of a vector.
     """

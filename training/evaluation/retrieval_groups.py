@@ -14,10 +14,11 @@ import numpy as np
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64
-from training.encoders.inputs import text_input
+from training.data.views import TextView
 from training.evaluation.pair_scores import linked_pool
 from training.evaluation.retrieval import RetrievalScores, Vectors, retrieval_scores
 from training.model import EmbeddedDocument, LinkModel
+from training.towers.inputs import text_input
 
 LANGUAGE, ROLE, SOURCE = "language", "role", "source"
 Links = tuple[Int64 | None, ...]
@@ -77,7 +78,7 @@ def _groups(model: LinkModel, documents: DocumentSet, texts: Sequence[Vectors]) 
         for role in _several(documents.roles or ()):
             yield _Group(kind=ROLE, name=role, texts=texts, links=_links_of_role(documents, role))
     else:
-        for place, source in enumerate(model.card.config.encoder.sources):
+        for place, source in enumerate(TextView.of(model.card.config).roles):
             yield _source_alone(model, documents, place, source)
 
 

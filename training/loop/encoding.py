@@ -18,15 +18,14 @@ from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged
 from training.data.sampling import Choice, sample_rows
 from training.data.streams import seed_of
-from training.encoders.bank import on_device
-from training.encoders.dropout import drawing
-from training.encoders.inputs import TrainingPass, image_input, text_input
-from training.encoders.rows import Rows
 from training.host_arrays import to_device
 from training.loop.context import Context
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective, Relations
 from training.relations import label_matrix
+from training.towers.dropout import drawing
+from training.towers.inputs import TrainingPass, image_input, text_input
+from training.towers.rows import Rows, on_device
 
 ROWS_AT_ONCE = 4096
 

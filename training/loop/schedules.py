@@ -1,8 +1,8 @@
 """The learning rate of a step: a pure function of the settings, the step and the epoch, and of the plateaus so far.
 
 warm-up    L: linear from `warmup_from` to `learning_rate` over `warmup_steps` steps, then
-plateau    H, L: divided by `plateau_factor` when the validation loss has not improved for more than `plateau_epochs`
-steps      N: divided by `step_factor` after every `step_epochs` epochs
+plateau    H, L: divided by `factor` when the validation loss has not improved for more than `epochs`
+steps      N: divided by `factor` after every `epochs`
 constant   A
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from training.config import LoopConfig, Schedule
+from training.config import LoopConfig, PlateauSchedule, StepsSchedule
 
 
 @dataclass(slots=True)
@@ -60,10 +60,11 @@ def learning_rate(settings: LoopConfig, *, epoch: int, steps_before: int, platea
     if steps_before < settings.warmup_steps:
         share = steps_before / settings.warmup_steps
         return settings.warmup_from + share * (settings.learning_rate - settings.warmup_from)
-    if settings.schedule is Schedule.PLATEAU:
-        return float(settings.learning_rate / settings.plateau_factor**plateaus)
-    if settings.schedule is Schedule.STEPS:
-        return float(settings.learning_rate / settings.step_factor ** ((epoch - 1) // settings.step_epochs))
+    schedule = settings.schedule
+    if isinstance(schedule, PlateauSchedule):
+        return float(settings.learning_rate / schedule.factor**plateaus)
+    if isinstance(schedule, StepsSchedule):
+        return float(settings.learning_rate / schedule.factor ** ((epoch - 1) // schedule.epochs))
     return settings.learning_rate
 
 

@@ -7,7 +7,7 @@ are another language's); and plain continuation on other data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schemas.documents import Role
 from schemas.errors import ConfigError, MultilinkError
-from training.config import LoopConfig, TextEncoder
+from training.config import LoopConfig, MultiSourceConfig, WordsConfig
 from training.loop.context import FindModel
 from training.model import WORD_TABLES, LinkModel
 from training.text.vocabulary import Vocabulary
@@ -40,17 +40,16 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
     if not named:
         return
     givers = {source: _load(name, find) for source, name in named.items()}
-    if config.encoder.text is not TextEncoder.MULTI_SOURCE:
+    if not isinstance(config.text, MultiSourceConfig):
         if set(givers) != {EVERY_SOURCE}:
             raise _mismatch(model, "expected one MODEL; ROLE=MODEL is the multi-source tower's")
-        weights = _weights(givers[EVERY_SOURCE])
-        _take(model, weights, givers[EVERY_SOURCE].vocabulary)
+        _take(model, givers[EVERY_SOURCE].state_dict(), givers[EVERY_SOURCE].vocabulary)
         return
-    by_source = _by_source(model, givers)
+    by_source = _by_source(model, config.text.sources, givers)
     leader = by_source.get(Role.CAPTION, next(iter(by_source.values())))
-    weights = {name: value for name, value in _weights(leader).items() if not name.startswith("text.encoder.")}
+    weights = {name: value for name, value in leader.state_dict().items() if not name.startswith("text.encoder.")}
     for source, giver in by_source.items():
-        for name, value in _weights(giver).items():
+        for name, value in giver.state_dict().items():
             if name.startswith("text.encoder."):
                 weights[name.replace("text.encoder.", f"text.encoders.{source}.", 1)] = value
     _take(model, weights, leader.vocabulary)
@@ -58,10 +57,11 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
 
 def set_trainable(model: LinkModel, epoch: int) -> None:
     """Say which parameters an epoch (from 1) trains: not frozen word vectors, nor for a while what was taken over."""
-    settings = model.card.config.training
+    config = model.card.config
+    settings, has_frozen_words = config.training, isinstance(config.text, WordsConfig) and not config.text.train_words
     is_early = bool(settings.start_from) and epoch <= settings.frozen_epochs
     for name, parameter in model.named_parameters():
-        is_frozen_word = name in WORD_TABLES and not model.card.config.encoder.train_words
+        is_frozen_word = name in WORD_TABLES and has_frozen_words
         is_held = is_early and _is_taken_over(name, settings)
         parameter.requires_grad_(not is_frozen_word and not is_held)
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -87,16 +87,15 @@ def _is_taken_over(name: str, settings: LoopConfig) -> bool:
     return not name.startswith(_FUSER) and (settings.start_words or name not in WORD_TABLES)
 
 
-def _by_source(model: LinkModel, givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
+def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
     """Return the model that each source's encoder starts from."""
-    sources = model.card.config.encoder.sources
     found = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
     if missing := [source for source, giver in found.items() if giver is None]:
         raise _mismatch(model, f"expected a model for each source, found none for {', '.join(missing)}")
     given = {source: giver for source, giver in found.items() if giver is not None}
     for giver in given.values():
-        if giver.card.config.encoder.text is not TextEncoder.SUBWORD_ATTENTION:
-            raise _mismatch(model, f"expected models with encoder.text = 'subword-attention', found {_text_of(giver)}")
+        if (tower := giver.card.config.text.name) != "subword-attention":
+            raise _mismatch(model, f"expected models with text.name = 'subword-attention', found '{tower}'")
     return given
 
 
@@ -134,19 +133,11 @@ def _take_words(model: LinkModel, target: Tensor, given: Tensor, vocabulary: Voc
     own_ngrams.copy_(ngrams)
 
 
-def _weights(model: LinkModel) -> dict[str, Tensor]:
-    return model.state_dict()
-
-
 def _load(name: str, find: FindModel) -> LinkModel:
     try:
         return LinkModel.load(find(name))
     except MultilinkError as problem:
         raise ConfigError(f"training.start_from = '{name}': {problem}") from problem
-
-
-def _text_of(model: LinkModel) -> str:
-    return f"'{model.card.config.encoder.text}'"
 
 
 def _mismatch(model: LinkModel, what: str) -> ConfigError:

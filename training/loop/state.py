@@ -65,7 +65,7 @@ def start(model: LinkModel) -> RunState:
     """Return the state of a run that has not begun: Adam, and no plateau yet (the rate is `schedules.py`'s)."""
     settings: LoopConfig = model.card.config.training
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
-    schedule = Plateaus(patience=settings.plateau_epochs)
+    schedule = Plateaus(patience=getattr(settings.schedule, "epochs", 0))
     return RunState(model=model, optimiser=optimiser, schedule=schedule)
 
 

@@ -86,7 +86,7 @@ def take_step(
 ) -> Tensor:
     """Return the batch's mean loss (detached scalar), after the optimiser stepped along its gradient.
 
-    Dropout depends on seed, epoch, step and the numbers of the rows alone (`training.encoders.dropout`); whatever else
+    Dropout depends on seed, epoch, step and the numbers of the rows alone (`training.towers.dropout`); whatever else
     is random in a tower is seeded by seed, epoch, step and rank.
 
     Raises:

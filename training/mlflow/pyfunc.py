@@ -25,10 +25,10 @@ from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Ragged
 from training.data.views import TextView
-from training.fitting import inputs_of
 from training.linking.calibration import Calibration
 from training.linking.links import Linker
 from training.model import LinkModel
+from training.requirements import inputs_of
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
@@ -139,7 +139,7 @@ def _fields(links: Sequence[PredictedLink]) -> list[dict[str, Any]]:
 
 def inputs(model: LinkModel) -> dict[str, bool]:
     """Return the columns of a model's input, each with whether it must be given."""
-    data, encoder = model.card.data, model.card.config.encoder
+    data, reads = model.card.data, inputs_of(model.card.config)
     wanted = {
         SENTENCES: True,
         SENTENCE_VECTORS: data.sentence_dimensions is not None,
@@ -147,17 +147,17 @@ def inputs(model: LinkModel) -> dict[str, bool]:
     }
     extra = {
         REGION_VECTORS: data.region_dimensions is not None,
-        REGION_LABELS: data.region_dimensions is not None and encoder.concepts,
-        PICTURES: inputs_of(model.card.config).jpegs,
+        REGION_LABELS: reads.labels,
+        PICTURES: reads.jpegs,
         ROLES: bool(TextView.of(model.card.config).roles),
-        LANGUAGE: bool(encoder.aligned_vectors),
+        LANGUAGE: bool(reads.languages),
     }
     return wanted | {name: True for name, is_read in extra.items() if is_read}
 
 
 def example(model: LinkModel) -> pd.DataFrame:
     """Return a document the model can link: two sentences, one image."""
-    data, encoder = model.card.data, model.card.config.encoder
+    data, reads = model.card.data, inputs_of(model.card.config)
     row: dict[str, Any] = {SENTENCES: ["A dog on the beach.", "Soup in a bowl."]}
     wanted = inputs(model)
     if data.sentence_dimensions is not None:
@@ -170,7 +170,7 @@ def example(model: LinkModel) -> pd.DataFrame:
         REGION_LABELS: [["dog"]],
         PICTURES: [base64.b64encode(_grey_picture()).decode()],
         ROLES: list((TextView.of(model.card.config).roles * 2)[:2]),
-        LANGUAGE: encoder.aligned_vectors[0].partition("=")[0] if encoder.aligned_vectors else "",
+        LANGUAGE: reads.languages[0] if reads.languages else "",
     }
     return pd.DataFrame([row | {name: value for name, value in filling.items() if name in wanted}])
 

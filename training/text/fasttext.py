@@ -133,6 +133,6 @@ def _dictionary(data: mmap.mmap, offset: int, entries: int) -> tuple[dict[str, i
         end = data.find(b"\0", offset)
         if end < 0:
             raise ValueError(f"word {row} has no end")
-        words[data[offset:end].decode("utf-8", errors="reoffset")] = row
+        words[data[offset:end].decode("utf-8", errors="replace")] = row
         offset = end + 1 + _ENTRY.size
     return words, offset

@@ -28,7 +28,7 @@ def train_word2vec(
     try:
         from gensim.models import Word2Vec
     except ImportError as problem:
-        raise ConfigError("encoder.word_vectors = 'word2vec': gensim is not installed; pip install gensim") from problem
+        raise ConfigError("text.word_vectors = 'word2vec': gensim is not installed; pip install gensim") from problem
     sentences = [tokens for tokens in map(tokenize, texts) if tokens]
     if not sentences:
         return

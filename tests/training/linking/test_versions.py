@@ -21,7 +21,7 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, commit, read_manifest
 from schemas.tables import check_schema
-from training.config import EncoderConfig, LoopConfig, Matching, Select, TextEncoder, TrainConfig
+from training.config import LinearConfig, LoopConfig, Matching, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
 from training.linking.calibration import Calibration, Method, PrecisionPoint
@@ -35,7 +35,9 @@ from training.ray.link import RayWorkers
 
 CONFIG = TrainConfig(
     recipe="tiny",
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    dimensions=16,
+    text=SentenceConfig(dropout=0.0),
+    image=LinearConfig(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 COUNTS = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}

@@ -14,15 +14,18 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
 from training.config import (
-    EncoderConfig,
-    ImageEncoder,
+    BilstmAttentionConfig,
+    GruConfig,
+    LinearBnConfig,
+    LinearConfig,
     LoopConfig,
+    MultiSourceConfig,
     ObjectiveConfig,
     ObjectiveName,
-    Schedule,
     Select,
+    SentenceConfig,
     Similarity,
-    TextEncoder,
+    StepsSchedule,
     TrainConfig,
 )
 from training.data.loading import load_training_data
@@ -32,14 +35,17 @@ from training.model import LinkModel
 
 WORKER = Path(__file__).with_name("worker.py")
 FROZEN = TrainConfig(
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.3),
+    dimensions=16,
+    text=SentenceConfig(dropout=0.3),
+    image=LinearConfig(dropout=0.3, standardise=True),
     objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.AP),
     training=LoopConfig(epochs=2, learning_rate=1e-2, negative_documents=4),
 )
 WORDS = replace(
     FROZEN,
     recipe="words",
-    encoder=EncoderConfig(dimensions=16, dropout=0.3, word_dimensions=8, min_word_count=2),
+    text=GruConfig(dropout=0.3, word_dimensions=8, min_word_count=2),
+    image=LinearConfig(dropout=0.3),
     objective=ObjectiveConfig(similarity=Similarity.TK),
 )
 COHERENT = replace(
@@ -50,15 +56,17 @@ COHERENT = replace(
 NORMALISED = replace(
     WORDS,
     recipe="normalised",
-    encoder=replace(WORDS.encoder, text=TextEncoder.BILSTM_ATTENTION, image=ImageEncoder.LINEAR_BN),
-    training=replace(WORDS.training, max_rows=2, warmup_steps=5, schedule=Schedule.STEPS, step_epochs=1),
+    text=BilstmAttentionConfig(dropout=0.3, word_dimensions=8, min_word_count=2),
+    image=LinearBnConfig(dropout=0.3),
+    training=replace(WORDS.training, max_rows=2, warmup_steps=5, schedule=StepsSchedule(epochs=1)),
 )
 FUSED = replace(
     WORDS,
     recipe="fused",
-    encoder=replace(
-        WORDS.encoder,
-        text=TextEncoder.MULTI_SOURCE,
+    text=MultiSourceConfig(
+        dropout=0.3,
+        word_dimensions=8,
+        min_word_count=2,
         sources=("headline", "caption"),
         source_drop=0.5,
         heads=2,

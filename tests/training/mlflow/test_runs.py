@@ -82,7 +82,7 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     stored = client.get_run(run.id)
     assert stored.info.status == "FINISHED"
     assert client.get_experiment(stored.info.experiment_id).name == "multilink-diy"
-    assert stored.data.params["encoder.dimensions"] == "1024"
+    assert stored.data.params["dimensions"] == "1024"
     assert stored.data.params.keys() == flatten(resolve(config)).keys()
     assert stored.data.tags["dataset_version"] == VERSION
     assert stored.data.tags["mlflow.source.git.commit"] == "f" * 40

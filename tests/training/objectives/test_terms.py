@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from schemas.configs import override, resolve, restore
 from schemas.errors import ConfigError, UsageError
-from training.config import Loss, Negatives, ObjectiveConfig, ObjectiveName, Similarity
+from training.config import Loss, Negatives, ObjectiveConfig, ObjectiveName, Similarity, TrainConfig
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
 from training.objectives.batch import EncodedBatch, Moment, Relations
@@ -260,7 +261,10 @@ def test_documents_are_not_compared_by_what_belongs_least_together() -> None:
 
 
 def test_names_are_settings() -> None:
-    config = override(ObjectiveConfig(), ["name=dropout+intra+cross", "kept_share=0.8", "loss=softmax"])
+    config = override(
+        TrainConfig(),
+        ["objective.name=dropout+intra+cross", "objective.kept_share=0.8", "objective.loss=softmax"],
+    ).objective
     expected = (ObjectiveName.CROSS_DOCUMENT, ObjectiveName.INTRA_DOCUMENT, ObjectiveName.DROPOUT_SUBDOCUMENT)
     assert config.terms == expected
     assert restore(ObjectiveConfig, resolve(config)) == config
@@ -268,9 +272,11 @@ def test_names_are_settings() -> None:
     assert ObjectiveConfig(name="hal").is_for_pairs and not config.is_for_pairs
 
 
-@pytest.mark.parametrize("name", ["cross+intra+dropout", "nostruct"])
-def test_every_term_s_gradient_is_its_derivative(name: str) -> None:
-    objective = build_objective(ObjectiveConfig(name=name, similarity=Similarity.TK, loss=Loss.SOFTMAX), seed=0)
+@pytest.mark.parametrize(
+    ("name", "settings"), [("cross+intra+dropout", {"similarity": Similarity.TK}), ("nostruct", {})]
+)
+def test_every_term_s_gradient_is_its_derivative(name: str, settings: dict[str, Any]) -> None:
+    objective = build_objective(ObjectiveConfig(name=name, loss=Loss.SOFTMAX, **settings), seed=0)
     given = batch([3, 2, 2], [2, 3, 1])
 
     def total(texts: torch.Tensor, images: torch.Tensor) -> torch.Tensor:

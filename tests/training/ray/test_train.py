@@ -17,7 +17,7 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Folder, Lake
-from training.config import EncoderConfig, LoopConfig, TextEncoder, TrainConfig
+from training.config import LinearConfig, LoopConfig, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
@@ -29,7 +29,9 @@ from training.tracked_training import run_train
 
 CONFIG = TrainConfig(
     recipe="tiny",
-    encoder=EncoderConfig(text=TextEncoder.SENTENCE, dimensions=16, dropout=0.2),
+    dimensions=16,
+    text=SentenceConfig(dropout=0.2),
+    image=LinearConfig(dropout=0.2, standardise=True),
     training=LoopConfig(epochs=12, learning_rate=1e-3),
 )
 DRIVER = """

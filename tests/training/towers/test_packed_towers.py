@@ -6,15 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from training.config import BilstmAttentionConfig, RegionConceptConfig, TransformerConfig
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
-from training.encoders.bilstm_attention import BilstmAttentionTower
-from training.encoders.dropout import drawing, salt_dropouts
-from training.encoders.inputs import ImageInput, TextInput
-from training.encoders.packing import Packing, attend, blocks, largest_of, mean_of, pool, softmax_pool
-from training.encoders.region_concept import RegionConceptTower
-from training.encoders.transformer import Transformer, TransformerLayer, TransformerTower
 from training.text.vocabulary import Vocabulary
+from training.towers.bilstm_attention import BilstmAttentionTower
+from training.towers.dropout import drawing, salt_dropouts
+from training.towers.inputs import ImageInput, Sizes, TextInput
+from training.towers.packing import Packing, attend, blocks, largest_of, mean_of, pool, softmax_pool
+from training.towers.region_concept import RegionConceptTower
+from training.towers.transformer import Transformer, TransformerLayer, TransformerTower
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
 TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w1 w2 w3"]
@@ -22,9 +23,8 @@ TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w
 
 def transformer_tower(dropout: float = 0.0) -> TransformerTower:
     torch.manual_seed(0)
-    return TransformerTower(
-        VOCABULARY, 8, word_dimensions=6, layers=2, heads=2, hidden=10, dropout=dropout, max_words=5
-    )
+    config = TransformerConfig(word_dimensions=6, layers=2, heads=2, hidden_dimensions=10, dropout=dropout, max_words=5)
+    return TransformerTower(config, Sizes(dimensions=8), VOCABULARY)
 
 
 def reference_layer(layer: TransformerLayer) -> nn.TransformerEncoderLayer:
@@ -73,11 +73,19 @@ def images(bank: RegionBank) -> ImageInput:
     return ImageInput(vectors=np.zeros((len(bank.images), 0), np.float16), regions=bank)
 
 
-def region_tower(*, concepts: bool, layers: int, most: int = 36) -> RegionConceptTower:
-    text = transformer_tower()
-    return RegionConceptTower(
-        5, 8, concepts=text if concepts else None, layers=layers, heads=2, hidden=10, dropout=0.0, max_regions=most
-    ).eval()
+def region_tower(
+    *, concepts: bool, layers: int, most: int = 36, text: TransformerTower | None = None
+) -> RegionConceptTower:
+    config = RegionConceptConfig(
+        concepts=concepts,
+        transformer=bool(layers),
+        layers=max(layers, 1),
+        heads=2,
+        hidden_dimensions=10,
+        dropout=0.0,
+        max_regions=most,
+    )
+    return RegionConceptTower(config, Sizes(dimensions=8, region=5), text or transformer_tower()).eval()
 
 
 def test_packing_lays_equal_lengths_side_by_side() -> None:
@@ -128,9 +136,8 @@ def test_transformer_tower_equals_torch_on_padded_sentences() -> None:
 @pytest.mark.parametrize("has_attention", [True, False])
 def test_bilstm_equals_one_sentence_at_a_time(has_attention: bool) -> None:
     torch.manual_seed(0)
-    tower = BilstmAttentionTower(
-        VOCABULARY, 7, word_dimensions=5, dropout=0.0, max_words=4, has_attention=has_attention
-    ).eval()
+    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, attention=has_attention)
+    tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
     rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
     for n in range(len(TEXTS)):
@@ -181,7 +188,7 @@ def test_the_most_certain_regions_are_read() -> None:
 
 def test_labels_and_sentences_share_word_vectors_and_projection() -> None:
     text = transformer_tower()
-    tower = RegionConceptTower(5, 8, concepts=text, layers=1, heads=2, hidden=10, dropout=0.0, max_regions=9)
+    tower = region_tower(concepts=True, layers=1, most=9, text=text)
     bank = regions([3])
     (tower(tower.prepare(images(bank))) * torch.arange(8)).sum().backward()
     assert text.embedding.weight.grad is not None and text.embedding.weight.grad[2:6].abs().sum() > 0

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.data.ragged import Int64, Ragged
-from training.encoders.dropout import RowDropout
 from training.host_arrays import to_device
+from training.towers.dropout import RowDropout
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,15 @@ import pytest
 import torch
 
 from schemas.errors import ConfigError, UsageError
-from training.config import EncoderConfig, ImageEncoder, TextEncoder
+from training.config import GruConfig, LinearConfig, RegionConceptConfig, SentenceConfig, TrainConfig
 from training.data.ragged import Ragged
-from training.encoders.gru import GruTower, pack
-from training.encoders.inputs import TextInput
-from training.encoders.linear import LinearMap
-from training.encoders.registry import Features, build_towers
-from training.encoders.rows import VectorRows, WordRows
-from training.encoders.sentence import SentenceTower
-from training.encoders.standardise import Standardise, moments
 from training.text.vocabulary import Vocabulary
+from training.towers.build import build_towers
+from training.towers.gru import GruTower, pack
+from training.towers.inputs import Sizes, TextInput
+from training.towers.rows import VectorRows
+from training.towers.vectors import LinearTower, SentenceTower, Standardise, VectorTower, moments
+from training.towers.words import WordRows
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
 TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3"]
@@ -20,7 +19,11 @@ TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3"]
 
 def gru_tower() -> GruTower:
     torch.manual_seed(0)
-    return GruTower(VOCABULARY, 7, word_dimensions=5, dropout=0.0, max_words=4).eval()
+    return GruTower(GruConfig(word_dimensions=5, dropout=0.0, max_words=4), Sizes(dimensions=7), VOCABULARY).eval()
+
+
+def sentence_tower() -> SentenceTower:
+    return SentenceTower(SentenceConfig(dropout=0.0), Sizes(dimensions=7, sentence=6))
 
 
 def test_gru_equals_one_sentence_at_a_time() -> None:
@@ -54,7 +57,7 @@ def test_taking_rows_is_encoding_those_sentences() -> None:
     assert torch.allclose(tower(rows.take(chosen)), tower(rows)[chosen], atol=1e-6)
 
 
-@pytest.mark.parametrize("tower", [gru_tower(), SentenceTower(6, 7, dropout=0.0)])
+@pytest.mark.parametrize("tower", [gru_tower(), sentence_tower()])
 def test_vectors_are_unit_and_none_is_fine(tower: GruTower | SentenceTower) -> None:
     vectors = np.random.default_rng(0).normal(size=(len(TEXTS), 6)).astype(np.float16)
     rows = tower.prepare(TextInput(texts=TEXTS, vectors=vectors))
@@ -65,7 +68,8 @@ def test_vectors_are_unit_and_none_is_fine(tower: GruTower | SentenceTower) -> N
 
 def test_sentence_tower_standardises_then_maps() -> None:
     vectors = np.random.default_rng(0).normal(3, 2, size=(50, 6))
-    tower = SentenceTower(6, 7, dropout=0.0)
+    tower = sentence_tower()
+    assert tower.standardise is not None
     tower.standardise.set_moments(moments(vectors))
     expected = (vectors - vectors.mean(axis=0)) / vectors.std(axis=0) @ tower.affine.weight.detach().numpy().T
     expected = expected + tower.affine.bias.detach().numpy()
@@ -90,7 +94,7 @@ def test_constant_features_are_centred_not_blown_up() -> None:
 
 
 def test_dropout_works_on_the_input_in_training_alone() -> None:
-    tower = LinearMap(50, 8, dropout=0.5, standardised=False)
+    tower = VectorTower(50, 8, dropout=0.5)
     rows = VectorRows(np.ones((3, 50), np.float32))
     assert not torch.equal(tower(rows), tower(rows))
     assert torch.equal(tower.eval()(rows), tower(rows))
@@ -98,27 +102,27 @@ def test_dropout_works_on_the_input_in_training_alone() -> None:
 
 def test_wrong_vectors_are_refused() -> None:
     with pytest.raises(UsageError, match="vectors of 6 numbers"):
-        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a"], vectors=np.zeros((1, 5))))
+        sentence_tower().prepare(TextInput(texts=["a"], vectors=np.zeros((1, 5))))
     with pytest.raises(UsageError, match="each of 2 sentences"):
-        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a", "b"], vectors=np.zeros((1, 6))))
+        sentence_tower().prepare(TextInput(texts=["a", "b"], vectors=np.zeros((1, 6))))
     with pytest.raises(UsageError, match="have none"):
-        SentenceTower(6, 7, dropout=0.0).prepare(TextInput(texts=["a"]))
+        sentence_tower().prepare(TextInput(texts=["a"]))
 
 
-def test_registry_standardises_images_beside_frozen_sentences_alone() -> None:
-    gru, sentence = EncoderConfig(), EncoderConfig(text=TextEncoder.SENTENCE)
-    text, image = build_towers(gru, Features(image=4), VOCABULARY)
-    assert isinstance(text, GruTower) and isinstance(image, LinearMap) and image.standardise is None
-    text, image = build_towers(sentence, Features(sentence=4, image=4), None)
-    assert isinstance(text, SentenceTower) and isinstance(image, LinearMap) and image.standardise is not None
+def test_images_are_standardised_where_that_is_set() -> None:
+    for standardise in (False, True):
+        config = TrainConfig(image=LinearConfig(standardise=standardise))
+        text, image = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
+        assert isinstance(text, GruTower) and isinstance(image, LinearTower)
+        assert (image.standardise is not None) == standardise
 
 
 def test_what_a_tower_reads_must_be_there() -> None:
-    with pytest.raises(ConfigError, match="expected a vocabulary"):
-        build_towers(EncoderConfig(), Features(image=4), None)
-    with pytest.raises(ConfigError, match="sentence extractor"):
-        build_towers(EncoderConfig(text=TextEncoder.SENTENCE), Features(image=4), None)
-    with pytest.raises(ConfigError, match="image extractor"):
-        build_towers(EncoderConfig(), Features(), VOCABULARY)
-    with pytest.raises(ConfigError, match="expected regions"):
-        build_towers(EncoderConfig(image=ImageEncoder.REGION_CONCEPT), Features(image=4), VOCABULARY)
+    for config, words, sizes, message in (
+        (TrainConfig(), None, Sizes(dimensions=8, image=4), "expected a vocabulary"),
+        (TrainConfig(text=SentenceConfig()), None, Sizes(dimensions=8, image=4), "sentence extractor"),
+        (TrainConfig(), VOCABULARY, Sizes(dimensions=8), "image extractor"),
+        (TrainConfig(image=RegionConceptConfig()), VOCABULARY, Sizes(dimensions=8, image=4), "expected regions"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            build_towers(config, sizes, words)

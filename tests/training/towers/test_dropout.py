@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.encoders.dropout import RowDropout, drawing, salt_dropouts
+from training.towers.dropout import RowDropout, drawing, salt_dropouts
 
 CPU = torch.device("cpu")
 

@@ -4,19 +4,18 @@ import torch
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import EncoderConfig, TextEncoder
-from training.encoders.inputs import TextInput, TrainingPass
-from training.encoders.multi_source import MultiSourceTower, drop_sources
-from training.encoders.registry import Features, build_towers
-from training.encoders.subword_attention import SelfAttention, SubwordAttentionTower, SubwordEmbedding
+from training.config import MultiSourceConfig, SubwordAttentionConfig, TrainConfig
 from training.text.subwords import Subwords
 from training.text.vocabulary import Vocabulary
+from training.towers.build import build_towers
+from training.towers.inputs import Sizes, TextInput, TrainingPass
+from training.towers.multi_source import MultiSourceTower, drop_sources
+from training.towers.subword_attention import SelfAttention, SubwordAttentionTower, SubwordEmbedding
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", "gotthard", "tunnel", "im"))
 SUBWORDS = Subwords(shortest=3, longest=5, buckets=50)
 TEXTS = ["im Gotthard", "", "Gotthardtunnel im Tunnel", "a", "tunnel tunnel tunnel"]
 CONFIG = {
-    "dimensions": 8,
     "word_dimensions": 6,
     "heads": 2,
     "head_dimensions": 3,
@@ -28,11 +27,11 @@ CONFIG = {
 
 
 def tower(
-    text: TextEncoder = TextEncoder.SUBWORD_ATTENTION, **settings: object
+    kind: type[SubwordAttentionConfig] = SubwordAttentionConfig, **settings: object
 ) -> SubwordAttentionTower | MultiSourceTower:
     torch.manual_seed(0)
-    config = EncoderConfig(text=text, **(CONFIG | settings))  # type: ignore[arg-type]
-    built, _ = build_towers(config, Features(image=4), VOCABULARY)
+    config = TrainConfig(dimensions=8, text=kind(**(CONFIG | settings)))  # type: ignore[arg-type]
+    built, _ = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
     assert isinstance(built, SubwordAttentionTower | MultiSourceTower)
     return built.eval()
 
@@ -71,7 +70,7 @@ def test_equals_the_paper_one_text_at_a_time(has_attention: bool, has_subwords: 
 
 
 def test_an_unknown_compound_is_near_its_parts_by_its_ngrams() -> None:
-    embedding = SubwordEmbedding(VOCABULARY, SUBWORDS, 300, max_words=3)
+    embedding = SubwordEmbedding(SubwordAttentionConfig(buckets=50), VOCABULARY)
     torch.manual_seed(0)
     embedding.table.weight.data.normal_()
     whole, part, other = (word_vector(embedding, word) for word in ("gotthardtunnels", "tunnel", "im"))
@@ -87,7 +86,7 @@ def test_taking_rows_is_encoding_those_texts() -> None:
 
 
 def test_sources_are_fused_as_in_the_paper() -> None:
-    built = tower(TextEncoder.MULTI_SOURCE, sources=("lead", "caption"))
+    built = tower(MultiSourceConfig, sources=("lead", "caption"))
     assert isinstance(built, MultiSourceTower)
     documents = [("im Gotthard", "Tunnel"), ("", "a b c")]
     together = built(built.prepare(TextInput(texts=["", ""], sources=documents)))
@@ -105,7 +104,7 @@ def test_sources_are_fused_as_in_the_paper() -> None:
 
 
 def test_dropped_sources_read_as_empty_texts() -> None:
-    built = tower(TextEncoder.MULTI_SOURCE, sources=("lead", "caption"), source_drop=0.9)
+    built = tower(MultiSourceConfig, sources=("lead", "caption"), source_drop=0.9)
     keys = tuple(f"d{i}" for i in range(20))
     given = TextInput(texts=[""] * 20, sources=[("im Gotthard", "Tunnel")] * 20, keys=keys)
     rows = built.prepare(given)
@@ -136,4 +135,4 @@ def test_source_drops_depend_on_document_and_step_alone() -> None:
 
 def test_texts_without_roles_are_refused() -> None:
     with pytest.raises(UsageError, match="the texts have no roles"):
-        tower(TextEncoder.MULTI_SOURCE).prepare(TextInput(texts=["a"]))
+        tower(MultiSourceConfig).prepare(TextInput(texts=["a"]))

@@ -10,14 +10,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.encoders.dropout import RowDropout
-from training.encoders.inputs import TrainingPass
-from training.encoders.linear import unit
-from training.encoders.packing import Packing, attend, drop_tokens, mean_of, pool
-from training.encoders.rows import WordRows
-from training.encoders.words import WordTower
+from training.config import RegionConceptConfig, TransformerConfig
 from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
+from training.towers.dropout import RowDropout
+from training.towers.inputs import Sizes, TrainingPass, unit
+from training.towers.packing import Packing, attend, drop_tokens, mean_of, pool
+from training.towers.words import WordRows, WordTower
 
 POSITION_BOUND = 0.02  # L: position embeddings start uniform in +-0.02
 
@@ -25,9 +24,10 @@ POSITION_BOUND = 0.02  # L: position embeddings start uniform in +-0.02
 class TransformerLayer(nn.Module):
     """T x d packed tokens -> T x d; tokens see those of their own row."""
 
-    def __init__(self, dimensions: int, *, heads: int, hidden: int, dropout: float) -> None:
+    def __init__(self, dimensions: int, config: TransformerConfig | RegionConceptConfig) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads = config.heads
+        hidden, dropout = config.hidden_dimensions, config.dropout
         self.attention_in = nn.Linear(dimensions, 3 * dimensions)
         self.attention_out = nn.Linear(dimensions, dimensions)
         self.attention_norm = nn.LayerNorm(dimensions)
@@ -52,11 +52,9 @@ class TransformerLayer(nn.Module):
 class Transformer(nn.Module):
     """Several layers, one after the other."""
 
-    def __init__(self, dimensions: int, *, layers: int, heads: int, hidden: int, dropout: float) -> None:
+    def __init__(self, dimensions: int, config: TransformerConfig | RegionConceptConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            TransformerLayer(dimensions, heads=heads, hidden=hidden, dropout=dropout) for _ in range(layers)
-        )
+        self.layers = nn.ModuleList(TransformerLayer(dimensions, config) for _ in range(config.layers))
 
     def forward(self, x_TD: Tensor, packing: Packing) -> Tensor:
         for layer in self.layers:
@@ -65,40 +63,16 @@ class Transformer(nn.Module):
 
 
 class TransformerTower(WordTower):
-    """N sentences -> N x d unit vectors: word and position embedding, LayerNorm, W_T, transformer, mean (L eq. 6-7).
+    """N sentences -> N x d unit vectors: word and position embedding, LayerNorm, W_T, transformer, mean (L eq. 6-7)."""
 
-    Args:
-        vocabulary: known words.
-        dimensions: d, size of the joint space.
-        word_dimensions: size of a word vector.
-        layers: N_T.
-        heads: attention heads.
-        hidden: width of the feed-forward blocks.
-        dropout: probability, on the embeddings and in the layers.
-        max_words: words of a sentence that are read.
-        is_multilingual: whether a word is looked up in its sentence's language.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        dimensions: int,
-        *,
-        word_dimensions: int,
-        layers: int,
-        heads: int,
-        hidden: int,
-        dropout: float,
-        max_words: int,
-        is_multilingual: bool = False,
-    ) -> None:
-        super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
-        self.position = nn.Embedding(max_words, word_dimensions)
+    def __init__(self, config: TransformerConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.position = nn.Embedding(config.max_words, config.word_dimensions)
         nn.init.uniform_(self.position.weight, -POSITION_BOUND, POSITION_BOUND)
-        self.norm = nn.LayerNorm(word_dimensions)
-        self.dropout = RowDropout(dropout)
-        self.project = nn.Linear(word_dimensions, dimensions)
-        self.transformer = Transformer(dimensions, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
+        self.norm = nn.LayerNorm(config.word_dimensions)
+        self.dropout = RowDropout(config.dropout)
+        self.project = nn.Linear(config.word_dimensions, sizes.dimensions)
+        self.transformer = Transformer(sizes.dimensions, config)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         packing = Packing.of(rows.sentences)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from training.encoders.recurrence import last_states
+from training.towers.recurrence import last_states
 
 SIZES = [np.array([7, 6, 6, 3, 1]), np.array([3]), np.array([1, 1, 1, 1]), np.array([2, 2])]
 

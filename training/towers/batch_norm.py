@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.encoders.inputs import Gather, TrainingPass
+from training.towers.inputs import Gather, TrainingPass
 
 MOMENTUM = 0.1
 EPSILON = 1e-5

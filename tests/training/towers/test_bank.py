@@ -1,9 +1,8 @@
 import numpy as np
 import torch
 
-from training.encoders.bank import on_device, to_bank
-from training.encoders.linear import LinearMap
-from training.encoders.rows import VectorRows
+from training.towers.rows import VectorRows, on_device, to_bank
+from training.towers.vectors import VectorTower
 
 CPU = torch.device("cpu")
 
@@ -11,7 +10,7 @@ CPU = torch.device("cpu")
 def test_a_bank_gives_what_the_host_gives() -> None:
     torch.manual_seed(0)
     rows = VectorRows(np.random.default_rng(0).normal(size=(9, 5)).astype(np.float16))
-    tower = LinearMap(5, 4, dropout=0.0, standardised=False)
+    tower = VectorTower(5, 4, dropout=0.0)
     chosen = np.array([3, 3, 0, 8])
     bank = to_bank(rows, CPU)
     assert len(bank) == 9

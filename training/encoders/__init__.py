@@ -1,1 +1,0 @@
-"""Text and image towers: each from prepared rows to unit vectors of the joint space, found by `registry.py`."""

@@ -1,0 +1,180 @@
+"""What every tower is: built from sizes, started from the training split, then from inputs to rows to unit vectors.
+
+A tower takes of its inputs what it reads and refuses what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.errors import ConfigError
+from training.data.documents import DocumentSet, HeldSplit, RegionBank
+from training.towers.rows import Rows
+
+Float = npt.NDArray[np.floating[Any]]
+Gather = Callable[[Tensor], list[Tensor]]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextInput:
+    """N sentences.
+
+    Attributes:
+        texts: the sentences.
+        vectors: N x t vectors of a sentence encoder, where there are any.
+        languages: N language codes, where they are known.
+        sources: N tuples of texts, one a source, where the rows are fused.
+        keys: N keys of random draws (document ids); empty: no draw is made.
+    """
+
+    texts: Sequence[str]
+    vectors: Float | None = None
+    languages: Sequence[str] | None = None
+    sources: Sequence[tuple[str, ...]] | None = None
+    keys: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInput:
+    """U images.
+
+    Attributes:
+        vectors: U x v vectors of an image extractor; v is 0 where there are none.
+        regions: of the U images, where there are any.
+        jpegs: U pictures, where there are any.
+        keys: U keys of random draws (content hashes); empty: no draw is made.
+    """
+
+    vectors: Float
+    regions: RegionBank | None = None
+    jpegs: Sequence[bytes] | None = None
+    keys: Sequence[str] = ()
+
+
+def _alone(rows: Tensor) -> list[Tensor]:
+    return [rows.detach()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPass:
+    """What a tower is told of the step it encodes rows for; without one (None) nothing is drawn or gathered.
+
+    Attributes:
+        seed: of the run.
+        epoch: from 1.
+        step: of the epoch, from 0.
+        gather: every worker's rows, in rank order (`training.loop.context`).
+    """
+
+    seed: int
+    epoch: int
+    step: int
+    gather: Gather = _alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a tower is built for; a feature size is None where the data set has no such vectors, or no tower reads them.
+
+    Attributes:
+        dimensions: d, of the joint space.
+        sentence: of a sentence encoder's vector.
+        image: of an image extractor's vector.
+        region: of a region's vector.
+    """
+
+    dimensions: int
+    sentence: int | None = None
+    image: int | None = None
+    region: int | None = None
+
+
+class Workers(Protocol):
+    """What a tower's start needs of those that train together (`training.loop.context.Context`)."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def gather(self, rows: Tensor) -> list[Tensor]: ...
+
+
+class Tower(nn.Module):
+    """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`."""
+
+    def prepare(self, given: Any) -> Rows:
+        """Return the rows of a `TextInput` or an `ImageInput`.
+
+        Raises:
+            UsageError: what the tower reads is not given, or has another size.
+        """
+        raise NotImplementedError
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        """Set the weights that do not start at random, the same on every worker.
+
+        Args:
+            split: this worker's part of the training split.
+            workers: all of them.
+            seed: of the run.
+
+        Raises:
+            ConfigError: a file or package to start from is not there, or does not fit.
+        """
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Return rows of Euclidean length 1, float32 whatever the precision of the products before."""
+    return F.normalize(rows.float(), dim=-1)
+
+
+def required(found: Found | None, *, tower: str, what: str) -> Found:
+    """Return what a tower is built from.
+
+    Raises:
+        ConfigError: it is None.
+    """
+    if found is None:
+        raise ConfigError(f"{tower}: expected {what}, found none")
+    return found
+
+
+def gather_json(own: Any, workers: Workers) -> Iterator[Any]:
+    """Yield every worker's value, in rank order; values travel as JSON bytes."""
+    data = np.frombuffer(json.dumps(own).encode(), dtype=np.uint8)
+    for part in workers.gather(torch.from_numpy(data.copy()).to(workers.device)):
+        yield json.loads(part.cpu().numpy().tobytes())
+
+
+def text_input(documents: DocumentSet) -> TextInput:
+    """Return all sentences of some documents."""
+    owners = documents.sentences.owners.tolist()
+    languages = None
+    if documents.languages is not None:
+        languages = tuple(documents.languages[document] for document in owners)
+    return TextInput(
+        texts=documents.texts,
+        vectors=documents.sentence_vectors,
+        languages=languages,
+        sources=documents.sources,
+        keys=tuple(documents.ids[document] for document in owners),
+    )
+
+
+def image_input(documents: DocumentSet) -> ImageInput:
+    """Return all different images of some documents, in the order of their bank."""
+    return ImageInput(
+        vectors=documents.image_bank,
+        regions=documents.regions,
+        jpegs=documents.image_jpegs,
+        keys=documents.image_hashes,
+    )

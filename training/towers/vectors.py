@@ -1,0 +1,167 @@
+"""Towers over one fixed vector a row: an affine map into the joint space.
+
+`linear` is Hessel 2019's (3.1) and Liu 2020's (4.2) image tower, `linear-bn` Alikhani 2022's (batch norm before the
+map), `sentence` a text tower over the vectors of a frozen sentence encoder (SPEC 6). Where features are standardised,
+their moments are those of the training split. They are buffers, so they are saved with the weights, and they are taken
+over occurrences: a sentence or an image that occurs in several documents counts each time, which makes them the same
+for any partition of the documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from schemas.errors import UsageError
+from training.config import LinearBnConfig, LinearConfig, SentenceConfig
+from training.data.documents import HeldSplit
+from training.towers.batch_norm import BatchNorm
+from training.towers.dropout import RowDropout
+from training.towers.inputs import ImageInput, Sizes, TextInput, Tower, TrainingPass, Workers, required, unit
+from training.towers.rows import Rows, VectorRows
+
+Float64 = npt.NDArray[np.float64]
+ROWS_AT_ONCE = 8192
+
+
+class VectorTower(Tower):
+    """N x v vectors -> N x d unit vectors: standardisation or batch norm or neither, dropout, affine map.
+
+    Args:
+        features: v, size of an input vector.
+        dimensions: d, size of the joint space.
+        dropout: probability on the input.
+        standardised: whether inputs are standardised with moments of the training split.
+        normalised: whether inputs are normalised with moments of the batch.
+    """
+
+    def __init__(
+        self, features: int, dimensions: int, *, dropout: float, standardised: bool = False, normalised: bool = False
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.standardise = Standardise(features) if standardised else None
+        self.norm = BatchNorm(features) if normalised else None
+        self.dropout = RowDropout(dropout)
+        self.affine = nn.Linear(features, dimensions)
+
+    def forward(self, rows: VectorRows, training_pass: TrainingPass | None = None) -> Tensor:
+        x_NV = rows.tensor(self.affine.weight.device)
+        if self.standardise is not None:
+            x_NV = self.standardise(x_NV)
+        if self.norm is not None:
+            x_NV = self.norm(x_NV, training_pass)
+        return unit(self.affine(self.dropout(x_NV)))
+
+    def _set_moments(self, own: Moments, workers: Workers) -> None:
+        if self.standardise is not None:
+            row = torch.from_numpy(own.packed())[None].to(workers.device)
+            total = torch.cat(workers.gather(row)).sum(dim=0).cpu().numpy()
+            self.standardise.set_moments(Moments.unpacked(total))
+
+
+class SentenceTower(VectorTower):
+    """The text tower `sentence`."""
+
+    def __init__(self, config: SentenceConfig, sizes: Sizes, vocabulary: object = None) -> None:
+        features = required(sizes.sentence, tower="text.name = 'sentence'", what="a sentence extractor in the data set")
+        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
+
+    def prepare(self, given: TextInput) -> Rows:
+        """Return the rows of given sentence vectors; of the texts only the number counts.
+
+        Raises:
+            UsageError: there are no vectors, not one a sentence, or they have another size.
+        """
+        if given.vectors is None:
+            raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
+        if len(given.vectors) != len(given.texts):
+            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
+        return VectorRows.checked(given.vectors, self.features)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        vectors = split.documents.sentence_vectors
+        self._set_moments(moments(required(vectors, tower="text.name = 'sentence'", what="sentence vectors")), workers)
+
+
+class LinearTower(VectorTower):
+    """The image towers `linear` and `linear-bn`."""
+
+    def __init__(self, config: LinearConfig | LinearBnConfig, sizes: Sizes, text: object = None) -> None:
+        features = required(
+            sizes.image, tower=f"image.name = '{config.name}'", what="an image extractor in the data set"
+        )
+        super().__init__(
+            features,
+            sizes.dimensions,
+            dropout=config.dropout,
+            standardised=isinstance(config, LinearConfig) and config.standardise,
+            normalised=isinstance(config, LinearBnConfig),
+        )
+
+    def prepare(self, given: ImageInput) -> Rows:
+        return VectorRows.checked(given.vectors, self.features)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        documents = split.documents
+        occurrences = np.bincount(documents.image_rows, minlength=len(documents.image_bank))
+        self._set_moments(moments(documents.image_bank, occurrences), workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Number of rows, their sum and the sum of their squares (v each, float64)."""
+
+    count: float
+    total: Float64
+    squares: Float64
+
+    def packed(self) -> Float64:
+        """Return the moments as one row of 1 + 2 v numbers."""
+        return np.concatenate([[self.count], self.total, self.squares])
+
+    @classmethod
+    def unpacked(cls, row: Float64) -> Moments:
+        total, squares = np.split(row[1:], 2)
+        return cls(float(row[0]), total, squares)
+
+
+def moments(vectors: npt.NDArray[np.floating[Any]], occurrences: npt.NDArray[np.int64] | None = None) -> Moments:
+    """Return the moments of N x v vectors, each counted once or `occurrences[n]` times."""
+    weights = np.ones(len(vectors)) if occurrences is None else occurrences.astype(np.float64)
+    total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        chunk = vectors[start : start + ROWS_AT_ONCE].astype(np.float64)
+        share = weights[start : start + ROWS_AT_ONCE]
+        total += share @ chunk
+        squares += share @ np.square(chunk)
+    return Moments(float(weights.sum()), total, squares)
+
+
+class Standardise(nn.Module):
+    """`(x - mean) / deviation`, the identity until `set_moments`; a constant feature is only centred."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dimensions))
+        self.register_buffer("deviation", torch.ones(dimensions))
+
+    def set_moments(self, found: Moments) -> None:
+        """Take mean and deviation from the moments of the training split."""
+        count = max(found.count, 1.0)
+        mean = found.total / count
+        deviation = np.sqrt(np.maximum(found.squares / count - np.square(mean), 0.0))
+        deviation[deviation < 1e-6] = 1.0
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(deviation))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.deviation
