@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.towers.inputs import TextInput
-from training.towers.transformer import TransformerTower
+from training.config import TransformerConfig
 from training.text.vocabulary import Vocabulary
+from training.towers.inputs import Sizes, TextInput
+from training.towers.transformer import TransformerTower
 
 SENTENCES, WORDS, DIMENSIONS, WORD_DIMENSIONS = 182, (6, 30), 1024, 300
 
@@ -33,21 +34,13 @@ def main() -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(*WORDS, size=SENTENCES, endpoint=True)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 5000, size=length)) for length in lengths]
-    tower = TransformerTower(
-        vocabulary,
-        DIMENSIONS,
-        word_dimensions=WORD_DIMENSIONS,
-        layers=3,
-        heads=8,
-        hidden=2048,
-        dropout=0.0,
-        max_words=50,
-    )
+    config = TransformerConfig(word_dimensions=WORD_DIMENSIONS, dropout=0.0)
+    tower = TransformerTower(config, Sizes(dimensions=DIMENSIONS), vocabulary)
     rows = tower.prepare(TextInput(texts=texts))
     peer = _peer()
     words = torch.zeros((SENTENCES, int(lengths.max())), dtype=torch.int64)
     for row, length in enumerate(lengths):
-        words[row, :length] = torch.from_numpy(rows.words[rows.offsets[row] : rows.offsets[row + 1]].astype(np.int64))
+        words[row, :length] = torch.from_numpy(rows.words[rows.sentences.rows(row)].astype(np.int64))
     is_padding = torch.arange(words.shape[1])[None] >= torch.from_numpy(lengths)[:, None]
 
     def padded() -> Tensor:

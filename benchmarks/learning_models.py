@@ -61,7 +61,7 @@ def _of(data: str, kept_share: float) -> tuple[Model, ...]:
 MODELS = (
     *_of(POSTS, 0.6),
     Model("GRU, AP", POSTS, "tiny-hessel-2019"),
-    Model("transformer, no concepts", POSTS, "tiny-li-2022", ("encoder.concepts=false",)),
+    Model("transformer, no concepts", POSTS, "tiny-li-2022", ("image.concepts=false",)),
     Model("transformer, concepts", POSTS, "tiny-li-2022"),
     *_of(SCENES, 0.8),
     *_of(FOUR_TIMES, 0.8),

@@ -27,7 +27,6 @@ from training.baselines.joint_embeddings import joint_embedding_scores
 from training.baselines.random import random_scores
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
-from training.towers.inputs import image_input, text_input
 from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.links import Matrix, score_documents
@@ -36,6 +35,7 @@ from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
 from training.model import LinkModel
 from training.text.word_vectors import PACKAGED
+from training.towers.inputs import image_input, text_input
 
 Data = LakeData | ComposedScenes | PairsData
 Scores = np.ndarray  # S seeds x D documents x 3 columns, percent; without S: of one run

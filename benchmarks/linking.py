@@ -46,12 +46,12 @@ from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_
 from schemas.tables import FEATURE_PREFIX, to_table
 from training.config import GruConfig, LinearConfig, SentenceConfig, TrainConfig
 from training.data.loading import identify, read_for_model
-from training.towers.inputs import image_input, text_input
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
 from training.model import LinkModel, ModelCard
 from training.ray.link import RayWorkers
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
+from training.towers.inputs import image_input, text_input
 
 SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)
 TEXT_DIMENSIONS, IMAGE_DIMENSIONS, VOCABULARY = 512, 1280, 5000
@@ -150,11 +150,12 @@ def make_models(lake: Lake) -> dict[str, LinkModel]:
     """Return one model that reads words and one that reads sentence vectors, with random weights."""
     manifest, folder = read_manifest(lake, DATASET)
     found = {}
-    for name, text in (("gru", TextEncoder.GRU), ("frozen", TextEncoder.SENTENCE)):
+    for name, text in (("gru", GruConfig()), ("frozen", SentenceConfig())):
         torch.manual_seed(0)
-        config = TrainConfig(recipe="benchmark", encoder=EncoderConfig(text=text, dimensions=1024))
+        image = LinearConfig(standardise=name == "frozen")
+        config = TrainConfig(recipe="benchmark", text=text, image=image)
         card = ModelCard(config=config, data=identify(manifest, folder, config))
-        found[name] = LinkModel(card, KNOWN if text is TextEncoder.GRU else None).eval()
+        found[name] = LinkModel(card, KNOWN if name == "gru" else None).eval()
     return found
 
 

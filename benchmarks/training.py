@@ -37,7 +37,8 @@ from torch.nn import functional as F
 
 from training.config import (
     Device,
-    EncoderConfig,
+    GruConfig,
+    LinearConfig,
     LoopConfig,
     Precision,
     Similarity,
@@ -223,7 +224,8 @@ class PaddedStep:
 class OurStep:
     def __init__(self, world: World, precision: Precision, device: torch.device, dropout: float = DROPOUT) -> None:
         config = TrainConfig(
-            encoder=EncoderConfig(dropout=dropout, word_dimensions=WORD_DIMENSIONS),
+            text=GruConfig(dropout=dropout, word_dimensions=WORD_DIMENSIONS),
+            image=LinearConfig(dropout=dropout),
             training=LoopConfig(precision=precision, device=Device(device.type)),
         )
         identity = DatasetIdentity(

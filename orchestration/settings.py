@@ -18,7 +18,7 @@ import typer
 
 import pipelines.config
 import training.recipes
-from schemas.configs import dotted_keys, resolve
+from schemas.configs import dotted_keys, override, resolve
 from schemas.console import Console
 from schemas.errors import UsageError
 
@@ -47,11 +47,13 @@ class Setting:
 
 def settings(
     name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Show what it has with KEY=VALUE set.")] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, as the last line.")] = False,
 ) -> None:
     """List the recipes, or what can be set in one of them.
 
-    A setting is changed by `--set KEY=VALUE` of `multilink build` or `multilink train`.
+    A setting is changed by `--set KEY=VALUE` of `multilink build` or `multilink train`. A name (`--set
+    text.name=transformer`) chooses which other settings there are.
     """
     console = Console(is_json=is_json)
     builds, trainings = pipelines.config.RECIPES, training.recipes.RECIPES
@@ -61,7 +63,7 @@ def settings(
         return
     if name not in {*builds, *trainings}:
         raise UsageError(f"no recipe '{name}'; recipes: {', '.join(sorted({*builds, *trainings}))}")
-    found = list(settings_of((builds.get(name) or trainings[name])()))
+    found = list(settings_of(override((builds.get(name) or trainings[name])(), set_ or [])))
     console.summarise(describe(found), {"settings": [asdict(setting) for setting in found]})
 
 

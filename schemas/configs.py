@@ -109,7 +109,7 @@ def dotted_keys(config: object, choice: Any = None) -> dict[str, Any]:
         choice: type of the field that holds it; of several dataclasses, the name can be any of theirs.
     """
     keys: dict[str, Any] = {}
-    hints, names = _hints(type(config)), tuple(_named(choice))
+    hints, names = _hints(type(config)), tuple(_named(get_args(choice)))
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
         if field.name in getattr(config, "unused", ()):
@@ -140,12 +140,12 @@ def _chosen_part(config: object, parents: list[str]) -> Any:
     hint: Any = None
     for name in parents:
         hint, config = _hints(type(config))[name], getattr(config, name)
-    return hint if _named(hint) or hasattr(config, "unused") else None
+    return hint if _named(get_args(hint)) or hasattr(config, "unused") else None
 
 
-def _named(hint: Any) -> dict[str, Any]:
-    """Return the dataclasses that a field can be one of, by their names; none where they have no names."""
-    kinds = [member for member in get_args(hint) if dataclasses.is_dataclass(member)]
+def _named(members: Iterable[Any]) -> dict[str, Any]:
+    """Return the dataclasses of a union by their names; none where they have no names."""
+    kinds = [member for member in members if dataclasses.is_dataclass(member)]
     return {str(field.default): kind for kind in kinds for field in dataclasses.fields(kind) if field.name == NAME}
 
 
@@ -204,7 +204,7 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
-    if (named := _named(Union[members])) and isinstance(value, Mapping):
+    if (named := _named(members)) and isinstance(value, Mapping):
         name = _coerce(value.get(NAME), Literal[tuple(named)], key=f"{key}.{NAME}")
         return restore(named[name], value, prefix=f"{key}.")
     of_its_names = [member for member in members if isinstance(value, dict) and value and _names(member) == {*value}]
