@@ -87,6 +87,9 @@ class Loss(StrEnum):
 
 
 class Negatives(StrEnum):
+    """Which negatives of a document count; `auto`: for `nostruct` alone the mean (H tables 2, 3), else the hardest."""
+
+    AUTO = "auto"
     HARDEST = "hardest"
     MEAN = "mean"
 
@@ -167,7 +170,8 @@ class TowerConfig:
             if isinstance(value, float):
                 require(0 <= value < 1, field=key, value=value, rule="must be in [0, 1)")
             if isinstance(value, int):
-                require(isinstance(value, bool) or value > 0, field=key, value=value, rule="must be positive")
+                is_free = isinstance(value, bool) or known.default == 0
+                require(value > 0 or (is_free and value == 0), field=key, value=value, rule="must be positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +186,8 @@ class WordsConfig(TowerConfig):
             looked up in its document's language. Empty: one language.
         train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
-        max_words: words of a sentence that are read (H: 20 for crowd-labelled sets, 50 for the others).
+        max_words: words of a sentence that are read; 0: 20 of the crowd-labelled sets (mscoco, story-dii, story-sis,
+            dii-stress), 50 of the others (H).
     """
 
     word_dimensions: int = 300
@@ -190,7 +195,7 @@ class WordsConfig(TowerConfig):
     aligned_vectors: tuple[str, ...] = ()
     train_words: bool = True
     min_word_count: int = 5
-    max_words: int = 50
+    max_words: int = 0
 
     def __post_init__(self) -> None:
         TowerConfig.__post_init__(self)
@@ -230,32 +235,25 @@ class BilstmAttentionConfig(WordsConfig):
     """A: bidirectional LSTM, attention over its states.
 
     Attributes:
-        attention: whether states are weighted (ablation A table 3).
+        pooling: how states become one vector: `attention` (a linear score a state) or `tanh-attention` (the authors'
+            code: `u . tanh(W h + b) / sqrt(e)`); without attention (A table 3) `last` (the last state of either
+            direction, as in the code) or `mean`.
     """
 
     name: Literal["bilstm-attention"] = "bilstm-attention"
-    attention: bool = True
+    pooling: Literal["attention", "tanh-attention", "last", "mean"] = "attention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubwordAttentionConfig(WordsConfig):
-    """N 4.3: words with their n-grams, self-attention, point-wise layers, max pool.
+class SubwordsConfig(WordsConfig):
+    """Settings of the text towers that read words with their n-grams.
 
     Attributes:
-        heads: attention heads (N: 6).
-        head_dimensions: size of a head (N: 64).
-        hidden_dimensions: width between the two point-wise layers (N: 2048).
-        attention: whether there is attention (ablation N table 1).
         subwords: whether n-grams are read beside words (ablation N table 1).
         ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
         buckets: rows of the hashed n-gram table (fastText: 2,000,000).
     """
 
-    name: Literal["subword-attention", "multi-source"] = "subword-attention"
-    heads: int = 6
-    head_dimensions: int = 64
-    hidden_dimensions: int = 2048
-    attention: bool = True
     subwords: bool = True
     ngrams: tuple[int, ...] = (3, 5)
     buckets: int = 200_000
@@ -267,16 +265,46 @@ class SubwordAttentionConfig(WordsConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordGruConfig(SubwordsConfig):
+    """N table 1, line 1.8: a GRU over words with their n-grams."""
+
+    name: Literal["subword-gru"] = "subword-gru"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordAttentionConfig(SubwordsConfig):
+    """N 4.3: words with their n-grams, self-attention, point-wise layers, max pool.
+
+    Attributes:
+        heads: attention heads (N: 6).
+        head_dimensions: size of a head (N: 64).
+        hidden_dimensions: width between the two point-wise layers (N: 2048).
+        attention: whether there is attention (ablation N table 1).
+    """
+
+    name: Literal["subword-attention", "multi-source"] = "subword-attention"
+    heads: int = 6
+    head_dimensions: int = 64
+    hidden_dimensions: int = 2048
+    attention: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MultiSourceConfig(SubwordAttentionConfig):
-    """N 5.1: a subword encoder for each of several texts of a document, fused by attention.
+    """N 5.1: a subword encoder for each of several texts of a document, fused to one vector.
 
     Attributes:
         sources: roles that are fused.
+        fuser: `attention`; of N table 2 also `max` (largest value), `add` (sum), `neural-net` (two affine maps, each
+            with ReLU).
+        body_words: words of a `body` that are read; of other sources `max_words` (N names no limit).
         source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
     """
 
     name: Literal["multi-source"] = "multi-source"
     sources: tuple[str, ...] = (Role.HEADLINE.value, Role.LEAD.value, Role.CAPTION.value, Role.BODY.value)
+    fuser: Literal["attention", "max", "add", "neural-net"] = "attention"
+    body_words: int = 1000
     source_drop: float = 0.3
 
     def __post_init__(self) -> None:
@@ -347,11 +375,13 @@ class FineTunedConfig(ImageTowerConfig):
     Attributes:
         cnn: the network; all but the first are torchvision's.
         weights: file of its starting weights (a torch state); empty: those its package holds, or random.
+        batch_norm: whether the CNN's features are batch-normalised before the affine map (A).
     """
 
     name: Literal["fine-tuned"] = "fine-tuned"
     cnn: Cnn = "efficientnet-lite0"
     weights: str = ""
+    batch_norm: bool = False
 
 
 TextConfig = (
@@ -376,7 +406,8 @@ class ObjectiveConfig:
         matching: constraint of AP.
         combine: how DC and TK put rows and columns together.
         loss: what a negative document costs.
-        negatives: the hardest negative document, or the mean over all.
+        negatives: the hardest negative document, or the mean over all; `auto`: for `nostruct` alone the mean (H tables
+            2 and 3: hardest negatives collapse there), else the hardest. A configuration holds which of the two it is.
         mean_epochs: epochs at the start in which training takes their mean whatever `negatives` says: the hardest
             negative of an untrained model is noise.
         margin: alpha of the hinges (H: 0.2, A: 0.3). Intra-document and dropout sub-document take half of it (L).
@@ -398,7 +429,7 @@ class ObjectiveConfig:
     matching: Matching = Matching.EXACT
     combine: Combine = Combine.SUM
     loss: Loss = Loss.HINGE
-    negatives: Negatives = Negatives.HARDEST
+    negatives: Negatives = Negatives.AUTO
     mean_epochs: int = 0
     margin: float = 0.2
     kept_share: float = 0.6
@@ -411,6 +442,7 @@ class ObjectiveConfig:
     labelled_share: float = 1.0
 
     def __post_init__(self) -> None:
+        _take_plain_names(self)
         for known in fields(self):
             if known.name in self.unused:
                 value, rule = getattr(self, known.name), f"is no setting of objective.name = '{self.name}'"
@@ -432,6 +464,9 @@ class ObjectiveConfig:
             rule="says what belongs least together; documents are compared by dc, tk or ap",
         )
         _check_sum(self.name, self.terms)
+        if self.negatives is Negatives.AUTO and "negatives" not in self.unused:
+            is_mean = self.terms == (ObjectiveName.NOSTRUCT,)
+            object.__setattr__(self, "negatives", Negatives.MEAN if is_mean else Negatives.HARDEST)
 
     @property
     def terms(self) -> tuple[ObjectiveName, ...]:
@@ -558,6 +593,7 @@ class LoopConfig:
     device: Device = Device.AUTO
 
     def __post_init__(self) -> None:
+        _take_plain_names(self)
         for name in ("epochs", "negative_documents"):
             value = getattr(self, name)
             require(value >= 1, field=f"training.{name}", value=value, rule="must be at least 1")
@@ -604,6 +640,16 @@ def _require_roles(roles: tuple[str, ...], *, field: str) -> None:
     known = [role.value for role in Role]
     rule = f"expected different roles of {', '.join(known)}"
     require(set(roles) <= set(known) and len(set(roles)) == len(roles), field=field, value=roles, rule=rule)
+
+
+def _take_plain_names(config: object) -> None:
+    """Replace the plain names of enumerations (`"ap"`) by their members."""
+    for known in fields(config):  # type: ignore[arg-type]
+        if isinstance(known.default, StrEnum):
+            value, kind = getattr(config, known.name), type(known.default)
+            rule = f"expected one of {', '.join(kind)}"
+            require(value in list(kind), field=known.name, value=value, rule=rule)
+            object.__setattr__(config, known.name, kind(value))
 
 
 def _require_schedule(epochs: int, factor: float, *, fewest: int) -> None:

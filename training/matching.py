@@ -53,7 +53,7 @@ def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int6
     return np.ceil(np.round(value * smaller, 9)).astype(np.int64)
 
 
-def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
+def match(weights: Matrix, k: int, matching: Matching | str) -> tuple[Int64, Int64]:
     """Return rows and columns of the maximum-weight matching of an n x m matrix.
 
     Args:
@@ -69,7 +69,7 @@ def match(weights: Matrix, k: int, matching: Matching) -> tuple[Int64, Int64]:
     return rows[order], columns[order]
 
 
-def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching) -> Edges:
+def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
 
     Args:
@@ -87,7 +87,7 @@ def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, m
     return _match(weights, _problems(sentences, images, sets, others, k), matching)
 
 
-def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching) -> Edges:
+def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
@@ -102,7 +102,8 @@ def _problems(sentences: Ragged, images: Ragged, sets: Int64, others: Int64, k: 
     return Problems.of(sentences.offsets[sets], images.offsets[others], sizes, edge_counts(*sizes, k))
 
 
-def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
+def _match(weights: Tensor, problems: Problems, matching: Matching | str) -> Edges:
+    matching = Matching(matching)
     finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
     taken = _assign(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
     is_selected = taken >= 0

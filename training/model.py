@@ -39,6 +39,8 @@ Float32 = npt.NDArray[np.float32]
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 2
 ROWS_AT_ONCE = 4096
+CROWD_LABELLED = frozenset({"mscoco", "story-dii", "story-sis", "dii-stress"})
+CROWD_MAX_WORDS, MAX_WORDS = 20, 50  # of a sentence, where `text.max_words` does not say (H, supplement)
 WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
 UNREADABLE = (
     OSError,
@@ -98,6 +100,7 @@ class LinkModel(nn.Module):
             sentence=card.data.sentence_dimensions,
             image=card.data.image_dimensions,
             region=card.data.region_dimensions,
+            max_words=CROWD_MAX_WORDS if card.data.dataset in CROWD_LABELLED else MAX_WORDS,
         )
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None

@@ -13,6 +13,7 @@ from schemas.documents import Role
 from schemas.errors import ConfigError
 from training.config import (
     BilstmAttentionConfig,
+    Combine,
     ConstantSchedule,
     DataConfig,
     LinearBnConfig,
@@ -48,7 +49,11 @@ def tiny() -> TrainConfig:
 
 
 def hessel_2019() -> TrainConfig:
-    """Hessel, Lee, Mimno 2019: GRU and affine map, hinge on the hardest of b = 10 negatives, 50 epochs."""
+    """Hessel, Lee, Mimno 2019: GRU and affine map, hinge on the hardest of b = 10 negatives, 50 epochs.
+
+    The paper starts from word2vec of GoogleNews: `--set text.word_vectors=FILE`; without, words start at random, and
+    the run says so.
+    """
     return TrainConfig(recipe="hessel-2019")
 
 
@@ -64,13 +69,14 @@ def li_2022() -> TrainConfig:
     """Li et al. 2022 on the Story sets: transformer, regions with concepts, C+I+D over TK.
 
     For mscoco: `--set training.learning_rate=1e-5 --set training.warmup_steps=3000 --set objective.kept_share=0.8`.
-    The paper gives no number of epochs (50, Hessel's) and no dropout (0.1, Vaswani's).
+    TK is the average of the 2k pairs, as the paper has it. Word vectors are as of `hessel-2019`. The paper gives no
+    number of epochs (50, Hessel's) and no dropout (0.1, Vaswani's).
     """
     return TrainConfig(
         recipe="li-2022",
-        text=TransformerConfig(dropout=0.1, max_words=20),
+        text=TransformerConfig(dropout=0.1),
         image=RegionConceptConfig(dropout=0.1),
-        objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.TK, kept_share=0.6),
+        objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.TK, combine=Combine.MEAN),
         training=LoopConfig(learning_rate=5e-5, warmup_steps=4000, warmup_from=1e-7),
     )
 
@@ -78,12 +84,15 @@ def li_2022() -> TrainConfig:
 def alikhani_2022() -> TrainConfig:
     """Alikhani et al. 2022 on CITE++: BiLSTM with attention, ResNet-50, hardest triplets and coherence (CMCM).
 
-    For CLUE: `--set text.max_words=40`. The agnostic model (CMCA): `--set objective.name=triplet-hardest`. The paper
-    gives no batch size (32) and no dropout (none).
+    For CLUE: `--set text.max_words=40`. The agnostic model (CMCA): `--set objective.name=triplet-hardest`. -NoAttn:
+    `--set text.pooling=last`. The attention is that of the authors' code. The paper gives no batch size (32) and no
+    dropout (none).
     """
     return TrainConfig(
         recipe="alikhani-2022",
-        text=BilstmAttentionConfig(dropout=0.0, word_vectors=TRAINED, min_word_count=1, max_words=200),
+        text=BilstmAttentionConfig(
+            pooling="tanh-attention", dropout=0.0, word_vectors=TRAINED, min_word_count=1, max_words=200
+        ),
         image=LinearBnConfig(dropout=0.0),
         objective=ObjectiveConfig(name="triplet-hardest+coherence", margin=0.3),
         training=LoopConfig(
@@ -94,6 +103,12 @@ def alikhani_2022() -> TrainConfig:
             select=Select.RETRIEVAL,
         ),
     )
+
+
+def alikhani_2022_fine_tuned() -> TrainConfig:
+    """Alikhani et al. 2022, the authors' code: the ResNet-50 trained end to end, batch norm before its map."""
+    image = ("image.name=fine-tuned", "image.cnn=resnet50", "image.batch_norm=true")
+    return override(alikhani_2022(), ["recipe=alikhani-2022-fine-tuned", *image])
 
 
 def liu_2020() -> TrainConfig:
@@ -121,7 +136,9 @@ def liu_2020_multi_source() -> TrainConfig:
     """Liu et al. 2020, 6.2: four sources fused by attention, started from single-source models, frozen one epoch.
 
     Name the models: `--set training.start_from=headline=MODEL,lead=MODEL,caption=MODEL,body=MODEL`; without, the
-    run trains from scratch (line 2.7 of table 2). 10 epochs, the rate divided by 5 after five.
+    run trains from scratch (line 2.7 of table 2). 10 epochs, the rate divided by 5 after five. Of a body 1,000 words
+    are read (`text.body_words`; the paper names no limit). Other fusers of table 2: `--set text.fuser=max`, `add`,
+    `neural-net`.
     """
     return override(
         liu_2020(),
@@ -206,6 +223,7 @@ _ALL = (
     hessel_2019_fine_tuned,
     li_2022,
     alikhani_2022,
+    alikhani_2022_fine_tuned,
     liu_2020,
     liu_2020_multi_source,
     tiny_hessel_2019,

@@ -20,12 +20,13 @@ from training.config import (
     MultiSourceConfig,
     RegionConceptConfig,
     SentenceConfig,
-    SubwordAttentionConfig,
+    SubwordsConfig,
     TrainConfig,
     WordsConfig,
 )
 from training.data.documents import SplitIndex
 
+RANDOM_WORDS = "random"
 Requirement = Callable[[TrainConfig, Manifest], str | None]
 
 
@@ -73,7 +74,7 @@ def inputs_of(config: TrainConfig) -> Inputs:
             f"data.roles = {config.data.roles!r}: the multi-source tower reads the roles of text.sources; "
             "leave data.roles empty"
         )
-    if found.labels and isinstance(text, SubwordAttentionConfig | SentenceConfig):
+    if found.labels and isinstance(text, SubwordsConfig | SentenceConfig):
         raise ConfigError(
             f"text.name = '{text.name}': region labels are read through the text tower's word vectors, and it has none "
             "to share; use one of bilstm-attention, gru, transformer, or --set image.concepts=false"
@@ -84,6 +85,13 @@ def inputs_of(config: TrainConfig) -> Inputs:
             "use --set image.concepts=false"
         )
     return found
+
+
+def words_start(config: TrainConfig) -> str:
+    """Return what the word vectors of a configuration start from; "" where its text tower reads no words."""
+    if not isinstance(config.text, WordsConfig):
+        return ""
+    return ", ".join(config.text.aligned_vectors) or config.text.word_vectors or RANDOM_WORDS
 
 
 def check_fits(config: TrainConfig, manifest: Manifest) -> None:

@@ -1,6 +1,7 @@
 """Similarity of a sentence set and an image set, from their cosine matrix (Hessel 2019, 3.2; SPEC 4).
 
-`set_similarity` is the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one
+Kinds are members of enumerations or their plain names (`"ap"`); another name is a `ValueError`. `set_similarity` is
+the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one
 matrix product, `own_similarity` for each document's own pair alone. All are differentiable: a maximum passes its
 gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
 
@@ -22,10 +23,10 @@ from training.matching import Edges, edge_counts, match, match_batch, match_own
 
 def set_similarity(
     matrix_nm: Tensor,
-    kind: Similarity,
+    kind: Similarity | str,
     k: str = "min",
-    combine: Combine = Combine.SUM,
-    matching: Matching = Matching.EXACT,
+    combine: Combine | str = Combine.SUM,
+    matching: Matching | str = Matching.EXACT,
 ) -> Tensor:
     """Return the similarity of one sentence set and one image set, a scalar.
 
@@ -36,6 +37,7 @@ def set_similarity(
         combine: whether DC, TK and NegTK sum the two means or average them.
         matching: the constraint of AP. `at_most` without any edge gives 0.
     """
+    kind, combine, matching = Similarity(kind), Combine(combine), Matching(matching)
     if kind is Similarity.NEG_TK:
         return -set_similarity(-matrix_nm, Similarity.TK, k, combine)
     n, m = matrix_nm.shape
@@ -54,11 +56,11 @@ def batch_similarity(
     image_MD: Tensor,
     sentences: Ragged,
     images: Ragged,
-    kind: Similarity,
+    kind: Similarity | str,
     *,
     k: str = "min",
-    combine: Combine = Combine.SUM,
-    matching: Matching = Matching.EXACT,
+    combine: Combine | str = Combine.SUM,
+    matching: Matching | str = Matching.EXACT,
 ) -> Tensor:
     """Return the B x C similarities of all sentence sets with all image sets.
 
@@ -80,16 +82,17 @@ def blocks_similarity(
     matrix_NM: Tensor,
     sentences: Ragged,
     images: Ragged,
-    kind: Similarity,
+    kind: Similarity | str,
     *,
     k: str = "min",
-    combine: Combine = Combine.SUM,
-    matching: Matching = Matching.EXACT,
+    combine: Combine | str = Combine.SUM,
+    matching: Matching | str = Matching.EXACT,
 ) -> Tensor:
     """Return the B x C similarities of the blocks of a matrix: sentence set `i` (rows) by image set `j` (columns).
 
     Arguments as of `batch_similarity`, whose matrix product is given.
     """
+    kind, combine, matching = Similarity(kind), Combine(combine), Matching(matching)
     if kind is Similarity.NEG_TK:
         return -blocks_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
@@ -111,16 +114,17 @@ def own_similarity(
     matrix_NM: Tensor,
     sentences: Ragged,
     images: Ragged,
-    kind: Similarity,
+    kind: Similarity | str,
     *,
     k: str = "min",
-    combine: Combine = Combine.SUM,
-    matching: Matching = Matching.EXACT,
+    combine: Combine | str = Combine.SUM,
+    matching: Matching | str = Matching.EXACT,
 ) -> Tensor:
     """Return the B similarities of the diagonal blocks alone: sentence set `i` by image set `i`.
 
     The diagonal of `blocks_similarity`, at a cost that grows with B and not with its square.
     """
+    kind, combine, matching = Similarity(kind), Combine(combine), Matching(matching)
     if kind is Similarity.NEG_TK:
         return -own_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:

@@ -7,7 +7,10 @@ import pytest
 from schemas.configs import dotted_keys, override, resolve, restore
 from schemas.errors import ConfigError
 from training.config import (
+    Combine,
     ConstantSchedule,
+    FineTunedConfig,
+    Negatives,
     ObjectiveConfig,
     PlateauSchedule,
     Similarity,
@@ -31,7 +34,8 @@ from training.recipes import RECIPES, recipe
         ("training.schedule.name=step", "expected one of plateau, steps, constant"),
         ("text.dropout=1", "text.dropout = 1.0: must be in [0, 1)"),
         ("image.dropout=-0.1", "image.dropout = -0.1: must be in [0, 1)"),
-        ("text.max_words=0", "text.max_words = 0: must be positive"),
+        ("text.max_words=-1", "text.max_words = -1: must be positive"),
+        ("text.word_dimensions=0", "text.word_dimensions = 0: must be positive"),
         ("training.schedule.factor=0", "training.schedule.factor = 0.0: must be positive"),
     ],
 )
@@ -48,7 +52,7 @@ def test_a_name_chooses_the_settings_wherever_it_stands() -> None:
 
 
 def test_what_was_set_stays_where_the_new_part_has_it() -> None:
-    base = override(recipe("tiny-li-2022"), ["text.name=subword-attention"])
+    base = override(recipe("tiny-li-2022"), ["text.max_words=20", "text.name=subword-attention"])
     expected = {"dropout": 0.1, "word_vectors": "glove-6b-50d", "heads": 4, "hidden_dimensions": 256, "max_words": 20}
     assert isinstance(base.text, SubwordAttentionConfig)
     assert {name: getattr(base.text, name) for name in expected} == expected
@@ -90,3 +94,32 @@ def test_heads_divide_the_dimensions_of_a_transformer(name: str) -> None:
     for key in keys if config.text.name == "transformer" else ():
         with pytest.raises(ConfigError, match=f"{key} = 3: a transformer's heads must divide dimensions"):
             override(config, [f"{key}=3"])
+
+
+def test_nostruct_takes_the_mean_of_its_negatives_unless_told_otherwise() -> None:
+    assert ObjectiveConfig(name="nostruct").negatives is Negatives.MEAN
+    assert ObjectiveConfig().negatives is ObjectiveConfig(name="cross+nostruct").negatives is Negatives.HARDEST
+    config = override(TrainConfig(), ["objective.name=nostruct"])
+    assert config.objective.negatives is Negatives.MEAN
+    assert resolve(config.objective)["negatives"] == "mean"
+    hardest = override(config, ["objective.negatives=hardest"])
+    assert hardest.objective.negatives is Negatives.HARDEST
+    assert override(hardest, ["objective.name=cross-document"]).objective.negatives is Negatives.HARDEST
+
+
+def test_plain_names_are_members_in_a_configuration() -> None:
+    plain = ObjectiveConfig(similarity="tk", combine="mean")  # type: ignore[arg-type]
+    assert plain == ObjectiveConfig(similarity=Similarity.TK, combine=Combine.MEAN)
+    assert plain.similarity is Similarity.TK
+    with pytest.raises(ConfigError, match="similarity = 'best': expected one of dc, tk, neg_tk, ap"):
+        ObjectiveConfig(similarity="best")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="dc, tk or ap"):
+        ObjectiveConfig(similarity="neg_tk")  # type: ignore[arg-type]
+
+
+def test_recipes_have_the_papers_settings() -> None:
+    assert recipe("li-2022").objective.combine is Combine.MEAN
+    fine_tuned = recipe("alikhani-2022-fine-tuned")
+    assert isinstance(fine_tuned.image, FineTunedConfig)
+    assert (fine_tuned.image.cnn, fine_tuned.image.batch_norm) == ("resnet50", True)
+    assert fine_tuned.objective == recipe("alikhani-2022").objective

@@ -23,6 +23,8 @@ from training.data.ragged import Ragged
 from training.model import LinkModel, ModelCard
 from training.model_files import seal
 from training.text.vocabulary import Vocabulary
+from training.towers.inputs import TextInput
+from training.towers.transformer import TransformerTower
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
 SIZES = {"word_dimensions": 4, "layers": 1, "heads": 2, "head_dimensions": 3, "hidden_dimensions": 10, "buckets": 20}
@@ -197,3 +199,15 @@ def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
                 row = example["dataframe_records"][0] | {"pictures": [wrong]}
                 refused = client.post("/invocations", json={"dataframe_records": [row]})
                 assert refused.status_code == 400 and "expected" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "settings", "words"), [("mscoco", (), 20), ("diy", (), 50), ("story-sis", ("text.max_words=7",), 7)]
+)
+def test_how_many_words_are_read_depends_on_the_data_set(dataset: str, settings: tuple[str, ...], words: int) -> None:
+    card = model_of("transformer + region-concept").card
+    card = replace(card, config=override(card.config, settings), data=replace(card.data, dataset=dataset))
+    text = LinkModel(card, Vocabulary(WORDS)).text
+    assert isinstance(text, TransformerTower)
+    rows = text.prepare(TextInput(texts=["a cat " * 40, "dog"]))
+    assert rows.sentences.counts.tolist() == [words, 1] and len(text.position.weight) == words

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from training.config import Combine, Matching, Similarity
 from training.data.ragged import Ragged
 from training.matching import edge_counts
-from training.similarity import batch_similarity, own_similarity, set_similarity
+from training.similarity import batch_similarity, blocks_similarity, own_similarity, set_similarity
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -159,3 +159,16 @@ def test_ap_gradient_reaches_selected_entries_alone() -> None:
     set_similarity(matrix, Similarity.AP).backward()
     assert matrix.grad is not None
     assert torch.equal(matrix.grad, torch.tensor([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]))
+
+
+@pytest.mark.parametrize("kind", Similarity)
+def test_plain_names_are_taken_and_others_refused(kind: Similarity) -> None:
+    matrix = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3)))
+    sets = Ragged.of([4]), Ragged.of([3])
+    expected = set_similarity(matrix, kind, "2", Combine.MEAN, Matching.AT_MOST)
+    assert torch.equal(set_similarity(matrix, kind.value, "2", "mean", "at_most"), expected)
+    for of_blocks in (blocks_similarity, own_similarity):
+        found = of_blocks(matrix, *sets, kind.value, k="2", combine="mean", matching="at_most")
+        assert torch.allclose(found.flatten(), expected[None])
+    with pytest.raises(ValueError, match="'best' is not a valid Similarity"):
+        set_similarity(matrix, "best")

@@ -21,7 +21,7 @@ from training.loop.context import Context
 from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
-from training.requirements import inputs_of
+from training.requirements import RANDOM_WORDS, inputs_of, words_start
 from training.text.tokens import tokenize
 from training.text.vocabulary import Vocabulary, count_words
 from training.text.word_vectors import read_aligned
@@ -36,6 +36,8 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     """
     vocabulary = None
     if isinstance(config.text, WordsConfig):
+        if words_start(config) == RANDOM_WORDS and not config.training.start_from:
+            context.say("words start from random vectors, as text.word_vectors is empty; --set text.word_vectors=FILE")
         reads_labels = inputs_of(config).labels
         vocabulary = _vocabulary(config.text, data.training.documents, context, reads_labels=reads_labels)
     rates = relation_rates(config, data, context)

@@ -15,8 +15,8 @@ def cross_document_losses(
     allowed_BB: Tensor,
     *,
     margin: float,
-    negatives: Negatives = Negatives.HARDEST,
-    loss: Loss = Loss.HINGE,
+    negatives: Negatives | str = Negatives.HARDEST,
+    loss: Loss | str = Loss.HINGE,
     own_B: Tensor | None = None,
 ) -> Tensor:
     """Return the B losses of a batch whose documents are each other's negatives.
@@ -37,6 +37,7 @@ def cross_document_losses(
         loss: which `h`.
         own_B: what stands for `s_ii`; the diagonal unless given.
     """
+    negatives, loss = Negatives(negatives), Loss(loss)
     own_B = similarity_BB.diagonal() if own_B is None else own_B
     over_images_B = _over_negatives(similarity_BB - own_B[:, None], allowed_BB, margin, negatives, loss)
     over_sentences_B = _over_negatives(similarity_BB.T - own_B[:, None], allowed_BB, margin, negatives, loss)

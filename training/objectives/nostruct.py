@@ -14,7 +14,7 @@ from training.data.sampling import Choice, Documents
 from training.data.streams import stream
 from training.host_arrays import to_device
 from training.objectives.batch import EncodedBatch, Moment, Objective
-from training.objectives.cross_document import cross_document_losses
+from training.objectives.cross_document import cross_document_losses, negatives_at
 
 
 class NoStruct(Objective):
@@ -44,7 +44,7 @@ class NoStruct(Objective):
             self.config.cosine_scale * cosines_BB,
             batch.allowed,
             margin=self.config.margin,
-            negatives=self.config.negatives,
+            negatives=negatives_at(batch.moment, self.config),
             loss=self.config.loss,
         )
 

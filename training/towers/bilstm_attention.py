@@ -1,8 +1,13 @@
-"""Text tower of Alikhani 2022: word vectors, bidirectional LSTM, attention over its states, batch norm, affine map.
+"""Text tower of Alikhani 2022: word vectors, bidirectional LSTM, one vector of its states, batch norm, affine map.
 
-The attention is one learned query over the states: `softmax(K h_i . q / sqrt(e))` weighs state `h_i` of e numbers.
-Without it (the paper's -NoAttn) all states weigh the same. Words are laid out as in `gru.py`, so no work is done on
-padding.
+How the states `h_i` of e numbers become one vector (`pooling`):
+
+    attention        mean weighted by softmax(u . W h_i / sqrt(e))
+    tanh-attention   mean weighted by softmax(u . tanh(W h_i + b) / sqrt(e)), the authors' code
+    last             the last state of either direction: the authors' code of -NoAttn
+    mean             of all states
+
+Words are laid out as in `gru.py`, so no work is done on padding.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
-from training.towers.gru import pack, word_places
+from training.towers.gru import time_steps, word_places
 from training.towers.inputs import Sizes, TrainingPass, unit
 from training.towers.packing import Packing, mean_of, pool, softmax_pool
 from training.towers.words import WordRows, WordTower
@@ -30,10 +35,12 @@ class BilstmAttentionTower(WordTower):
     def __init__(self, config: BilstmAttentionConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
         states = 2 * config.word_dimensions
+        self.pooling = config.pooling
         self.dropout = RowDropout(config.dropout)
         self.lstm = nn.LSTM(config.word_dimensions, config.word_dimensions, bidirectional=True)
-        self.key = nn.Linear(states, states, bias=False) if config.attention else None
-        self.query = nn.Linear(states, 1, bias=False) if config.attention else None
+        is_weighted = config.pooling in ("attention", "tanh-attention")
+        self.key = nn.Linear(states, states, bias=config.pooling == "tanh-attention") if is_weighted else None
+        self.query = nn.Linear(states, 1, bias=False) if is_weighted else None
         self.norm = BatchNorm(states)
         self.affine = nn.Linear(states, sizes.dimensions)
 
@@ -43,17 +50,20 @@ class BilstmAttentionTower(WordTower):
 
     def _read(self, rows: WordRows) -> Tensor:
         device = self.embedding.weight.device
-        order, words, batch_sizes = pack(rows)
+        order, words, batch_sizes = time_steps(rows.sentences)
         sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
-        embedded = self.dropout(self.embedding(to_device(words, device)), sentences, steps)
-        states, _ = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
+        embedded = self.dropout(self.vectors_at(rows, words), sentences, steps)
+        states, (last_2NW, _) = self.lstm(PackedSequence(embedded, torch.from_numpy(batch_sizes)))
+        if self.pooling == "last":
+            return torch.cat(list(last_2NW), dim=1).index_select(0, to_device(np.argsort(order), device))
         packing = Packing.of(rows.sentences)
         positions = to_device(places_of_states(packing, order, batch_sizes), device)
         states_TE = states.data.index_select(0, positions)
         if self.query is None or self.key is None:
             return pool(states_TE, packing, mean_of)
-        scores_T1 = self.query(self.key(states_TE)) / states_TE.shape[1] ** 0.5
-        return softmax_pool(states_TE, scores_T1, packing)
+        keys_TE = self.key(states_TE)
+        scores_T1 = self.query(keys_TE.tanh() if self.pooling == "tanh-attention" else keys_TE)
+        return softmax_pool(states_TE, scores_T1 / states_TE.shape[1] ** 0.5, packing)
 
 
 def places_of_states(packing: Packing, order: Int64, batch_sizes: Int64) -> Int64:

@@ -8,7 +8,7 @@ from training.config import TrainConfig
 from training.text.vocabulary import Vocabulary
 from training.towers.bilstm_attention import BilstmAttentionTower
 from training.towers.fine_tuned import FineTunedTower
-from training.towers.gru import GruTower
+from training.towers.gru import GruTower, SubwordGruTower
 from training.towers.inputs import Sizes, Tower
 from training.towers.multi_source import MultiSourceTower
 from training.towers.region_concept import RegionConceptTower
@@ -20,6 +20,7 @@ TEXT_TOWERS: Mapping[str, Callable[..., Tower]] = {
     "gru": GruTower,
     "transformer": TransformerTower,
     "bilstm-attention": BilstmAttentionTower,
+    "subword-gru": SubwordGruTower,
     "subword-attention": SubwordAttentionTower,
     "multi-source": MultiSourceTower,
     "sentence": SentenceTower,

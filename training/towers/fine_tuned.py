@@ -32,6 +32,7 @@ from training.data.documents import HeldSplit
 from training.data.ragged import Int64
 from training.data.streams import stream
 from training.host_arrays import to_device
+from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, Workers, unit
 
@@ -89,7 +90,7 @@ class PictureRows:
 
 
 class FineTunedTower(Tower):
-    """N pictures -> N x d unit vectors: CNN, dropout, affine map.
+    """N pictures -> N x d unit vectors: CNN, batch norm (A) or none, dropout, affine map.
 
     Raises:
         ConfigError: the package that the CNN comes from is not installed.
@@ -106,6 +107,7 @@ class FineTunedTower(Tower):
         mean, deviation = network.normalisation
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
         self.register_buffer("deviation", torch.tensor(deviation).view(3, 1, 1))
+        self.norm = BatchNorm(network.features) if config.batch_norm else None
         self.dropout = RowDropout(config.dropout)
         self.affine = nn.Linear(network.features, sizes.dimensions)
 
@@ -136,6 +138,8 @@ class FineTunedTower(Tower):
             for start in range(0, len(rows), max(step, 1))
         ]
         features = torch.cat([self.affine.weight.new_zeros((0, self.affine.in_features)), *parts])
+        if self.norm is not None:
+            features = self.norm(features, training_pass)
         return unit(self.affine(self.dropout(features)))
 
     def _features(self, rows: PictureRows, draws: TrainingPass | None) -> Tensor:

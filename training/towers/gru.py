@@ -1,25 +1,30 @@
-"""Text tower of Hessel 2019 (3.1): word vectors, GRU, last hidden state, L2 norm.
+"""Text towers whose sentences pass a GRU: `gru` (Hessel 2019, 3.1), and `subword-gru` over words with their n-grams.
 
-Words are laid out time step by time step over sentences of falling length (a `PackedSequence` built directly), so
-neither the embedding nor the recurrence does any work on padding:
+The last hidden state is the sentence. Words are laid out time step by time step over sentences of falling length (a
+`PackedSequence` built directly), so neither the embedding nor the recurrence does any work on padding:
 
     sentences  a b c | d e     time steps  a d | b e | c     batch sizes  2 2 1
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from training.config import GruConfig
-from training.data.ragged import Int64
+from training.config import GruConfig, SubwordGruConfig
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64, Ragged
 from training.host_arrays import to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
-from training.towers.inputs import Sizes, TrainingPass, unit
+from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, unit
 from training.towers.recurrence import last_states
+from training.towers.subword_attention import SubwordEmbedding, SubwordRows
 from training.towers.words import WordRows, WordTower
 
 
@@ -32,31 +37,60 @@ class GruTower(WordTower):
         self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
-        device = self.embedding.weight.device
-        if not len(rows):
-            return torch.zeros((0, self.gru.hidden_size), device=device)
-        order, words, batch_sizes = pack(rows)
-        sentences, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
-        embedded = self.dropout(self.embedding(to_device(words, device)), sentences, steps)
-        if device.type == "cpu":
-            last_ND = last_states(self.gru, embedded, batch_sizes)
-        else:
-            last_ND = self.gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
-        restore = to_device(np.argsort(order), device)
-        return unit(last_ND.index_select(0, restore))
+        return unit(sentence_states(self.gru, self.dropout, rows.sentences, partial(self.vectors_at, rows)))
 
 
-def pack(rows: WordRows) -> tuple[Int64, Int64, Int64]:
-    """Return (order, words, batch sizes): sentences by falling length, their words by time step, sentences per step."""
-    lengths = rows.sentences.counts
+class SubwordGruTower(Tower):
+    """N sentences -> N x `dimensions` unit vectors (Liu 2020, table 1, line 1.8)."""
+
+    def __init__(self, config: SubwordGruConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__()
+        self.embedding = SubwordEmbedding(config, sizes, vocabulary)
+        self.dropout = RowDropout(config.dropout)
+        self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
+
+    def prepare(self, given: TextInput) -> SubwordRows:
+        """Return the sentences' words with their n-grams."""
+        return self.embedding.prepare(given)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        self.embedding.initialise(split, workers, seed)
+
+    def forward(self, rows: SubwordRows, training_pass: TrainingPass | None = None) -> Tensor:
+        return unit(sentence_states(self.gru, self.dropout, rows.sentences, partial(self.embedding, rows)))
+
+
+def sentence_states(
+    gru: nn.GRU, dropout: RowDropout, sentences: Ragged, vectors_at: Callable[[Int64], Tensor]
+) -> Tensor:
+    """Return the N x d last states of sentences, given what makes T x w vectors of the words at T positions."""
+    device = next(gru.parameters()).device
+    if not len(sentences):
+        return torch.zeros((0, gru.hidden_size), device=device)
+    order, positions, batch_sizes = time_steps(sentences)
+    owners, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
+    embedded = dropout(vectors_at(positions), owners, steps)
+    if device.type == "cpu":
+        last_ND = last_states(gru, embedded, batch_sizes)
+    else:
+        last_ND = gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
+    return last_ND.index_select(0, to_device(np.argsort(order), device))
+
+
+def time_steps(sentences: Ragged) -> tuple[Int64, Int64, Int64]:
+    """Return (order, positions, batch sizes): sentences by falling length, words by time step, sentences per step.
+
+    Positions are those of the words among all words, sentence by sentence.
+    """
+    lengths = sentences.counts
     order = np.argsort(-lengths, kind="stable")
     batch_sizes = np.searchsorted(-lengths[order], -np.arange(lengths.max()), side="left").astype(np.int64)
     steps = np.repeat(np.arange(lengths.max()), batch_sizes)
-    places = np.arange(len(rows.words)) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
-    return order, rows.words[rows.sentences.offsets[order][places] + steps].astype(np.int64), batch_sizes
+    places = np.arange(sentences.total) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    return order, sentences.offsets[order][places] + steps, batch_sizes
 
 
 def word_places(order: Int64, batch_sizes: Int64) -> tuple[Int64, Int64]:
-    """Return of each word laid out by `pack` the sentence it belongs to and its place there."""
+    """Return of each word laid out by `time_steps` the sentence it belongs to and its place there."""
     firsts = np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
     return order[np.arange(len(firsts)) - firsts], np.repeat(np.arange(len(batch_sizes)), batch_sizes)

@@ -91,12 +91,14 @@ class Sizes:
         sentence: of a sentence encoder's vector.
         image: of an image extractor's vector.
         region: of a region's vector.
+        max_words: words of a sentence that are read where `text.max_words` does not say.
     """
 
     dimensions: int
     sentence: int | None = None
     image: int | None = None
     region: int | None = None
+    max_words: int = 50
 
 
 class Workers(Protocol):
@@ -130,6 +132,13 @@ class Tower(nn.Module):
         Raises:
             ConfigError: a file or package to start from is not there, or does not fit.
         """
+
+    def attended(self, given: Any) -> dict[str, list[tuple[str, ...]]]:
+        """Return the tokens that attention weights belong to, row by row, by name (`attention.attention_weights`).
+
+        One name for all layers, or one for each in the order they attend; {} where the tower has no attention.
+        """
+        return {}
 
 
 def unit(rows: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from schemas.documents import Role
 from schemas.errors import UsageError
 from training.config import MultiSourceConfig
 from training.data.documents import HeldSplit
@@ -27,26 +28,41 @@ from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, unit
 from training.towers.packing import Packing
 from training.towers.subword_attention import SelfAttention, SubwordEmbedding, SubwordEncoder, SubwordRows
+from training.towers.words import words_of
 
 Bool = npt.NDArray[np.bool_]
 
 
 class Fuser(nn.Module):
-    """N x sources x d -> N x d (N 5.1, steps 2-5)."""
+    """N x sources x d -> N x d: `attention` (N 5.1, steps 2-5), or one of table 2: `max`, `add`, `neural-net`."""
 
-    def __init__(self, sources: int, dimensions: int, *, head_dimensions: int) -> None:
+    def __init__(self, config: MultiSourceConfig, dimensions: int) -> None:
         super().__init__()
-        self.attention = SelfAttention(
-            dimensions, heads=1, head_dimensions=head_dimensions, value_dimensions=dimensions, has_output=False
-        )
-        self.first = nn.Linear(sources * dimensions, sources * dimensions)
-        self.second = nn.Linear(sources * dimensions, dimensions)
+        self.kind = config.fuser
+        size = len(config.sources) * dimensions
+        self.attention = None
+        if self.kind == "attention":
+            self.attention = SelfAttention(
+                dimensions,
+                heads=1,
+                head_dimensions=config.head_dimensions,
+                value_dimensions=dimensions,
+                has_output=False,
+            )
+        is_affine = self.kind in ("attention", "neural-net")
+        self.first = nn.Linear(size, size) if is_affine else None
+        self.second = nn.Linear(size, dimensions) if is_affine else None
 
     def forward(self, stacked_NSD: Tensor) -> Tensor:
         count, sources, dimensions = stacked_NSD.shape
-        packing = Packing.of(Ragged.of([sources] * count))
-        mixed = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing)
-        return self.second(F.relu(self.first(mixed.reshape(count, sources * dimensions))))  # type: ignore[no-any-return]
+        if self.first is None or self.second is None:
+            return stacked_NSD.amax(dim=1) if self.kind == "max" else stacked_NSD.sum(dim=1)
+        flat_NF = stacked_NSD.reshape(count, sources * dimensions)
+        if self.attention is not None:
+            packing = Packing.of(Ragged.of([sources] * count))
+            flat_NF = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing).reshape(count, -1)
+        fused_ND: Tensor = self.second(F.relu(self.first(flat_NF)))
+        return F.relu(fused_ND) if self.kind == "neural-net" else fused_ND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +95,13 @@ class MultiSourceTower(Tower):
 
     def __init__(self, config: MultiSourceConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
-        self.embedding = SubwordEmbedding(config, vocabulary)
+        self.embedding = SubwordEmbedding(config, sizes, vocabulary)
         self.sources = config.sources
         self.encoders = nn.ModuleDict({source: SubwordEncoder(config, sizes.dimensions) for source in config.sources})
-        self.fuser = Fuser(len(config.sources), sizes.dimensions, head_dimensions=config.head_dimensions)
+        self.fuser = Fuser(config, sizes.dimensions)
+        limits = {Role.BODY.value: config.body_words}
+        self.limits = {source: limits.get(source, self.embedding.max_words) for source in config.sources}
+        self.has_attention = config.attention
         self.source_drop = config.source_drop
 
     def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
@@ -103,12 +122,22 @@ class MultiSourceTower(Tower):
             for s in range(len(self.sources))
         ]
         return SourceRows(
-            sources=tuple(self.embedding.prepare(column) for column in columns),
+            sources=tuple(
+                self.embedding.prepare(column, self.limits[source])
+                for source, column in zip(self.sources, columns, strict=True)
+            ),
             is_present=np.array([[bool(text.strip()) for text in row] for row in given.sources], bool).reshape(
                 -1, len(self.sources)
             ),
             keys=tuple(given.keys),
         )
+
+    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
+        columns = zip(*(given.sources or ()), strict=True) if self.has_attention else ()
+        pairs = zip(self.sources, columns, strict=False)
+        words = {source: words_of(column, self.limits[source]) for source, column in pairs}
+        fused = {} if self.fuser.attention is None else {"sources": [self.sources] * len(given.texts)}
+        return words | fused
 
     def forward(self, rows: SourceRows, training_pass: TrainingPass | None = None) -> Tensor:
         dropped = np.zeros_like(rows.is_present)
@@ -118,7 +147,7 @@ class MultiSourceTower(Tower):
         for place, name in enumerate(self.sources):
             source = rows.sources[place].blanked(dropped[:, place])
             packing = Packing.of(source.sentences)
-            encoded.append(self.encoders[name](self.embedding(source, packing), packing))
+            encoded.append(self.encoders[name](self.embedding(source, packing.positions), packing))
         return unit(self.fuser(torch.stack(encoded, dim=1)))
 
 

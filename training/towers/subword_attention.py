@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import ConfigError
-from training.config import SubwordAttentionConfig
+from training.config import SubwordAttentionConfig, SubwordsConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged
 from training.host_arrays import to_device
@@ -28,7 +28,7 @@ from training.text.word_vectors import initial_vectors, uniform_vectors, vector_
 from training.towers.dropout import RowDropout
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, required, unit
 from training.towers.packing import Packing, attend, drop_tokens, largest_of, pool
-from training.towers.words import languages_of, starting_vectors
+from training.towers.words import languages_of, starting_vectors, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,10 @@ class SubwordEmbedding(nn.Module):
     The table holds the vocabulary's words first, then `subwords.buckets` hashed n-grams.
     """
 
-    def __init__(self, config: SubwordAttentionConfig, vocabulary: Vocabulary | None) -> None:
+    def __init__(self, config: SubwordsConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
         self.config = config
+        self.max_words = config.max_words or sizes.max_words
         self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
         shortest, longest = config.ngrams
         subwords = Subwords(shortest=shortest, longest=longest, buckets=config.buckets)
@@ -116,9 +117,12 @@ class SubwordEmbedding(nn.Module):
         rows = len(self.vocabulary) + (config.buckets if config.subwords else 0)
         self.table = nn.EmbeddingBag(rows, config.word_dimensions, mode="mean")
 
-    def prepare(self, given: TextInput) -> SubwordRows:
-        """Return sentences as numbers of different words, and those words' rows of the table."""
-        languages, max_words = languages_of(given, self.config), self.config.max_words
+    def prepare(self, given: TextInput, max_words: int = 0) -> SubwordRows:
+        """Return sentences as numbers of different words, and those words' rows of the table.
+
+        Of each sentence `max_words` are read, the tower's own number unless given.
+        """
+        languages, max_words = languages_of(given, self.config), max_words or self.max_words
         return SubwordRows.of(given.texts, self.vocabulary, self.subwords, max_words=max_words, languages=languages)
 
     def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
@@ -148,10 +152,10 @@ class SubwordEmbedding(nn.Module):
                 f"range and text.word_dimensions={model.dimensions}"
             )
 
-    def forward(self, rows: SubwordRows, packing: Packing) -> Tensor:
-        """Return T x word_dimensions vectors of the packed tokens."""
+    def forward(self, rows: SubwordRows, positions: Int64) -> Tensor:
+        """Return T x word_dimensions vectors of the words at some positions."""
         device = self.table.weight.device
-        words, places = np.unique(rows.words[packing.positions], return_inverse=True)
+        words, places = np.unique(rows.words[positions], return_inverse=True)
         entries, different = rows.entries_of(words)
         found: Tensor = self.table(to_device(entries, device), to_device(different.offsets[:-1], device))
         return found.index_select(0, to_device(places, device))
@@ -215,7 +219,7 @@ class SubwordAttentionTower(Tower):
 
     def __init__(self, config: SubwordAttentionConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
-        self.embedding = SubwordEmbedding(config, vocabulary)
+        self.embedding = SubwordEmbedding(config, sizes, vocabulary)
         self.encoder = SubwordEncoder(config, sizes.dimensions)
 
     def prepare(self, given: TextInput) -> SubwordRows:
@@ -225,9 +229,12 @@ class SubwordAttentionTower(Tower):
     def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
         self.embedding.initialise(split, workers, seed)
 
+    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
+        return {"words": words_of(given.texts, self.embedding.max_words)}
+
     def forward(self, rows: SubwordRows, training_pass: TrainingPass | None = None) -> Tensor:
         packing = Packing.of(rows.sentences)
-        return unit(self.encoder(self.embedding(rows, packing), packing))
+        return unit(self.encoder(self.embedding(rows, packing.positions), packing))
 
 
 def _table_rows(token: str, key: str, vocabulary: Vocabulary, subwords: Subwords | None) -> list[int]:

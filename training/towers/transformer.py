@@ -67,7 +67,7 @@ class TransformerTower(WordTower):
 
     def __init__(self, config: TransformerConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__(config, sizes, vocabulary)
-        self.position = nn.Embedding(config.max_words, config.word_dimensions)
+        self.position = nn.Embedding(self.max_words, config.word_dimensions)
         nn.init.uniform_(self.position.weight, -POSITION_BOUND, POSITION_BOUND)
         self.norm = nn.LayerNorm(config.word_dimensions)
         self.dropout = RowDropout(config.dropout)
@@ -77,8 +77,9 @@ class TransformerTower(WordTower):
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         packing = Packing.of(rows.sentences)
         device = self.embedding.weight.device
-        words = to_device(rows.words[packing.positions], device)
         places = to_device(packing.places, device)
-        x_TE = drop_tokens(self.dropout, self.norm(self.embedding(words) + self.position(places)), packing)
+        x_TE = drop_tokens(
+            self.dropout, self.norm(self.vectors_at(rows, packing.positions) + self.position(places)), packing
+        )
         x_TD = self.transformer(self.project(x_TE), packing)
         return unit(pool(x_TD, packing, mean_of))

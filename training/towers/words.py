@@ -14,6 +14,8 @@ from schemas.errors import UsageError
 from training.config import WordsConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged
+from training.host_arrays import to_device
+from training.text.tokens import tokenize
 from training.text.vocabulary import Vocabulary
 from training.text.word2vec import train_word2vec
 from training.text.word_vectors import TRAINED, WordVector, initial_vectors, read_aligned, read_vectors
@@ -45,6 +47,7 @@ class WordTower(Tower):
         super().__init__()
         self.config = config
         self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
+        self.max_words = config.max_words or sizes.max_words
         self.embedding = nn.Embedding(len(self.vocabulary), config.word_dimensions)
 
     def prepare(self, given: TextInput) -> WordRows:
@@ -54,16 +57,30 @@ class WordTower(Tower):
             UsageError: a multilingual tower is not told the sentences' languages.
         """
         languages = languages_of(given, self.config)
-        return WordRows(*self.vocabulary.encode(given.texts, max_words=self.config.max_words, languages=languages))
+        return WordRows(*self.vocabulary.encode(given.texts, max_words=self.max_words, languages=languages))
 
     def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
         vectors = starting_vectors(self.config, self.vocabulary, split, workers, seed)
         with torch.no_grad():
             self.embedding.weight.copy_(torch.from_numpy(vectors))
 
+    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
+        return {"words": words_of(given.texts, self.max_words)}
+
+    def vectors_at(self, rows: WordRows, positions: Int64) -> Tensor:
+        """Return T x w vectors of the words at some positions."""
+        device = self.embedding.weight.device
+        vectors: Tensor = self.embedding(to_device(rows.words[positions].astype(np.int64), device))
+        return vectors
+
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
         """Return N x d unit vectors."""
         raise NotImplementedError
+
+
+def words_of(texts: Sequence[str], max_words: int) -> list[tuple[str, ...]]:
+    """Return the words of each text that are read; one "" where there is none."""
+    return [tuple(tokenize(text)[:max_words]) or ("",) for text in texts]
 
 
 def languages_of(given: TextInput, config: WordsConfig) -> tuple[str, ...] | None:

@@ -246,3 +246,13 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
     started = replace(BASE, training=replace(BASE.training, start_from=(str(tmp_path / "nothing"),)))
     with pytest.raises(ConfigError, match=r"training\.start_from = '.*nothing': .*found no model\.json"):
         new_model(started, load(BASE), SingleProcess())
+
+
+@pytest.mark.parametrize(("source", "said"), [("", ["words start from random vectors"]), ("word2vec", [])])
+def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[str], lake: Lake) -> None:
+    if source:
+        pytest.importorskip("gensim")
+    config, lines = config_of(word_vectors=source), list[str]()
+    data = load_training_data(lake, "synthetic", config)
+    new_model(config, data, SingleProcess(on_progress=lines.append))
+    assert [line.partition(",")[0] for line in lines] == said

@@ -85,6 +85,10 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     assert stored.data.params["dimensions"] == "1024"
     assert stored.data.params.keys() == flatten(resolve(config)).keys()
     assert stored.data.tags["dataset_version"] == VERSION
+    assert {name: stored.data.tags[name] for name in ("word_vectors", "negatives")} == {
+        "word_vectors": "random",
+        "negatives": "hardest",
+    }
     assert stored.data.tags["mlflow.source.git.commit"] == "f" * 40
     [dataset] = stored.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("diy", VERSION)

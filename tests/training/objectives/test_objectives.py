@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,5 +132,15 @@ def test_nostruct_compares_scaled_cosines(scale: float) -> None:
     batch = EncodedBatch(
         ids=("a", "b", "c"), text_vectors=text, image_vectors=image, sentences=ones, images=ones, allowed=OTHERS
     )
-    expected = cross_document_losses(scale * text @ image.T, OTHERS, margin=0.2)
-    assert torch.allclose(build_objective(config, seed=0).losses(batch), expected)
+    cosines = (scale * text @ image.T).tolist()
+    mean, hardest = [], []
+    for i in range(3):
+        images = [max(0.0, 0.2 - cosines[i][i] + cosines[i][j]) for j in range(3) if j != i]
+        texts = [max(0.0, 0.2 - cosines[i][i] + cosines[j][i]) for j in range(3) if j != i]
+        mean.append(sum(images) / 2 + sum(texts) / 2)
+        hardest.append(max(images) + max(texts))
+    assert torch.allclose(build_objective(config, seed=0).losses(batch), torch.tensor(mean))
+    early = replace(config, negatives=Negatives.HARDEST, mean_epochs=1)
+    for epoch, expected in ((1, mean), (2, hardest)):
+        later = replace(batch, moment=Moment(split="training", epoch=epoch, step=0))
+        assert torch.allclose(build_objective(early, seed=0).losses(later), torch.tensor(expected))

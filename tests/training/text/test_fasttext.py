@@ -112,3 +112,11 @@ def test_broken_files_are_refused(model_file: Path, tmp_path: Path) -> None:
         open_fasttext(other)
     with pytest.raises(ConfigError, match="vectors of 6 numbers"):
         list(read_vectors(str(model_file), {"hund"}, dimensions=5))
+
+
+def test_a_word_that_is_no_utf_8_is_read_with_a_replacement(model_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "latin.bin"
+    path.write_bytes(model_file.read_bytes().replace(b"hund\0", b"h\xffnd\0"))
+    found, expected = open_fasttext(path), open_fasttext(model_file)
+    assert found.words.keys() - expected.words.keys() == {"h\ufffdnd"}
+    assert np.array_equal(found.rows, expected.rows)

@@ -42,13 +42,13 @@ def pictures(count: int) -> ImageInput:
     )
 
 
-def small_tower() -> FineTunedTower:
+def small_tower(*, batch_norm: bool = False) -> FineTunedTower:
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
     )
     with patch("training.towers.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
-        return FineTunedTower(FineTunedConfig(dropout=0.0), Sizes(dimensions=8))
+        return FineTunedTower(FineTunedConfig(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
 
 
 def test_pictures_are_resized_and_their_centre_is_cropped() -> None:
@@ -133,3 +133,17 @@ def test_networks_of_torchvision_have_no_classifier() -> None:
     network.module.eval()
     with torch.no_grad():
         assert network.module(torch.zeros(1, 3, 64, 64)).shape == (1, network.features)
+
+
+def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> None:
+    tower = small_tower(batch_norm=True)
+    rows = tower.prepare(pictures(5))
+    reference = nn.BatchNorm1d(36)
+    pixels = augment(torch.from_numpy(decode(rows)).permute(0, 3, 1, 2), torch.from_numpy(augmentations(rows, MOMENT)))
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in IMAGENET)
+    features = tower.train().cnn((pixels / 255 - mean) / deviation)
+    expected = tower.affine(reference(features))
+    found = tower(rows, MOMENT)
+    assert torch.allclose(found, nn.functional.normalize(expected, dim=1), atol=1e-4)
+    assert tower.norm is not None
+    assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)

@@ -1,15 +1,20 @@
 """Each tower against a slow, padded or one-at-a-time computation of the same mathematics from torch's own modules."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from schemas.errors import UsageError
 from training.config import BilstmAttentionConfig, RegionConceptConfig, TransformerConfig
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
+from training.towers.attention import attention_weights
 from training.towers.bilstm_attention import BilstmAttentionTower
 from training.towers.dropout import drawing, salt_dropouts
 from training.towers.inputs import ImageInput, Sizes, TextInput
@@ -133,20 +138,27 @@ def test_transformer_tower_equals_torch_on_padded_sentences() -> None:
     assert torch.allclose(tower(rows), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("has_attention", [True, False])
-def test_bilstm_equals_one_sentence_at_a_time(has_attention: bool) -> None:
+@pytest.mark.parametrize("pooling", ["attention", "tanh-attention", "last", "mean"])
+def test_bilstm_equals_one_sentence_at_a_time(pooling: Any) -> None:
     torch.manual_seed(0)
-    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, attention=has_attention)
+    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, pooling=pooling)
     tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
     rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
     for n in range(len(TEXTS)):
         words = torch.from_numpy(rows.words[rows.sentences.rows(n)].astype(np.int64))
         states = tower.lstm(tower.embedding(words))[0]
-        weights = torch.full((len(words), 1), 1 / len(words))
-        if tower.query is not None and tower.key is not None:
-            weights = (tower.query(tower.key(states)) / 10**0.5).softmax(0)
-        one = tower.affine(((weights * states).sum(0)) / (1 + 1e-5) ** 0.5)  # running moments are 0 and 1
+        if pooling == "last":
+            pooled = torch.cat([states[-1, :5], states[0, 5:]])
+        else:
+            weights = torch.full((len(words), 1), 1 / len(words))
+            if tower.query is not None and tower.key is not None:
+                keys = states @ tower.key.weight.T
+                if pooling == "tanh-attention":
+                    keys = torch.tanh(keys + tower.key.bias)
+                weights = (keys @ tower.query.weight.T / 10**0.5).softmax(0)
+            pooled = (weights * states).sum(0)
+        one = tower.affine(pooled / (1 + 1e-5) ** 0.5)  # running moments are 0 and 1
         assert torch.allclose(together[n], one / one.norm(), atol=1e-5)
 
 
@@ -206,3 +218,47 @@ def test_dropout_of_tokens_is_by_row_not_by_place_in_the_batch() -> None:
         some = tower(rows.take(chosen))
     assert torch.allclose(together[chosen], some, atol=1e-5)
     assert not torch.allclose(together, tower.eval()(rows), atol=1e-2)
+
+
+def test_attention_weights_are_those_of_torch_and_belong_to_their_words() -> None:
+    tower = transformer_tower().eval()
+    found = attention_weights(tower, TextInput(texts=TEXTS))
+    layers = [reference_layer(layer) for layer in tower.transformer.layers]  # type: ignore[arg-type]
+    rows = tower.prepare(TextInput(texts=TEXTS))
+    for row in range(len(TEXTS)):
+        words = torch.from_numpy(rows.words[rows.sentences.rows(row)].astype(np.int64))
+        x = tower.project(tower.norm(tower.embedding(words) + tower.position.weight[: len(words)]))[None]
+        weights = found[row]["words"]
+        assert len(weights.tokens) == len(words)
+        for layer, own in zip(layers, weights.layers, strict=True):
+            expected = layer.self_attn(x, x, x, average_attn_weights=False)[1][0]
+            assert np.allclose(own, expected.detach(), atol=1e-5)
+            x = layer(x)
+    assert found[0]["words"].tokens == ("w1", "w2", "w3") and found[1]["words"].tokens == ("",)
+
+
+@pytest.mark.parametrize("layers", [2, 0])
+def test_attention_over_regions_and_their_labels(layers: int) -> None:
+    tower = region_tower(concepts=True, layers=layers)
+    bank = regions([3, 0, 1])
+    found = attention_weights(tower, images(bank))
+    assert found[0]["regions"].tokens == bank.labels[:3] * 2 and found[1]["regions"].tokens == ("", "")
+    for row in found:
+        each = row["regions"]
+        assert all(np.allclose(layer.sum(axis=-1), 1, atol=1e-5) for layer in each.layers)
+        assert each.scores.shape == (len(each.tokens),) and len(each.layers) == max(layers, 1)
+
+
+def test_attention_of_a_bilstm_weighs_its_states_and_a_mean_has_none() -> None:
+    torch.manual_seed(0)
+    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, pooling="tanh-attention")
+    tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
+    assert tower.query is not None and tower.key is not None
+    found = attention_weights(tower, TextInput(texts=["w1 w2 w3", "w4"]))
+    states = tower.lstm(tower.embedding(torch.tensor([3, 4, 5])))[0]
+    expected = (tower.query(torch.tanh(tower.key(states))) / 10**0.5).softmax(0)[:, 0]
+    assert np.allclose(found[0]["words"].scores, expected.detach(), atol=1e-5)
+    assert found[1]["words"].scores.tolist() == [1.0]
+    plain = BilstmAttentionTower(replace(config, pooling="mean"), Sizes(dimensions=7), VOCABULARY)
+    with pytest.raises(UsageError, match="attends to nothing"):
+        attention_weights(plain, TextInput(texts=["w1"]))

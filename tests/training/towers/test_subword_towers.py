@@ -4,10 +4,12 @@ import torch
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import MultiSourceConfig, SubwordAttentionConfig, TrainConfig
+from training.config import MultiSourceConfig, SubwordAttentionConfig, SubwordGruConfig, TrainConfig
 from training.text.subwords import Subwords
 from training.text.vocabulary import Vocabulary
+from training.towers.attention import attention_weights
 from training.towers.build import build_towers
+from training.towers.gru import SubwordGruTower
 from training.towers.inputs import Sizes, TextInput, TrainingPass
 from training.towers.multi_source import MultiSourceTower, drop_sources
 from training.towers.subword_attention import SelfAttention, SubwordAttentionTower, SubwordEmbedding
@@ -70,7 +72,7 @@ def test_equals_the_paper_one_text_at_a_time(has_attention: bool, has_subwords: 
 
 
 def test_an_unknown_compound_is_near_its_parts_by_its_ngrams() -> None:
-    embedding = SubwordEmbedding(SubwordAttentionConfig(buckets=50), VOCABULARY)
+    embedding = SubwordEmbedding(SubwordAttentionConfig(buckets=50), Sizes(dimensions=8), VOCABULARY)
     torch.manual_seed(0)
     embedding.table.weight.data.normal_()
     whole, part, other = (word_vector(embedding, word) for word in ("gotthardtunnels", "tunnel", "im"))
@@ -85,8 +87,9 @@ def test_taking_rows_is_encoding_those_texts() -> None:
     assert built(rows.take(np.array([], np.int64))).shape == (0, 8)
 
 
-def test_sources_are_fused_as_in_the_paper() -> None:
-    built = tower(MultiSourceConfig, sources=("lead", "caption"))
+@pytest.mark.parametrize("fuser", ["attention", "max", "add", "neural-net"])
+def test_sources_are_fused_as_in_the_paper(fuser: str) -> None:
+    built = tower(MultiSourceConfig, sources=("lead", "caption"), fuser=fuser)
     assert isinstance(built, MultiSourceTower)
     documents = [("im Gotthard", "Tunnel"), ("", "a b c")]
     together = built(built.prepare(TextInput(texts=["", ""], sources=documents)))
@@ -97,10 +100,17 @@ def test_sources_are_fused_as_in_the_paper() -> None:
             x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
             x = attention(encoder.attention, x) + x  # type: ignore[arg-type]
             encoded.append(encoder.narrow(F.relu(encoder.widen(x))).amax(dim=0))  # type: ignore[operator]
-        mixed = attention(built.fuser.attention, torch.stack(encoded)).flatten()
-        expected = built.fuser.second(F.relu(built.fuser.first(mixed)))
+        stacked = torch.stack(encoded)
+        if fuser in ("max", "add"):
+            expected = stacked.max(dim=0).values if fuser == "max" else stacked[0] + stacked[1]
+        else:
+            assert built.fuser.first is not None and built.fuser.second is not None
+            if built.fuser.attention is not None:
+                stacked = attention(built.fuser.attention, stacked)
+            expected = built.fuser.second(F.relu(built.fuser.first(stacked.flatten())))
+            expected = F.relu(expected) if fuser == "neural-net" else expected
+            assert built.fuser.first.weight.shape == (16, 16) and built.fuser.second.weight.shape == (8, 16)
         assert torch.allclose(together[row], expected / expected.norm(), atol=1e-5)
-    assert built.fuser.first.weight.shape == (16, 16) and built.fuser.second.weight.shape == (8, 16)
 
 
 def test_dropped_sources_read_as_empty_texts() -> None:
@@ -136,3 +146,51 @@ def test_source_drops_depend_on_document_and_step_alone() -> None:
 def test_texts_without_roles_are_refused() -> None:
     with pytest.raises(UsageError, match="the texts have no roles"):
         tower(MultiSourceConfig).prepare(TextInput(texts=["a"]))
+
+
+def test_a_body_is_read_further_than_other_sources() -> None:
+    built = tower(MultiSourceConfig, sources=("caption", "body"), max_words=2, body_words=4)
+    words = "tunnel im gotthard im tunnel im gotthard"
+    rows = built.prepare(TextInput(texts=[""], sources=[(words, words)]))
+    assert [source.sentences.total for source in rows.sources] == [2, 4]  # type: ignore[union-attr]
+
+
+def test_a_gru_reads_words_with_their_ngrams() -> None:
+    torch.manual_seed(0)
+    config = SubwordGruConfig(word_dimensions=6, buckets=50, dropout=0.0, max_words=9)
+    built, _ = build_towers(TrainConfig(dimensions=8, text=config), Sizes(dimensions=8, image=4), VOCABULARY)
+    assert isinstance(built, SubwordGruTower)
+    together = built.eval()(built.prepare(TextInput(texts=TEXTS)))
+    for row, text in enumerate(TEXTS):
+        x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
+        last = built.gru(x)[1][0]
+        assert torch.allclose(together[row], last / last.norm(), atol=1e-6)
+    assert built(built.prepare(TextInput(texts=[]))).shape == (0, 8)
+
+
+def test_attention_over_words_and_sources_is_that_of_the_equation() -> None:
+    built = tower(MultiSourceConfig, sources=("lead", "caption"))
+    assert isinstance(built, MultiSourceTower)
+    documents = [("im Gotthard im Tunnel", "Tunnel"), ("", "a b c"), ("im", "im tunnel")]
+    found = attention_weights(built, TextInput(texts=[""] * 3, sources=documents))
+    for row, texts in enumerate(documents):
+        encoded = []
+        for source, text in zip(("lead", "caption"), texts, strict=True):
+            encoder = built.encoders[source]
+            x = torch.stack([word_vector(built.embedding, word) for word in text.lower().split() or [""]])
+            assert found[row][source].tokens == tuple(text.lower().split() or [""])
+            expected = maps(encoder.attention, x)  # type: ignore[arg-type]
+            assert np.allclose(found[row][source].layers[0], expected.detach(), atol=1e-5)
+            assert np.allclose(found[row][source].scores, expected.mean(dim=(0, 1)).detach(), atol=1e-5)
+            x = attention(encoder.attention, x) + x  # type: ignore[arg-type]
+            encoded.append(encoder.narrow(F.relu(encoder.widen(x))).amax(dim=0))  # type: ignore[operator]
+        assert found[row]["sources"].tokens == ("lead", "caption")
+        assert built.fuser.attention is not None
+        expected = maps(built.fuser.attention, torch.stack(encoded))
+        assert np.allclose(found[row]["sources"].layers[0], expected.detach(), atol=1e-5)
+
+
+def maps(layer: SelfAttention, x: torch.Tensor) -> torch.Tensor:
+    """Eq. 3 of the paper: heads x queries x words."""
+    pairs = zip(layer.query.weight.chunk(layer.heads), layer.key.weight.chunk(layer.heads), strict=True)
+    return torch.stack([((x @ q.T) @ (x @ k.T).T / q.shape[0] ** 0.5).softmax(dim=-1) for q, k in pairs])

@@ -7,7 +7,7 @@ from training.config import GruConfig, LinearConfig, RegionConceptConfig, Senten
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
 from training.towers.build import build_towers
-from training.towers.gru import GruTower, pack
+from training.towers.gru import GruTower, time_steps
 from training.towers.inputs import Sizes, TextInput
 from training.towers.rows import VectorRows
 from training.towers.vectors import LinearTower, SentenceTower, Standardise, VectorTower, moments
@@ -38,7 +38,8 @@ def test_gru_equals_one_sentence_at_a_time() -> None:
 
 def test_packing_lays_words_out_step_by_step() -> None:
     rows = WordRows(np.array([10, 11, 20, 30, 31, 32], np.int32), Ragged.of([2, 1, 3]))
-    order, words, batch_sizes = pack(rows)
+    order, positions, batch_sizes = time_steps(rows.sentences)
+    words = rows.words[positions]
     assert order.tolist() == [2, 0, 1]
     assert words.tolist() == [30, 10, 20, 31, 11, 32]
     assert batch_sizes.tolist() == [3, 2, 1]

@@ -1,0 +1,64 @@
+"""What a tower attends to: the attention weights of its words, regions or sources, for towers that have any.
+
+Every layer that attends keeps its weights while a tower encodes (`packing.recording`); the tower says which tokens they
+belong to (`Tower.attended`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from schemas.errors import UsageError
+from training.towers.inputs import ImageInput, TextInput, Tower
+from training.towers.packing import Weights, recording
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The attention over L tokens of one row.
+
+    Attributes:
+        tokens: what is attended to: words, labels of regions, or sources; "" where there is none.
+        layers: of each layer, heads x queries x L weights; they sum to 1 over the tokens.
+    """
+
+    tokens: tuple[str, ...]
+    layers: tuple[Weights, ...]
+
+    @property
+    def scores(self) -> Weights:
+        """Return L scores that sum to 1: the mean over layers, heads and queries (Liu 2020, figure 8)."""
+        scores: Weights = np.mean([layer.mean(axis=(0, 1)) for layer in self.layers], axis=0)
+        return scores
+
+
+def attention_weights(tower: Tower, given: TextInput | ImageInput) -> list[Mapping[str, Attention]]:
+    """Return what each row attends to, by name.
+
+    The names are `words`; `regions` for an image, whose regions are followed by their labels where the tower reads
+    both; or each source (its words) and `sources` (the sources themselves).
+
+    Raises:
+        UsageError: the tower attends to nothing, or the input lacks what it reads.
+    """
+    rows = tower.prepare(given)
+    was_training = tower.training
+    tower.eval()
+    with torch.inference_mode(), recording() as layers:
+        tower(rows)
+    tower.train(was_training)
+    tokens = tower.attended(given) if layers else {}
+    if not tokens:
+        raise UsageError("this tower attends to nothing: it has no attention weights")
+    names = list(tokens) if len(tokens) > 1 else list(tokens) * len(layers)
+    named = list(zip(names, layers, strict=True))
+
+    def of_row(row: int) -> dict[str, Attention]:
+        own = {name: tuple(layer[row] for of, layer in named if of == name) for name in tokens}
+        return {name: Attention(tokens[name][row], weights) for name, weights in own.items()}
+
+    return [of_row(row) for row in range(len(rows))]
