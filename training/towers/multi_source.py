@@ -60,7 +60,7 @@ class Fuser(nn.Module):
         flat_NF = stacked_NSD.reshape(count, sources * dimensions)
         if self.attention is not None:
             packing = Packing.of(Ragged.of([sources] * count))
-            flat_NF = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing).reshape(count, -1)
+            flat_NF = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing).reshape(flat_NF.shape)
         fused_ND: Tensor = self.second(F.relu(self.first(flat_NF)))
         return F.relu(fused_ND) if self.kind == "neural-net" else fused_ND
 

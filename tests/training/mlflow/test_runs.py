@@ -66,7 +66,7 @@ def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> None:
-    config = recipe("tiny")
+    config = recipe("hessel-2019")
     client = connect(f"sqlite:///{tmp_path}/store/mlflow.db")
     run = _start(client, config)
     assert run.log_epoch({"epoch": 1.0, "train_loss": 0.5, "validation_precision_at_1": 40.0})
