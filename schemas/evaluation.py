@@ -1,7 +1,6 @@
-"""EVALUATION: everything that one evaluation measured, one number a row, for reports, comparisons and other programs.
+"""The table of an evaluation: a row for every number that was measured, so that two models can be compared years later.
 
-Long form: a new measure is a new value of `measure` and `metric`, no new column. Written by `multilink evaluate` beside
-the HTML report and kept with the model's run; what the numbers mean is `training.evaluation`'s.
+    evaluation.parquet   beside the report, and in the MLflow run of the model
 """
 
 from __future__ import annotations
@@ -13,42 +12,32 @@ import pyarrow as pa
 from schemas.tables import column, table_schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationRow:
+@dataclass(frozen=True, slots=True)
+class Score:
     """One measured number.
 
     Attributes:
-        model: registered name, or the address it was loaded from.
-        model_version: registered version, where there is one.
-        dataset: data set it was evaluated on.
-        dataset_version: its version.
-        split: split of it.
+        metric: which number it is.
+        value: the number; None where it cannot be computed.
+        low: lower end of its 95% interval, where there is one.
+        high: upper end.
+        n: documents, queries, pairs or links behind it.
+        group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
         measure: what was measured: links, pairs, document, random, another baseline, retrieval, relations, refined
             retrieval, analysis, calibration, confusion, captions.
-        metric: which number of it.
-        group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
-        value: the number; None where it cannot be computed.
-        low: lower end of its 95% bootstrap interval.
-        high: upper end.
         deviation: standard deviation over samples.
-        n: documents, queries, pairs or links behind it.
         unit: of value, low, high and deviation.
         note: what else a reader must know.
     """
 
-    model: str
-    model_version: str | None
-    dataset: str
-    dataset_version: str
-    split: str
-    measure: str
     metric: str
-    group: str = ""
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    deviation: float | None = None
     n: int = 0
+    group: str = ""
+    measure: str = ""
+    deviation: float | None = None
     unit: str = "percent"
     note: str = ""
 

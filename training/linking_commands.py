@@ -18,7 +18,7 @@ from schemas.failures import Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument
-from training.linking.calibration import Calibration
+from training.evaluation.metrics.calibration import Calibration
 from training.linking.links import Linker, threshold_of
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.linking.writing import write_links

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.evaluation.analysis import spearman
-from training.evaluation.bootstrap import Comparison, Interval, compare, mean_interval
-from training.evaluation.evaluate import Evaluation, MeanScores
-from training.evaluation.pair_scores import PairMeans
-from training.evaluation.score_kinds import ScoreKind
-
-Float64 = npt.NDArray[np.float64]
+from schemas.evaluation import Score
+from training.evaluation.bootstrap import Comparison, compare
+from training.evaluation.evaluate import Evaluation, scored_ids
+from training.evaluation.metrics.scores import Float64, ScoreKind, mean_scores
+from training.evaluation.metrics.spread import spearman
+from training.evaluation.rows import interval_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,13 @@ class ModelResult:
 
     Attributes:
         name: of the model.
-        means: over the common documents, percent.
+        means: metric -> mean over the common documents.
         differences: metric -> this model minus the first, paired; empty for the first itself.
         leading: of each common document, the metric that agreement is of, percent.
     """
 
     name: str
-    means: MeanScores | PairMeans
+    means: Mapping[str, Score]
     differences: Mapping[str, Comparison]
     leading: tuple[float, ...]
 
@@ -75,9 +73,10 @@ class ModelComparison:
             "models": [
                 {
                     "model": result.name,
-                    **{metric: _interval_json(getattr(result.means, metric)) for metric in self.kind.metrics},
+                    **{metric: interval_json(score) for metric, score in result.means.items()},
                     "minus_first": {
-                        metric: _interval_json(found.difference) | {"probability_at_least": found.probability_at_least}
+                        metric: interval_json(found.difference.score(metric, n=len(self.documents)))
+                        | {"probability_at_least": found.probability_at_least}
                         for metric, found in result.differences.items()
                     },
                 }
@@ -101,15 +100,14 @@ def compare_models(contestants: Sequence[Contestant]) -> ModelComparison:
     if not documents:
         raise UsageError("compare: no document could be scored with every model")
     values = [np.array([table[document] for document in documents]) for table in tables]
-    means = MeanScores if kind is ScoreKind.LINKS else PairMeans
     models = tuple(
         ModelResult(
             name=contestant.name,
-            means=means(*(mean_interval(column) for column in own.T)),
-            differences={} if place == 0 else _differences(own, values[0], kind),
+            means=mean_scores(own, kind),
+            differences={} if number == 0 else _differences(own, values[0], kind),
             leading=tuple(own[:, list(kind.metrics).index(kind.leading)].tolist()),
         )
-        for place, (contestant, own) in enumerate(zip(contestants, values, strict=True))
+        for number, (contestant, own) in enumerate(zip(contestants, values, strict=True))
     )
     return ModelComparison(
         documents=documents,
@@ -118,32 +116,6 @@ def compare_models(contestants: Sequence[Contestant]) -> ModelComparison:
         models=models,
         agreement=tuple(tuple(spearman(one.leading, other.leading) for other in models) for one in models),
     )
-
-
-def comparison_lines(found: ModelComparison) -> list[str]:
-    """Return the comparison as aligned text: means, differences to the first model, agreement."""
-    width = max(len(result.name) for result in found.models) + 2
-    titles = found.kind.metrics
-    lines = [" " * width + "".join(title.rjust(22) for title in titles.values())]
-    for result in found.models:
-        cells = (getattr(result.means, metric) for metric in titles)
-        shown = (f"{cell.mean:.1f} ({cell.low:.1f}-{cell.high:.1f})" for cell in cells)
-        lines.append(f"{result.name:{width}}" + "".join(text.rjust(22) for text in shown))
-    lines.append(f"minus {found.models[0].name}, paired:")
-    for result in found.models[1:]:
-        differences = (result.differences[metric].difference for metric in titles)
-        shown = (f"{cell.mean:+.1f} ({cell.low:+.1f} to {cell.high:+.1f})" for cell in differences)
-        lines.append(f"{result.name:{width}}" + "".join(text.rjust(24) for text in shown))
-    lines.append(f"rank correlation of per-document {titles[found.kind.leading]}:")
-    for result, row in zip(found.models, found.agreement, strict=True):
-        lines.append(f"{result.name:{width}}" + "".join(correlation_text(value).rjust(8) for value in row))
-    left_out = f"; {found.left_out} were not scored with every model" if found.left_out else ""
-    return [*lines, f"{len(found.documents)} documents{left_out}"]
-
-
-def correlation_text(value: float | None) -> str:
-    """Return a rank correlation with two decimals."""
-    return "none" if value is None else f"{value:.2f}"
 
 
 def _kind(evaluations: Sequence[Evaluation]) -> ScoreKind:
@@ -161,17 +133,9 @@ def _kind(evaluations: Sequence[Evaluation]) -> ScoreKind:
 
 def _table(evaluation: Evaluation, kind: ScoreKind) -> dict[str, tuple[float, ...]]:
     """Return document id -> the metrics of the scored documents."""
-    if kind is ScoreKind.PAIRS and evaluation.pairs is not None:
-        places, scores = evaluation.pairs.documents, evaluation.pairs.table()
-    else:
-        places = evaluation.scored
-        scores = np.array([[getattr(score, name) for name in kind.metrics] for score in evaluation.scores])
-    return {evaluation.ids[place]: tuple(row) for place, row in zip(places, scores.tolist(), strict=True)}
+    scores = evaluation.pairs if kind is ScoreKind.PAIRS and evaluation.pairs is not None else evaluation.scores
+    return dict(zip(scored_ids(evaluation, scores), scores.scores, strict=True))
 
 
 def _differences(own: Float64, first: Float64, kind: ScoreKind) -> dict[str, Comparison]:
     return {metric: compare(own[:, column], first[:, column]) for column, metric in enumerate(kind.metrics)}
-
-
-def _interval_json(interval: Interval) -> dict[str, float]:
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high}

@@ -1,40 +1,33 @@
-"""How well a model finds the links of a split: scores of each document, their means, and random's on the same ones.
+"""How well a model finds the links of a split: scores of each document, and random's on the same ones.
 
 A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
-(`score_files.py`). Drawing a report of an `Evaluation` is `report.py`'s, comparing two `bootstrap.py`'s.
+(`score_files.py`). What else is measured is `judge.py`'s, comparing two evaluations `compare.py`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import UsageError
+from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.baselines.random import random_scores
 from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
 from training.data.ragged import Int64
-from training.evaluation.bootstrap import Interval, mean_interval
-from training.evaluation.links import Links, LinkScore, LinkScores, Matrix, score_documents
-from training.evaluation.pair_scores import PairMeans, PairScores, linked_pool, score_pairs
-from training.evaluation.retrieval import Pool
+from training.data.streams import stream
+from training.evaluation.metrics.links import Links, Matrix, score_documents
+from training.evaluation.metrics.pairs import linked_pool, score_pairs
+from training.evaluation.metrics.retrieval import Pool
+from training.evaluation.metrics.scores import DocumentScores, ScoreKind
+from training.evaluation.rows import of_measure
 from training.model import EmbeddedDocument, LinkModel
 
-FULLY_LINKED = "every pair linked"
-
-
-@dataclass(frozen=True, slots=True)
-class MeanScores:
-    """Means over documents in percent, each with its 95% bootstrap interval."""
-
-    auc: Interval
-    precision_at_1: Interval
-    precision_at_5: Interval
+LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "left_out", "candidates", "random", "document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +39,8 @@ class Evaluation:
         matrices: n x m similarities of each.
         links: (row, image) links of each, or None where unknown.
         sentence_numbers: indices in each document of the sentences that the rows of its matrix are.
-        scored: positions of the scored documents.
-        scores: their scores, percent.
-        link_means: of the scores; None where no document could be scored (one sentence and one image each).
-        random_means: of a model that draws every similarity at random, on the same documents.
-        left_out: documents that could not be scored, by reason.
+        scores: of links; empty where no document could be scored (one sentence and one image each).
+        chance: of links, of a model that draws every similarity at random, on the same documents.
         where: what was evaluated, for messages.
         pairs: scores of retrieval, of documents that have links; None where they were not asked for or there are none.
     """
@@ -59,45 +49,67 @@ class Evaluation:
     matrices: tuple[Matrix, ...]
     links: tuple[Int64 | None, ...]
     sentence_numbers: tuple[Int64, ...]
-    scored: tuple[int, ...]
-    scores: tuple[LinkScore, ...]
-    link_means: MeanScores | None
-    random_means: MeanScores | None
-    left_out: Mapping[str, int]
+    scores: DocumentScores
+    chance: DocumentScores
     where: str
-    pairs: PairScores | None = None
+    pairs: DocumentScores | None = None
 
     @property
-    def mean(self) -> MeanScores:
-        """Return the mean scores.
+    def own(self) -> DocumentScores:
+        """Return the scores of links, or where no document has any those of retrieval."""
+        return self.scores if self.scores or self.pairs is None else self.pairs
+
+    @property
+    def mean(self) -> dict[str, Score]:
+        """Return metric -> mean link score.
 
         Raises:
             UsageError: no document could be scored.
         """
-        if self.link_means is None:
-            raise _nothing_to_score(self.where, self.left_out)
-        return self.link_means
+        return self._checked().scores.means()
 
     @property
-    def random(self) -> MeanScores:
-        """Return random's mean scores.
+    def random(self) -> dict[str, Score]:
+        """Return metric -> random's mean link score.
 
         Raises:
             UsageError: no document could be scored.
         """
-        if self.random_means is None:
-            raise _nothing_to_score(self.where, self.left_out)
-        return self.random_means
-
-    @property
-    def own_means(self) -> MeanScores | PairMeans | None:
-        """Return the mean scores of links, or where no document has any those of retrieval, or None."""
-        return self.link_means or (None if self.pairs is None else self.pairs.means())
+        return self._checked().chance.means()
 
     @property
     def document_auc(self) -> dict[str, float]:
         """Return document id -> AUC in percent, of the scored documents."""
-        return {self.ids[place]: score.auc for place, score in zip(self.scored, self.scores, strict=True)}
+        return dict(zip(scored_ids(self, self.scores), self.scores.table()[:, 0].tolist(), strict=True))
+
+    def rows(self) -> Iterator[Score]:
+        """Yield every number: means, random's, how many documents were left out, and the scores of each document."""
+        yield from of_measure(ScoreKind.LINKS, self.scores.means().values())
+        yield from of_measure(RANDOM, self.chance.means().values())
+        if self.pairs is not None and self.pairs.chance is not None:
+            candidates = self.pairs.candidates
+            group = f"text to image, whole pool of {candidates}"
+            yield Score(CANDIDATES, float(candidates), n=candidates, measure=ScoreKind.PAIRS, unit="images")
+            for score in self.pairs.means().values():
+                yield replace(score, measure=ScoreKind.PAIRS, group=group)
+            for metric, value in self.pairs.chance._asdict().items():
+                yield Score(metric, value, n=len(self.pairs), group=group, measure=RANDOM, note="expected")
+        for reason, count in self.scores.left_out.items():
+            yield Score(LEFT_OUT, float(count), n=count, group=reason, measure=ScoreKind.LINKS, unit="documents")
+        for scores in filter(None, (self.scores, self.pairs)):
+            for document, values in zip(scored_ids(self, scores), scores.scores, strict=True):
+                for metric, value in values._asdict().items():
+                    yield Score(metric, value, n=1, group=document, measure=DOCUMENT)
+
+    def _checked(self) -> Evaluation:
+        if not self.scores:
+            raise _nothing_to_score(self.where, self.scores.left_out)
+        return self
+
+
+def scored_ids(evaluation: Evaluation, scores: DocumentScores) -> list[str]:
+    """Return the ids of the documents that have scores."""
+    return [evaluation.ids[position] for position in scores.documents]
 
 
 def evaluate_model(
@@ -117,9 +129,8 @@ def evaluate_model(
         UsageError: the data set lacks the feature columns the model reads, or no link is known.
     """
     documents = read_documents(model, lake, reference, split)
-    return evaluate_embedded(
-        documents, model.embed(documents), where=f"{reference}, split {split}", with_pairs=with_pairs
-    )
+    where = f"{reference}, split {split}"
+    return evaluate_embedded(documents, model.embed(documents), where=where, with_pairs=with_pairs)
 
 
 def evaluate_embedded(
@@ -139,18 +150,17 @@ def evaluate_embedded(
         where=where,
         may_be_unscored=any(known is not None and len(known) > 0 for known in links),
     )
-    return with_pair_scores(found, embedded_pool(documents, embedded)) if with_pairs or not found.scores else found
+    if with_pairs or not found.scores:
+        return replace(found, pairs=score_pairs(embedded_pool(documents, embedded)))
+    return found
 
 
-def embedded_pool(documents: DocumentSet, embedded: Sequence[EmbeddedDocument]) -> Pool:
-    """Return the linked texts and images of documents, to retrieve one by the other."""
+def embedded_pool(
+    documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, are_distinct: bool = True
+) -> Pool:
+    """Return the linked texts and images of documents, to retrieve one by the other; see `linked_pool`."""
     texts, images = [each.texts for each in embedded], [each.images for each in embedded]
-    return linked_pool(documents, texts, images, documents.links or ())
-
-
-def with_pair_scores(evaluation: Evaluation, pool: Pool) -> Evaluation:
-    """Return an evaluation with the scores of retrieval in its pool."""
-    return replace(evaluation, pairs=score_pairs(pool))
+    return linked_pool(documents, texts, images, documents.links or (), are_distinct=are_distinct)
 
 
 def evaluate_matrices(
@@ -175,28 +185,24 @@ def evaluate_matrices(
     Raises:
         UsageError: no document can be scored.
     """
-    found = score_documents(matrices, links)
-    counts = {
-        "links unknown": found.unknown,
-        "no link": found.without_links,
-        FULLY_LINKED: found.fully_linked,
-    }
-    left_out = {reason: count for reason, count in counts.items() if count}
-    if not found.scores and not may_be_unscored:
-        raise _nothing_to_score(where, counts)
-    chance = score_documents((random_scores(i, *m.shape) for i, m in zip(ids, matrices, strict=True)), links)
+    scores = score_documents(matrices, links)
+    if not scores and not may_be_unscored:
+        raise _nothing_to_score(where, scores.left_out)
+    drawn = (random_similarities(name, *matrix.shape) for name, matrix in zip(ids, matrices, strict=True))
     return Evaluation(
         ids=tuple(ids),
         matrices=tuple(matrices),
         links=tuple(None if known is None else np.asarray(known, np.int64).reshape(-1, 2) for known in links),
         sentence_numbers=tuple(sentence_numbers or (np.arange(len(matrix)) for matrix in matrices)),
-        scored=found.documents,
-        scores=found.scores,
-        link_means=_means(found) if found.scores else None,
-        random_means=_means(chance) if found.scores else None,
-        left_out=left_out,
+        scores=scores,
+        chance=score_documents(drawn, links),
         where=where,
     )
+
+
+def random_similarities(document: str, sentences: int, images: int, *, seed: int = 0) -> Matrix:
+    """Return the random baseline's n x m matrix in [0, 1), the same for a document whatever was drawn before."""
+    return stream("random baseline", seed, document).random((sentences, images), dtype=np.float32)
 
 
 def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> DocumentSet:
@@ -208,10 +214,6 @@ def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | 
     """
     manifest, folder = read_manifest(lake, reference)
     return read_for_model(model.card.config, model.card.data, manifest, folder, split, with_links=True)
-
-
-def _means(scores: LinkScores) -> MeanScores:
-    return MeanScores(*(mean_interval(column) for column in scores.table().T))
 
 
 def _nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:

@@ -18,11 +18,10 @@ from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.links import PredictedLink
 from training.assignment import Matrix
-from training.config import Matching
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Int64
-from training.linking.calibration import Calibration
-from training.matching import match
+from training.evaluation.metrics.calibration import Calibration
+from training.matching import predicted_pairs
 from training.model import LinkModel
 
 DOCUMENTS_AT_ONCE = 64
@@ -117,9 +116,7 @@ def predicted_links(
         sentence_numbers: indices of those n sentences in the document.
         model_uri: address of the model.
     """
-    if not matrix.size:
-        return []
-    rows, columns = match(matrix, min(matrix.shape), Matching.AT_MOST)
+    rows, columns = predicted_pairs(matrix)
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [

@@ -27,7 +27,7 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.calibration import Calibration
+from training.evaluation.metrics.calibration import Calibration
 from training.linking.links import Linker
 from training.linking.writing import links_file, parquet_bytes
 from training.model import LinkModel

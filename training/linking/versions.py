@@ -20,7 +20,7 @@ from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.lake import split_parts
 from training.data.loading import read_for_model
-from training.linking.calibration import Calibration
+from training.evaluation.metrics.calibration import Calibration
 from training.linking.links import threshold_of
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
 from training.model import LinkModel

@@ -18,7 +18,7 @@ from training.data.batches import validation_batches
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64
 from training.data.sampling import choose_all
-from training.evaluation.links import score_documents
+from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
 from training.loop.encoding import (
     OwnRows,

@@ -25,7 +25,7 @@ from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Ragged
 from training.data.views import TextView
-from training.linking.calibration import Calibration
+from training.evaluation.metrics.calibration import Calibration
 from training.linking.links import Linker
 from training.model import LinkModel
 from training.requirements import inputs_of

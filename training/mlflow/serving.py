@@ -29,7 +29,7 @@ from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import UsageError
-from training.linking.calibration import Calibration
+from training.evaluation.metrics.calibration import Calibration
 from training.mlflow import pyfunc
 from training.mlflow.evaluations import calibration_of
 from training.mlflow.loading import LoadedModel, load

@@ -10,7 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from schemas.errors import IntegrityError, UsageError
-from training.evaluation.calibration import (
+from training.evaluation.metrics.calibration import (
     Observations,
     fit_calibration,
     fit_isotonic,
@@ -20,7 +20,7 @@ from training.evaluation.calibration import (
     precision_points,
     reliability,
 )
-from training.linking.calibration import Calibration, Method, PrecisionPoint, read_calibration
+from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint, read_calibration
 
 
 def drawn(count=4000, seed=0):

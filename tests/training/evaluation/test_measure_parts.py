@@ -8,7 +8,7 @@ import pytest
 
 from training.evaluation.bootstrap import Interval
 from training.evaluation.breakdowns import GroupScores
-from training.evaluation.calibration import Observations, fit_calibration, judge_calibration
+from training.evaluation.metrics.calibration import Observations, fit_calibration, judge_calibration
 from training.evaluation.captions import CaptionScores
 from training.evaluation.confusion import ConfusionGroup
 from training.evaluation.evaluate import evaluate_matrices

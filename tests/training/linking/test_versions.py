@@ -24,7 +24,7 @@ from schemas.tables import check_schema
 from training.config import LinearConfig, LoopConfig, Matching, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.linking.calibration import Calibration, Method, PrecisionPoint
+from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import SingleProcess

@@ -1,1 +1,0 @@
-"""Baselines: score matrices made without training (SPEC 7)."""

@@ -1,0 +1,99 @@
+"""What makes a document hard: its spread and its content against its AUC (Hessel 2019, 4.1), and whether models agree.
+
+Spread is how different the images (sentences) of a document are from one another; content is what they are about. They
+are measured on the data set's own vectors rather than on a model's, "to quantify aspects of the dataset itself"
+(footnote 12). Shape suffixes: D documents, p predictors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from schemas.evaluation import Score
+
+Vectors = npt.NDArray[np.floating[Any]]
+Float64 = npt.NDArray[np.float64]
+CONTENT_DIMENSIONS = 20
+
+
+def analyse_documents(auc: Vectors, images: Sequence[Vectors], texts: Sequence[Vectors]) -> tuple[Float64, list[Score]]:
+    """Return D x 2 spreads of the images and texts of documents, and the regressions of their AUC that D allows.
+
+    Args:
+        auc: D.
+        images: m x v vectors of each document's images.
+        texts: n x w vectors of each document's sentences.
+    """
+    spreads = np.array([[spread(rows) for rows in side] for side in (images, texts)]).T
+    predictors = {
+        "image spread": spreads[:, :1],
+        "text spread": spreads[:, 1:],
+        "spread": spreads,
+        "spread + content": np.concatenate([spreads, content(images), content(texts)], axis=1),
+    }
+    return spreads, [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
+
+
+def spread(vectors: Vectors) -> float:
+    """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1; zero vectors stay zero."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows / np.where(lengths > 0, lengths, 1.0)
+    return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
+
+
+def content(documents: Sequence[Vectors], *, dimensions: int = CONTENT_DIMENSIONS) -> Float64:
+    """Return D x at most `dimensions`: the mean vector of each document in its principal components."""
+    pooled = np.stack([np.asarray(rows, np.float64).mean(axis=0) for rows in documents])
+    centred = pooled - pooled.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray((left * sizes)[:, :dimensions], dtype=np.float64)
+
+
+def regress(name: str, predictors: Vectors, values: Vectors) -> list[Score]:
+    """Return the least squares fit of D values by D x p predictors and an intercept; `name` is the group of its rows.
+
+    R squared is the share of the variance explained; adjusted, less what so many unrelated predictors would explain. F
+    tests all predictors together. No row where no fit can be tested: the values are all equal, no predictor varies, or
+    there are too few documents.
+    """
+    y = np.asarray(values, np.float64) - np.mean(values)
+    x = np.asarray(predictors, np.float64) - np.mean(predictors, axis=0)
+    scale = np.linalg.norm(x, axis=0)
+    varies = scale > 1e-12 * np.maximum(1.0, np.abs(predictors).max(axis=0))
+    solution, _, rank, _ = np.linalg.lstsq(x[:, varies] / scale[varies], y, rcond=None)
+    total, rank = float(y @ y), int(rank)
+    left_over = len(y) - 1 - rank
+    if not rank or left_over < 1 or total == 0:
+        return []
+    residual = y - (x[:, varies] / scale[varies]) @ solution
+    unexplained = float(residual @ residual)
+    r_squared = 1 - unexplained / total
+    adjusted = 1 - (1 - r_squared) * (len(y) - 1) / left_over
+    f = (total - unexplained) / rank / (unexplained / left_over) if unexplained > 0 else np.inf
+    p = float(stats.f.sf(f, rank, left_over))
+    return [
+        Score("r_squared", 100 * r_squared, n=len(y), group=name),
+        Score("adjusted_r_squared", 100 * adjusted, n=len(y), group=name),
+        Score("predictors", float(rank), n=len(y), group=name, unit="predictors"),
+        Score("f", float(f) if np.isfinite(f) else None, n=len(y), group=name, unit=f"F of {rank} predictors"),
+        Score("p", p, n=len(y), group=name, unit="probability"),
+    ]
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return the rank correlation of two models' scores on the same documents; None where either does not vary.
+
+    Raises:
+        ValueError: they are not of the same number of documents.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"expected scores of the same documents, found {len(first)} and {len(second)}")
+    if min(len(set(first)), len(set(second))) < 2:
+        return None
+    return float(stats.spearmanr(first, second).statistic)

@@ -1,0 +1,260 @@
+"""Example documents: which are worth showing, and one drawn as a graph, as in figure 4 of Hessel 2019.
+
+An `ExampleDocument` is what a reader needs to see of a document: its sentences, small pictures, what the model linked
+and what it should have linked. It knows neither the lake nor the model. As a graph, its sentences are left, its images
+right, links between them.
+
+Both columns have the same height and rows of equal height, so that the place of every end of an edge is known here
+and the page needs no script:
+
+    sentence 1 ---.      .--- image 1        y = (row + 0.5) x height / rows
+    sentence 2 ----`----'
+    sentence 3 ----------`--- image 2        x = 0 and 100, stretched to whatever lies between the columns
+
+The drawing itself is the macro `example` of `parts.html.j2`.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from PIL import Image
+
+THUMBNAIL_PX = 128
+THUMBNAIL_QUALITY = 80
+MAX_SENTENCE_CHARACTERS = 280
+MAX_ROWS = 40
+LINE_PX = 18
+_ROW_MARGIN_PX = 12
+_WIDEST_PX, _THINNEST_PX = 8.0, 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleDocument:
+    """A document with its predicted links; indices count from 0.
+
+    Attributes:
+        id: the document's id.
+        auc: its AUC in percent; None where links are unknown.
+        sentences: its sentences in order.
+        images: a JPEG per image in order; None where there is no picture to show.
+        predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
+        links: true (sentence, image) links; None: unknown.
+    """
+
+    id: str
+    auc: float | None
+    sentences: tuple[str, ...]
+    images: tuple[bytes | None, ...]
+    predicted: tuple[tuple[int, int, float], ...]
+    links: tuple[tuple[int, int], ...] | None
+
+    def __post_init__(self) -> None:
+        pairs = [(sentence, image) for sentence, image, _ in self.predicted]
+        self._check("predicted", pairs)
+        self._check("links", self.links or ())
+
+    def _check(self, name: str, pairs: Iterable[tuple[int, int]]) -> None:
+        n, m = len(self.sentences), len(self.images)
+        for sentence, image in pairs:
+            if not (0 <= sentence < n and 0 <= image < m):
+                found = f"({sentence}, {image})"
+                raise ValueError(f"document {self.id}, {name}: {found} is outside {n} sentences x {m} images")
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleGroup:
+    """Documents shown together under one title, such as "Best"."""
+
+    title: str
+    documents: tuple[ExampleDocument, ...]
+
+
+def choose_examples(auc: Mapping[str, float], *, each: int = 1) -> dict[str, tuple[str, ...]]:
+    """Return group title -> ids of the best, typical and worst documents by AUC; no id comes twice.
+
+    Typical documents are those in the middle of the ranking, around the median. Ties go by id. Where documents are
+    few, the best are chosen first and the typical last; empty groups are left out.
+    """
+    ranked = sorted(auc, key=lambda document: (-auc[document], document))
+    middle = max(0, (len(ranked) - each) // 2)
+    wanted = {"Best": ranked[:each], "Worst": ranked[::-1][:each], "Typical": ranked[middle : middle + each]}
+    taken: set[str] = set()
+    chosen: dict[str, tuple[str, ...]] = {}
+    for title, documents in wanted.items():
+        chosen[title] = tuple(document for document in documents if document not in taken)
+        taken.update(documents)
+    return {title: chosen[title] for title in ("Best", "Typical", "Worst") if chosen[title]}
+
+
+class EdgeKind(StrEnum):
+    """What an edge says; the value is its class in the drawing."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    MISSED = "missed"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge between a sentence and an image (from 0); a missed link has no weight."""
+
+    sentence: int
+    image: int
+    kind: EdgeKind
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge as drawn: where it leaves the left column and reaches the right one, and its width; None: the thinnest."""
+
+    edge: Edge
+    left_px: float
+    right_px: float
+    width_px: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceRow:
+    """A sentence as shown: its number from 1, its text in full and clipped."""
+
+    number: int
+    text: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """An image as shown: its number from 1 and a data URI; None where there is no picture."""
+
+    number: int
+    uri: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleGraph:
+    """All that the page needs to show one document."""
+
+    id: str
+    auc: float | None
+    height_px: int
+    sentence_lines: int
+    image_px: int
+    sentences: tuple[SentenceRow, ...]
+    images: tuple[ImageRow, ...]
+    edges: tuple[Edge, ...]
+    lines: tuple[Line, ...]
+    all_sentences: tuple[str, ...]
+    image_count: int
+    links_known: bool
+
+    def count(self, kind: str) -> int:
+        """Return how many edges are of a kind."""
+        return sum(edge.kind == kind for edge in self.edges)
+
+
+def draw_example(document: ExampleDocument) -> ExampleGraph:
+    """Return a document laid out for the page.
+
+    Columns of more than forty rows show only the sentences or images that an edge touches.
+    """
+    edges = classify_edges(document)
+    sentences = _shown_rows(len(document.sentences), {edge.sentence for edge in edges})
+    images = _shown_rows(len(document.images), {edge.image for edge in edges})
+    height_px = max(len(sentences) * _sentence_row_px(len(sentences)), len(images) * _image_row_px(len(images)))
+    texts = (document.sentences[index] for index in sentences)
+    return ExampleGraph(
+        id=document.id,
+        auc=document.auc,
+        height_px=height_px,
+        sentence_lines=max(1, (height_px // max(1, len(sentences)) - _ROW_MARGIN_PX) // LINE_PX),
+        image_px=_image_row_px(len(images)) - 8,
+        sentences=tuple(SentenceRow(i + 1, text, clip(text)) for i, text in zip(sentences, texts, strict=True)),
+        images=tuple(ImageRow(i + 1, thumbnail_uri(document.images[i])) for i in images),
+        edges=edges,
+        lines=_lines(edges, sentences, images, height_px),
+        all_sentences=document.sentences,
+        image_count=len(document.images),
+        links_known=document.links is not None,
+    )
+
+
+def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
+    """Return predicted edges by decreasing weight, then the true links that were missed, in order."""
+    predicted = sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1]))
+    true = None if document.links is None else set(document.links)
+    edges = [Edge(s, i, _kind((s, i), true), weight) for s, i, weight in predicted]
+    missed = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
+    return (*edges, *(Edge(s, i, EdgeKind.MISSED) for s, i in missed))
+
+
+def edge_width_px(weight: float, largest: float) -> float:
+    """Return a stroke width proportional to a weight, 8 px for the document's largest; never under 1.5 px."""
+    share = weight / largest if largest > 0 else 0.0
+    return max(_THINNEST_PX, _WIDEST_PX * share)
+
+
+def thumbnail_uri(jpeg: bytes | None) -> str | None:
+    """Return a picture as a data URI of a JPEG at most 128 px wide and high; None if there is none to show."""
+    if jpeg is None:
+        return None
+    try:
+        with Image.open(io.BytesIO(jpeg)) as image:
+            small = image.convert("RGB")
+    except OSError:  # what Pillow raises for bytes that are no picture, or a truncated one
+        return None
+    small.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX))
+    buffer = io.BytesIO()
+    small.save(buffer, format="JPEG", quality=THUMBNAIL_QUALITY, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def clip(text: str) -> str:
+    """Return a sentence cut to 280 characters, the last being an ellipsis where something was cut."""
+    if len(text) <= MAX_SENTENCE_CHARACTERS:
+        return text
+    return text[: MAX_SENTENCE_CHARACTERS - 1].rstrip() + "…"
+
+
+def row_centre_px(position: int, rows: int, height_px: int) -> float:
+    """Return the height of the middle of a row, counted from 0 at the top."""
+    return (position + 0.5) * height_px / rows
+
+
+def _kind(pair: tuple[int, int], true: set[tuple[int, int]] | None) -> EdgeKind:
+    if true is None:
+        return EdgeKind.PREDICTED
+    return EdgeKind.RIGHT if pair in true else EdgeKind.WRONG
+
+
+def _shown_rows(count: int, touched: set[int]) -> list[int]:
+    return list(range(count)) if count <= MAX_ROWS else sorted(touched)
+
+
+def _sentence_row_px(rows: int) -> int:
+    return 3 * LINE_PX + _ROW_MARGIN_PX if rows <= 20 else 2 * LINE_PX + _ROW_MARGIN_PX
+
+
+def _image_row_px(rows: int) -> int:
+    return 104 if rows <= 10 else 76
+
+
+def _lines(edges: Iterable[Edge], sentences: list[int], images: list[int], height_px: int) -> tuple[Line, ...]:
+    """Return the edges as drawn, in their order: wide ones below, missed links on top."""
+    known = tuple(edges)
+    largest = max((edge.weight for edge in known if edge.weight is not None), default=0.0)
+    return tuple(
+        Line(
+            edge,
+            row_centre_px(sentences.index(edge.sentence), len(sentences), height_px),
+            row_centre_px(images.index(edge.image), len(images), height_px),
+            None if edge.weight is None else edge_width_px(edge.weight, largest),
+        )
+        for edge in known
+    )

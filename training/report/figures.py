@@ -1,0 +1,242 @@
+"""The charts of the pages, drawn by matplotlib as inline SVG that takes its colours and fonts from the style sheet.
+
+The same numbers give the same bytes: no date, and ids that follow from what is drawn. Matplotlib writes colours into
+each shape; those of `COLOURS` become variables of the style sheet, so that a chart is right on light and dark paper.
+What a figure shows is also said in words, in its title and description.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+WIDTH, HEIGHT = 440, 240
+INTERVAL_WIDTH, INTERVAL_MARGIN = 120.0, 9.0
+BIN_WIDTH = 5
+MOST_POINTS = 1_500
+COLOURS = {
+    "accent": "#1d5fa8",
+    "second": "#8a6d3b",
+    "right": "#1a7f4b",
+    "wrong": "#b5533c",
+    "line": "#dcd8ce",
+    "soft": "#555e69",
+    "ink": "#1e2329",
+    "card": "#fffefb",
+}
+ACCENT, SECOND, LINE, SOFT, INK, CARD = (COLOURS[n] for n in ("accent", "second", "line", "soft", "ink", "card"))
+SHARES = (COLOURS["right"], COLOURS["wrong"], LINE)
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "multilink",
+    "font.size": 12.5,
+    "axes.edgecolor": LINE,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "xtick.color": LINE,
+    "xtick.labelcolor": SOFT,
+    "ytick.left": False,
+    "ytick.labelcolor": SOFT,
+    "axes.labelcolor": SOFT,
+    "text.color": INK,
+    "legend.labelcolor": SOFT,
+    "legend.frameon": False,
+    "lines.linewidth": 2.2,
+    "lines.solid_capstyle": "round",
+}
+_RING: dict[str, Any] = {"marker": "o", "color": CARD, "mec": INK, "mew": 1.6, "ms": 12, "zorder": 4}
+_DASHED: dict[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (3, 3))}
+_DROPPED = re.compile(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", re.DOTALL)
+_ATTRIBUTES = re.compile(r' id="(?!m[0-9a-f]{10})[^"]*"|font-family: [^;"]*;? ?| xmlns(:xlink)?="[^"]*"')
+
+Points = Sequence[tuple[float, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Round ticks around all values of a column of interval plots, which share it."""
+
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def over(cls, values: Iterable[float]) -> Axis:
+        """Return an axis that holds every value; with no value, one from 0 to 1."""
+        known = list(values) or [0.0, 1.0]
+        margin = 0.1 * abs(known[0]) or 1.0
+        low, high = (min(known), max(known)) if min(known) < max(known) else (known[0] - margin, known[0] + margin)
+        ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
+        return cls(tuple(float(tick) for tick in ticks.round(12)))
+
+    def x(self, value: float) -> float:
+        """Return where a value lies in a plot of `INTERVAL_WIDTH`."""
+        share = (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
+        return round(INTERVAL_MARGIN + share * (INTERVAL_WIDTH - 2 * INTERVAL_MARGIN), 2)
+
+    def label(self, value: float) -> str:
+        """Return a tick's label, with a true minus sign."""
+        return f"{value:.6g}".replace("-", "−")
+
+
+def _chart(x_label: str) -> Axes:
+    axes = Figure(figsize=(WIDTH / 72, HEIGHT / 72), layout="constrained").add_subplot()
+    axes.set_xlabel(x_label)
+    return axes
+
+
+def _svg(axes: Axes, title: str, description: str) -> Markup:
+    """Return a chart as an element that a screen reader announces by its title, and then its description."""
+    for artist in (*axes.lines, *axes.collections, *axes.patches):
+        artist.set_clip_on(False)
+    buffer, no_date = io.StringIO(), dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    axes.figure.savefig(buffer, format="svg", transparent=True, metadata=no_date)  # type: ignore[union-attr]
+    text = _ATTRIBUTES.sub("", _DROPPED.sub("", buffer.getvalue())).replace("xlink:href", "href")
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    shapes = text[text.index(">", text.index("<svg")) + 1 :]
+    head = Markup(
+        '<svg viewBox="0 0 {} {}" class="chart" role="img" aria-label="{}"><title>{}</title><desc>{}</desc>'
+    ).format(WIDTH, HEIGHT, title, title, description)
+    return head + Markup(re.sub(r"\s*\n\s*", "\n", shapes).strip())  # matplotlib escapes its texts
+
+
+@mpl.rc_context(_STYLE)
+def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked: float | None = None) -> Markup:
+    """Return lines by name over x; a y that is None or not finite is a gap, a point between two gaps a dot.
+
+    `marked` is an x that gets a vertical rule and rings on the lines.
+    """
+    axes = _chart(x_label)
+    for (name, points), colour, dashes in zip(lines.items(), (ACCENT, SECOND), ("-", (0, (2.2, 1.8))), strict=False):
+        x, y = _columns(points)
+        axes.plot(x, y, color=colour, linestyle=dashes, label=name)
+        known = np.pad(np.isfinite(y), 1)
+        alone = known[1:-1] & ~known[:-2] & ~known[2:]
+        axes.plot(x[alone], y[alone], "o", color=colour, markersize=8)
+        at = (x == marked) & np.isfinite(y)
+        axes.plot(x[at], y[at], **_RING)
+    everything = [x for points in lines.values() for x, _ in points]
+    if marked is not None and everything and min(everything) <= marked <= max(everything):
+        _rule(axes, marked, "kept", is_left=marked < (min(everything) + max(everything)) / 2)
+    axes.locator_params(axis="x", nbins=8, steps=[1, 2, 5, 10], integer=True)
+    if len(lines) > 1:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=len(lines), borderaxespad=0, handlelength=1.8)
+    words = (f"{name}: {_ends(points, x_label)}" for name, points in lines.items() if _known(points))
+    return _svg(axes, title, "; ".join(words))
+
+
+@mpl.rc_context(_STYLE)
+def histogram(title: str, values: Sequence[float], *, x_label: str, reference: float, reference_name: str) -> Markup:
+    """Return how many percentages fall in each bin of five points, with a rule at a reference value.
+
+    A value on the edge of two bins counts in the upper one; 100 counts in the last.
+    """
+    axes = _chart(x_label)
+    edges = np.arange(0, 101, BIN_WIDTH)
+    counts, _ = np.histogram(values, edges)
+    axes.bar(edges[:-1], counts, width=BIN_WIDTH - 0.5, align="edge", color=ACCENT)
+    axes.set_xlim(0, 100)
+    axes.locator_params(axis="y", integer=True, nbins=6)
+    _rule(axes, reference, reference_name, is_left=reference < 50)
+    fullest = int(counts.argmax()) * BIN_WIDTH
+    return _svg(axes, title, f"{len(values)} documents; most lie from {fullest} to {fullest + BIN_WIDTH}")
+
+
+@mpl.rc_context(_STYLE)
+def scatter(title: str, x: Sequence[float], y: Sequence[float], *, x_label: str, level: float | None = None) -> Markup:
+    """Return a dot per document, with a dashed level across and the least squares line.
+
+    Of very many documents every k-th is drawn; the line is that of all.
+    """
+    axes = _chart(x_label)
+    every = -(-len(x) // MOST_POINTS) or 1
+    axes.plot(x[::every], y[::every], "o", color=ACCENT, alpha=0.55, markersize=6.4, markeredgewidth=0)
+    low, high = axes.get_ylim()
+    if len(set(x)) > 1:
+        slope, intercept = np.polyfit(x, y, 1)
+        ends = np.array([min(x), max(x)])
+        axes.plot(ends, np.clip(slope * ends + intercept, min(y), max(y)), color=SECOND)
+    if level is not None and low <= level <= high:
+        axes.axhline(level, **_DASHED)
+    return _svg(axes, title, f"{len(x)} documents")
+
+
+@mpl.rc_context(_STYLE)
+def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label: str, marked: str) -> Markup:
+    """Return named points joined in their order, the first and the last with their names, and a ring around one."""
+    axes = _chart(x_label)
+    x, y = np.array(list(points.values())).T
+    axes.plot(x, y, "-o", color=ACCENT, markersize=5)
+    if marked in points:
+        axes.plot(*points[marked], **_RING)
+    for name in (next(iter(points)), next(reversed(points))):
+        on_left = points[name][0] < x.mean()
+        place = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
+        axes.annotate(name, points[name], textcoords="offset points", **place)
+    return _svg(axes, title, "; ".join(f"{name}: {a:.4g}, {b:.4g}" for name, (a, b) in points.items()))
+
+
+@mpl.rc_context(_STYLE)
+def reliability_chart(title: str, expected: Sequence[float], true: Sequence[float], links: Sequence[int]) -> Markup:
+    """Return true against expected share of links in percent; a dot's area is in proportion to its links."""
+    axes = _chart("expected, percent")
+    axes.plot([0, 100], [0, 100], **_DASHED)
+    axes.plot(expected, true, color=ACCENT)
+    axes.scatter(expected, true, s=[20 + 160 * count / max(links) for count in links], color=ACCENT, linewidths=0)
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+    rows = zip(expected, true, links, strict=True)
+    return _svg(axes, title, "; ".join(f"expected {a:.0f}%, true {b:.0f}% of {count} links" for a, b, count in rows))
+
+
+@mpl.rc_context(_STYLE)
+def share_columns(title: str, columns: Mapping[str, Sequence[float]], *, x_label: str, names: Sequence[str]) -> Markup:
+    """Return a column per group, its shares in percent one on the other; `names` are those of the shares."""
+    axes = _chart(x_label)
+    below = np.zeros(len(columns))
+    for shares, colour in zip(zip(*columns.values(), strict=True), SHARES, strict=False):
+        axes.bar(list(columns), shares, bottom=below, color=colour, width=0.76)
+        below = below + np.array(shares)
+    axes.set_ylim(0, 100)
+    axes.tick_params(axis="x", length=0, labelsize=11)
+    words = (
+        f"{label}: " + ", ".join(f"{name} {share:.0f}%" for name, share in zip(names, shares, strict=True))
+        for label, shares in columns.items()
+    )
+    return _svg(axes, title, "; ".join(words))
+
+
+def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
+    """Draw a dashed vertical rule with its name beside its top, on the side that has more room."""
+    axes.axvline(x, **_DASHED, ymax=1.03)
+    place = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
+    axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **place)
+
+
+def _columns(points: Points) -> npt.NDArray[np.float64]:
+    return np.array([(x, math.nan if y is None else y) for x, y in points], dtype=np.float64).reshape(-1, 2).T
+
+
+def _known(points: Points) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
+
+
+def _ends(points: Points, x_label: str) -> str:
+    """Return where a line starts and ends, in words."""
+    known = _known(points)
+    return ", ".join(f"{y:.4g} at {x_label} {x:g}" for x, y in (known[0], known[-1]))

@@ -1,0 +1,179 @@
+"""What an evaluation's rows say, table by table: for the command line and for the report alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from schemas.evaluation import Score
+from training.evaluation.beside import TITLES
+from training.evaluation.evaluate import CANDIDATES, LEFT_OUT, RANDOM
+from training.evaluation.judge import ANALYSIS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
+from training.evaluation.metrics.groups import LANGUAGE
+from training.evaluation.metrics.links import FULLY_LINKED
+from training.evaluation.metrics.retrieval import MEDIAN_RANK, RECALL, Direction
+from training.evaluation.metrics.scores import ScoreKind
+from training.evaluation.rows import ABSENT, means_of
+from training.report.published import published, published_row
+from training.report.tables import COUNT, Row, RowKind, Table, pivot, score_row
+
+RETRIEVAL_COLUMNS = dict(zip(RECALL, ("R@1", "R@5", "R@10"), strict=True)) | {MEDIAN_RANK: "Median rank"}
+LINK_COLUMNS = ScoreKind.LINKS.metrics
+REGRESSION_COLUMNS = {
+    "r_squared": "R², percent",
+    "adjusted_r_squared": "Adjusted",
+    "predictors": "Predictors",
+    "f": "F",
+    "p": "p",
+}
+THRESHOLD_COLUMNS = {
+    "threshold": "Similarity from",
+    "precision": "Precision here",
+    "kept": "Links kept, percent",
+    COUNT: "Links kept",
+}
+
+
+def kind_of(rows: Iterable[Score]) -> ScoreKind:
+    """Return what kind of scores the model has: of links, and of retrieval only where no document has those."""
+    has_pairs_alone = not means_of(known := tuple(rows), ScoreKind.LINKS) and means_of(known, ScoreKind.PAIRS)
+    return ScoreKind.PAIRS if has_pairs_alone else ScoreKind.LINKS
+
+
+def documents_of(rows: Sequence[Score]) -> int:
+    """Return how many documents the model's means are over."""
+    return max((score.n for score in means_of(rows, kind_of(rows)).values()), default=0)
+
+
+def candidates_of(rows: Iterable[Score]) -> int | None:
+    """Return how many images a text chooses from, where documents are pairs."""
+    return next((row.n for row in rows if row.metric == CANDIDATES), None)
+
+
+def left_out_of(rows: Sequence[Score]) -> dict[str, int]:
+    """Return the documents that could not be scored, by reason; of pairs, every one has its only pair linked."""
+    found = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
+    return {reason: n for reason, n in found.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
+
+
+def absent_baselines(rows: Iterable[Score]) -> dict[str, str]:
+    """Return the title of each baseline without scores, and why it has none."""
+    return {TITLES[row.measure]: row.note for row in rows if row.metric == ABSENT and row.measure in TITLES}
+
+
+def score_table(rows: Sequence[Score], name: str, *, dataset: str = "") -> Table | None:
+    """Return the model's means, below it each baseline's and random's, and the published ones of a data set.
+
+    None where no document could be scored.
+    """
+    kind = kind_of(rows)
+    own = means_of(rows, kind)
+    if not own:
+        return None
+    found = [score_row(name, own, kind.metrics, RowKind.MODEL)]
+    for measure in (*TITLES, RANDOM):
+        means = means_of(rows, measure)
+        if means:
+            note = next(iter(means.values())).note
+            found.append(score_row(TITLES.get(measure, measure), means, kind.metrics, note=note))
+    return models_table([*found, *published_rows(dataset, kind)], kind)
+
+
+def models_table(rows: Iterable[Row], kind: ScoreKind = ScoreKind.LINKS, head: str = "Model") -> Table:
+    """Return a table of models with their intervals drawn."""
+    return Table((head, *kind.metrics.values()), tuple(rows), is_plotted=True)
+
+
+def published_rows(dataset: str, kind: ScoreKind = ScoreKind.LINKS, *, table: str = "links") -> list[Row]:
+    """Return the papers' own results for a data set; of retrieval, an image for a text."""
+    if kind is ScoreKind.PAIRS:
+        found = published("retrieval", dataset, direction=Direction.TEXT_TO_IMAGE)
+    else:
+        found = published(table, dataset)
+    return [published_row(row, list(kind.metrics)) for row in found]
+
+
+def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
+    """Return the tables of what else was measured, by name; those without a row are left out.
+
+    Args:
+        rows: of one evaluation.
+        dataset: whose published rows stand beside ours.
+    """
+    retrieval = [row for row in rows if row.measure in (RETRIEVAL, REFINED)]
+    found = {
+        "groups": pivot(
+            (row for row in rows if row.measure == ScoreKind.LINKS and "=" in row.group),
+            LINK_COLUMNS | {COUNT: "Documents"},
+            "Group",
+        ),
+        "retrieval": _with_published(
+            pivot(
+                (row for row in retrieval if "=" not in row.group), RETRIEVAL_COLUMNS, "Direction and pool", name=_name
+            ),
+            dataset,
+        ),
+        "retrieval_groups": _with_published_sources(
+            pivot((row for row in retrieval if "=" in row.group), RETRIEVAL_COLUMNS, "Group, direction and pool"),
+            dataset,
+        ),
+        "relations": pivot(
+            _of(rows, RELATIONS),
+            {"average_precision": "Average precision", "rate": "Rate", COUNT: "Pairs"},
+            "Relation",
+        ),
+        "regressions": pivot(_of(rows, ANALYSIS), REGRESSION_COLUMNS, "Explained by"),
+        "thresholds": pivot(_of(rows, CALIBRATION), THRESHOLD_COLUMNS, "Wanted precision", name=_precision),
+        "captions": pivot(
+            (replace(row, metric="score", group=row.metric) for row in _of(rows, CAPTIONS) if row.metric != ABSENT),
+            {"score": "Score x 100"},
+            "Metric",
+        ),
+    }
+    return {title: table for title, table in found.items() if table is not None}
+
+
+def _of(rows: Iterable[Score], measure: str) -> list[Score]:
+    return [row for row in rows if row.measure == measure]
+
+
+def _name(row: Score) -> str:
+    return f"{row.group}, refined by relations" if row.measure == REFINED else row.group
+
+
+def _precision(row: Score) -> str:
+    return row.group.removeprefix("precision ")
+
+
+def _with_published(table: Table | None, dataset: str) -> Table | None:
+    """Return retrieval with the papers' rows below ours."""
+    if table is None:
+        return None
+    below = [_published(row, f"{row['direction']}: ") for row in published("retrieval", dataset)]
+    return replace(table, rows=(*table.rows, *below))
+
+
+def _with_published_sources(table: Table | None, dataset: str) -> Table | None:
+    """Return retrieval by group, below each row the published one of the same role or source."""
+    if table is None:
+        return None
+    rows: list[Row] = []
+    for row in table.rows:
+        group, direction = row.name.split(", ")[:2]
+        kind, _, name = group.partition("=")
+        found = [] if kind == LANGUAGE else published("role", dataset, role=name, direction=direction)
+        rows += [row, *map(_published, found)]
+    return replace(table, rows=tuple(rows))
+
+
+def _published(row: dict[str, str], direction: str = "") -> Row:
+    return published_row(row, list(RETRIEVAL_COLUMNS), name=f"{direction}{row['model']} ({row['source']})")
+
+
+def columns_of(rows: Iterable[Score], metrics: Sequence[str]) -> Mapping[str, dict[str, Score]]:
+    """Return group -> metric -> score of some metrics, for a chart."""
+    found: dict[str, dict[str, Score]] = {}
+    for row in rows:
+        if row.metric in metrics:
+            found.setdefault(row.group, {})[row.metric] = row
+    return found
