@@ -16,11 +16,10 @@ from markupsafe import Markup
 from benchmarks.learning_models import ABOUT, COMPOSED, DOCUMENT_DATA, SCENES, Expected
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
-from training.evaluation.axes import Axis
 from training.evaluation.bootstrap import Interval, compare
-from training.evaluation.figures import Series, interval_axis, interval_plot, interval_scale, line_chart
-from training.evaluation.report import environment
-from training.evaluation.report_content import Score
+from training.report.figures import line_chart
+from training.report.pages import environment
+from training.report.tables import Row, RowKind, Table, cell_text, difference
 
 CURVE = ("AP", "NoStruct")
 SHOWN, HOLDS, NOT_SHOWN, CONTRADICTED = "shown", "holds", "not shown", "contradicted"
@@ -42,56 +41,17 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class VerdictRow:
-    text: str
-    difference: str
-    result: str
-    is_clear: bool
-    plot: Markup
-
-
-@dataclass(frozen=True)
-class VerdictTable:
-    """Rows by data set, all plots on one axis."""
-
-    groups: tuple[tuple[str, tuple[VerdictRow, ...]], ...]
-    scale: Markup
-
-
-@dataclass(frozen=True)
-class Cell:
-    score: Score
-    plot: Markup
-
-
-@dataclass(frozen=True)
-class Row:
-    title: str
-    seeds: str
-    is_best: bool
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Group:
-    """A data set: what it is and how much of it there is, and the scores of its models."""
-
-    title: str
-    about: str
-    sizes: str
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
 class Section:
-    """A data set and those made of it: models of all are scored on the same test documents, on shared axes."""
+    """A data set and those made of it: models of all are scored on the same test documents.
+
+    `groups` has a title, a text and the number of rows of each, in the order of the table.
+    """
 
     title: str
-    columns: tuple[str, ...]
     judged: str
     units: str
-    groups: tuple[Group, ...]
-    scales: tuple[Markup, ...]
+    table: Table
+    groups: tuple[tuple[str, str, int], ...]
 
 
 def judged(expected: Expected, lines: Mapping[tuple[str, str], Line]) -> Verdict:
@@ -132,13 +92,14 @@ def page(lines: Sequence[Line], verdicts: Sequence[Verdict], sizes: Mapping[str,
     return template.render(
         found=_in_words(verdicts),
         verdicts=_verdict_table(verdicts),
+        headings=[(heading, "", len(list(own))) for heading, own in groupby(verdicts, key=_heading)],
         curve=_curve(lines, sizes),
         sections=sections,
     )
 
 
 def shown(interval: Interval) -> str:
-    return f"{interval.mean:.1f} ({interval.low:.1f} to {interval.high:.1f})"
+    return cell_text(interval.score("", n=0))
 
 
 def _grid(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -164,70 +125,36 @@ def _in_numbers(sizes: Mapping[Split, int]) -> str:
     return f"{training} for training, {validation} for validation, {test} for the test."
 
 
-def _verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
-    intervals = [each.difference for each in verdicts]
-    axis = interval_axis([0.0, *(end for found in intervals for end in (found.low, found.mean, found.high))])
-    groups = []
-    for heading, members in groupby(verdicts, key=_heading):
-        rows = [
-            VerdictRow(
-                text=each.text,
-                difference=_signed(each.difference),
-                result=each.result,
-                is_clear=each.is_clear,
-                plot=_plot(f"{each.text}: {_signed(each.difference)}", each.difference, axis),
-            )
-            for each in members
-        ]
-        groups.append((heading, tuple(rows)))
-    return VerdictTable(tuple(groups), interval_scale("Scale of the differences, percentage points", axis))
+def _verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    rows = (Row(each.text, (each.result, difference(each.metric, each.difference))) for each in verdicts)
+    return Table(("Expected", "Found", "Difference"), tuple(rows), is_plotted=True)
 
 
 def _curve(lines: Sequence[Line], sizes: Mapping[str, Mapping[Split, int]]) -> Markup | None:
     """Return AUC by number of training documents, with and without their structure; None where it is not measured."""
     found = {(line.data, line.title): line for line in lines}
     sets = [data for data in (SCENES, *COMPOSED) if {(data, title) for title in CURVE} <= found.keys()]
-    series = [
-        Series(title, tuple((sizes[data][Split.TRAIN], _judged_mean(found[data, title])) for data in sets))
-        for title in CURVE
-    ]
+    series = {title: [(sizes[data][Split.TRAIN], _judged_mean(found[data, title])) for data in sets] for title in CURVE}
     return line_chart("AUC by training documents", series, x_label="training documents") if len(sets) > 1 else None
 
 
 def _section(title: str, lines: Sequence[Line], sizes: Mapping[str, Mapping[Split, int]]) -> Section:
     columns = lines[0].columns
-    axes = [
-        interval_axis(end for line in lines for end in (line.intervals[place].low, line.intervals[place].high))
-        for place in range(len(columns))
-    ]
     best = max(lines, key=_judged_mean)
-    groups = tuple(
-        Group(data, ABOUT[data], _in_numbers(sizes[data]), tuple(_row(line, axes, line is best) for line in own))
-        for data, own in _by_data(lines)
-    )
+    rows = [_row(line, RowKind.MODEL if line is best else RowKind.BASELINE) for line in lines]
+    groups = [(data, f"{ABOUT[data]} {_in_numbers(sizes[data])}", len(own)) for data, own in _by_data(lines)]
     return Section(
         title=title,
-        columns=columns,
         judged=columns[lines[0].judged],
         units="documents" if title in DOCUMENT_DATA else "pairs",
-        groups=groups,
-        scales=tuple(
-            interval_scale(f"Scale of {name}, percent", axis) for name, axis in zip(columns, axes, strict=True)
-        ),
+        table=Table(("Model", *columns), tuple(rows), is_plotted=True),
+        groups=tuple(groups),
     )
 
 
-def _row(line: Line, axes: Sequence[Axis], is_best: bool) -> Row:
-    columns = zip(line.columns, line.intervals, axes, strict=True)
-    cells = (
-        Cell(Score(found.mean, found.low, found.high), _plot(f"{line.title}, {name}: {shown(found)}", found, axis))
-        for name, found, axis in columns
-    )
-    return Row(line.title, line.seeds, is_best, tuple(cells))
-
-
-def _plot(title: str, found: Interval, axis: Axis) -> Markup:
-    return interval_plot(title, found.mean, axis, low=found.low, high=found.high)
+def _row(line: Line, kind: RowKind) -> Row:
+    scores = (found.score(name, n=0) for name, found in zip(line.columns, line.intervals, strict=True))
+    return Row(line.title, tuple(scores), kind, f"seeds {line.seeds}" if line.seeds else "")
 
 
 def _section_title(line: Line) -> str:
@@ -240,11 +167,3 @@ def _heading(verdict: Verdict) -> str:
 
 def _judged_mean(line: Line) -> float:
     return line.intervals[line.judged].mean
-
-
-def _signed(found: Interval) -> str:
-    """Return a difference with its interval, signs written out."""
-    mean, low, high = (
-        f"{number:+.1f}".replace("-", "\N{MINUS SIGN}") for number in (found.mean, found.low, found.high)
-    )
-    return f"{mean} ({low} to {high})"

@@ -23,13 +23,12 @@ from benchmarks.learning_scenes import ComposedScenes
 from schemas.configs import Json, resolve
 from schemas.documents import Split
 from schemas.versions import fingerprint
-from training.baselines.joint_embeddings import joint_embedding_scores
-from training.baselines.random import random_scores
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
-from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
+from training.evaluation.baselines import class_word_vectors, evaluate_object_detection, joint_embeddings
 from training.evaluation.bootstrap import Interval, mean_interval
-from training.evaluation.links import Matrix, score_documents
+from training.evaluation.evaluate import random_similarities
+from training.evaluation.metrics.links import Matrix, score_documents
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
@@ -121,7 +120,7 @@ class Bench:
     def random(self, data: str) -> Line:
         documents = self._documents(data).classified(Split.TEST)
         sizes = list(zip(documents.ids, documents.sentences.counts, documents.images.counts, strict=True))
-        drawn = [[random_scores(i, n, m, seed=seed) for i, n, m in sizes] for seed in range(self.seeds)]
+        drawn = [[random_similarities(i, n, m, seed=seed) for i, n, m in sizes] for seed in range(self.seeds)]
         return Line(data, "random", np.stack([link_scores(matrices, documents) for matrices in drawn]))
 
     def object_detection(self, data: str) -> Iterator[Line]:
@@ -149,7 +148,7 @@ class Bench:
                 sentence_vectors=trained.encode_sentences(text_input(documents)),
                 image_bank=trained.encode_images(image_input(documents)),
             )
-            return link_scores(joint_embedding_scores(joint), joint)
+            return link_scores([each.similarities() for each in joint_embeddings(joint)], joint)
 
         scores, seconds = self.kept.scores(run, make)
         return Line(POSTS, f"frozen joint embeddings ({model.title} of {model.data})", scores[None], seconds)

@@ -18,7 +18,6 @@ from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.lake import Lake
 from schemas.versions import code_version, fingerprint
-from training.evaluate_cli import interval_text
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
@@ -59,7 +58,8 @@ def demo(
             "tracking_uri": run.tracking,
         },
     )
-    if scores["AP"].evaluation.mean.auc.low <= scores["AP"].evaluation.random.auc.high:
+    own, chance = (scores["AP"].means(name)["auc"] for name in (None, "random"))
+    if (own.low or 0.0) <= (chance.high or 100.0):
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
 
@@ -164,7 +164,7 @@ class DemoRun:
         """Link some documents of the test split as a user would: from files, with the promoted model."""
         from orchestration.demo_documents import export_documents, linked_examples
         from orchestration.link import link_file
-        from training.evaluation.linked_page import write_linked_page
+        from training.report.pages import linked_page, write_page
 
         folder = self.workspace / "linked"
         source = export_documents(self.lake, f"{DATASET}@{version}", folder, split=Split.TEST, count=LINKED_DOCUMENTS)
@@ -174,16 +174,18 @@ class DemoRun:
             f"models:/{trained.model}@champion", source, output, [], tracking=self.tracking, say=self.console.say
         )
         self.console.say("6/6 draw: the linked documents as a page")
-        return write_linked_page(linked_examples(source, output), folder, model=linked["model"])
+        return write_page(folder, linked_page(linked_examples(source, output), model=linked["model"]))
 
 
 def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:
     """Return the table and the three things to open next."""
-    lines = ["", f"{'test split':12}{'AUC':>22}{'p@1':>22}{'p@5':>22}"]
-    rows = {"random": scores["AP"].evaluation.random} | {t: s.evaluation.mean for t, s in scores.items()}
-    for title, means in rows.items():
-        cells = (means.auc, means.precision_at_1, means.precision_at_5)
-        lines.append(f"{title:12}" + "".join(interval_text(cell).rjust(22) for cell in cells))
+    from training.evaluation.metrics.scores import ScoreKind
+    from training.report.sections import models_table
+    from training.report.tables import score_row
+
+    rows = {"random": scores["AP"].means("random")} | {title: score.means() for title, score in scores.items()}
+    table = models_table((score_row(title, means, ScoreKind.LINKS.metrics) for title, means in rows.items()))
+    lines = ["", *table.lines()]
     server = f".venv/bin/mlflow ui --backend-store-uri {run.tracking}"
     return [
         *lines,

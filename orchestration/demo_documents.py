@@ -14,7 +14,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from training.evaluation.examples import ExampleDocument
+    from training.report.examples import ExampleDocument
 
 
 def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:
@@ -46,7 +46,7 @@ def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, 
 
 def linked_examples(source: Path, links: Path) -> list[ExampleDocument]:
     """Return the documents of a JSON Lines file with the links predicted for them."""
-    from training.evaluation.examples import ExampleDocument
+    from training.report.examples import ExampleDocument
 
     predicted: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
     for row in pq.read_table(links).to_pylist():

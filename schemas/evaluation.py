@@ -1,6 +1,6 @@
 """The table of an evaluation: a row for every number that was measured, so that two models can be compared years later.
 
-    evaluation.parquet   beside the report, and in the MLflow run of the model
+evaluation.parquet   beside the report, and in the MLflow run of the model
 """
 
 from __future__ import annotations

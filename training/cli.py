@@ -77,7 +77,7 @@ def train(
     ]
     values = summary.to_json()
     if with_report:
-        from training.training_report import run_training_report
+        from training.reporting import run_training_report
 
         judged = run_training_report(summary, lake=lake, tracking=tracking, say=console.say)
         lines += [] if judged is None else evaluate_cli.summary_lines(judged)
@@ -96,7 +96,7 @@ def compare(
 ) -> None:
     """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
     from training.comparing import run_compare
-    from training.evaluation.compare import comparison_lines
+    from training.report.pages import comparison_lines
 
     console = Console(is_json=is_json)
     summary = run_compare(

@@ -7,70 +7,82 @@ line at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schemas.configs import override
 from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.evaluation import Score
 from schemas.lake import Lake
-from training.evaluation.baselines import BaselineConfig
-from training.evaluation.beside import Beside, score_beside
-from training.evaluation.evaluate import Evaluation, MeanScores
-from training.evaluation.measures import Judged, Measures, judge_model
-from training.evaluation.pair_scores import PairMeans
-from training.evaluation.rows import EvaluationReport, evaluation_report
+from training.evaluation.baselines import Baseline, evaluate_baseline
+from training.evaluation.beside import TITLES, score_beside
+from training.evaluation.config import STANDARD_CONFIG, EvaluateConfig
+from training.evaluation.evaluate import Evaluation
+from training.evaluation.judge import Judged, judge_model
+from training.evaluation.rows import (
+    RANDOM,
+    EvaluationReport,
+    documents_of,
+    interval_json,
+    kind_of,
+    means_of,
+)
 from training.evaluation.score_files import evaluate_scores
 from training.mlflow.evaluations import nostruct_rival, record_evaluation
 from training.mlflow.loading import LoadedModel, load
 from training.mlflow.runs import log_scores, open_tracking
 
 Say = Callable[[str], None]
-STANDARD_BASELINES = BaselineConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSummary:
-    """Scores of a model, or of a scores file (then there is no model and no data set), in percent.
+    """Scores of a model, a baseline or a scores file, in percent.
 
     Attributes:
         evaluation: everything behind the numbers, for a report.
+        rows: every number.
         model: its address, where there is one.
         dataset: NAME@VERSION, where there is one.
         split: split of it.
         loaded: the model itself, where there is one.
-        measures: everything but link scores, where there is a model.
-        report: all numbers as a table, where there is a model.
-        beside: the baselines on the same documents, where there is a model.
+        judged: what else was measured, where there is a model.
+        report: the rows as a table, where there is a model.
+        notes: what else a person is told.
+        values: what else a machine is told.
     """
 
     evaluation: Evaluation
+    rows: tuple[Score, ...]
     model: str | None = None
     dataset: str | None = None
     split: str | None = None
     loaded: LoadedModel | None = None
-    measures: Measures | None = None
+    judged: Judged | None = None
     report: EvaluationReport | None = None
-    beside: Beside = field(default_factory=Beside)
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def means(self, measure: str | None = None) -> dict[str, Score]:
+        """Return metric -> mean of the model, or of a baseline beside it; where documents are pairs, of retrieval."""
+        return means_of(self.rows, measure or kind_of(self.rows))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the means with their intervals, random's beside them, and the numbers of documents.
-
-        Where documents are pairs, the means are of retrieval, and random's is what is expected of it.
-        """
+        """Return the means with their intervals, random's beside them, and the numbers of documents."""
         about = {"model": self.model, "dataset": self.dataset, "split": self.split}
-        means, chance = self.evaluation.link_means, self.evaluation.random_means
-        pairs = self.evaluation.pairs if means is None else None
+        baselines = {name: _json(self.means(name)) for name in TITLES if self.means(name)}
         return {
             **{name: value for name, value in about.items() if value is not None},
-            **({} if means is None else asdict(means)),
-            **({} if pairs is None else asdict(pairs.means())),
-            "documents": len(self.evaluation.scored if pairs is None else pairs.documents),
-            "left_out": dict(self.evaluation.left_out),
-            **({} if chance is None else {"random": asdict(chance)}),
-            **({} if pairs is None else {"random": asdict(pairs.chance)}),
-            "baselines": {found.name: asdict(found.means) for found in self.beside.scores},
+            **_json(self.means()),
+            "documents": documents_of(self.rows),
+            "left_out": dict(self.evaluation.scores.left_out),
+            RANDOM: _json(self.means(RANDOM)),
+            "baselines": baselines,
             **({} if self.report is None else {"measures": self.report.values()}),
+            **self.values,
         }
 
 
@@ -81,8 +93,9 @@ def run_evaluate(
     lake: str,
     split: str = Split.TEST,
     tracking: str | None = None,
+    config: EvaluateConfig = STANDARD_CONFIG,
     with_captions: bool = False,
-    baselines: BaselineConfig | None = STANDARD_BASELINES,
+    with_baselines: bool = True,
     say: Say,
 ) -> EvaluateSummary:
     """Measure a model on a split of a data set; a registered model's run gets the table and the scores as metrics.
@@ -93,8 +106,9 @@ def run_evaluate(
         lake: path or URI of the lake.
         split: train, val or test.
         tracking: MLflow's address.
+        config: what the baselines read, and how retrieval is measured.
         with_captions: whether caption metrics are computed.
-        baselines: what the baselines beside it read; None: none is scored but random.
+        with_baselines: whether others than random are scored beside it.
         say: takes a line of progress.
 
     Raises:
@@ -105,53 +119,82 @@ def run_evaluate(
     reference = "@".join(home.find(dataset))
     loaded = load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
-    judged = judge_model(loaded.model, home, reference, split, with_captions=with_captions)
-    beside = Beside()
-    if baselines is not None:
+    judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
+    beside: tuple[Score, ...] = ()
+    if with_baselines:
         rival = nostruct_rival(client, loaded, reference)
         beside = score_beside(
-            loaded.model, judged.evaluation, home, reference, split=str(split), config=baselines, rival=rival
+            loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival
         )
-    report = _table(loaded, judged, beside, reference=reference, split=str(split))
-    fitted = judged.measures.calibration
-    record_evaluation(client, loaded, report, None if fitted is None else fitted.calibration)
-    means = judged.evaluation.own_means
-    if loaded.run_id is not None and means is not None and reference == loaded.model.card.data.reference:
-        log_scores(client, loaded.run_id, _flat(means, f"{split}_"))
+    name, _, version = reference.partition("@")
+    report = EvaluationReport(
+        model=loaded.version.name if loaded.version else loaded.uri,
+        model_version=loaded.version.version if loaded.version else None,
+        dataset=name,
+        dataset_version=version,
+        split=str(split),
+        rows=(*judged.rows, *beside),
+    )
+    record_evaluation(client, loaded, report, judged.calibration)
+    if loaded.run_id is not None and reference == loaded.model.card.data.reference:
+        log_scores(client, loaded.run_id, _metrics(means_of(report.rows, kind_of(report.rows)), f"{split}_"))
     return EvaluateSummary(
         evaluation=judged.evaluation,
+        rows=report.rows,
         model=loaded.uri,
         dataset=reference,
         split=str(split),
         loaded=loaded,
-        measures=judged.measures,
+        judged=judged,
         report=report,
-        beside=beside,
     )
 
 
 def run_evaluate_scores(path: str) -> EvaluateSummary:
     """Score the similarity matrices of a JSON Lines file."""
-    return EvaluateSummary(evaluation=evaluate_scores(Path(path)))
+    evaluation = evaluate_scores(Path(path))
+    return EvaluateSummary(evaluation=evaluation, rows=tuple(evaluation.rows()))
 
 
-def _table(loaded: LoadedModel, judged: Judged, beside: Beside, *, reference: str, split: str) -> EvaluationReport:
-    dataset, _, version = reference.partition("@")
-    return evaluation_report(
-        judged.evaluation,
-        judged.measures,
-        beside,
-        model=loaded.version.name if loaded.version else loaded.uri,
-        model_version=loaded.version.version if loaded.version else None,
-        dataset=dataset,
-        dataset_version=version,
-        split=split,
+def run_baseline(
+    *, baseline: str, dataset: str, lake: str, split: str = Split.TEST, settings: Sequence[str] = ()
+) -> EvaluateSummary:
+    """Score a baseline on a split of a data set.
+
+    Args:
+        baseline: one of `Baseline`.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI.
+        split: train, val or test.
+        settings: `KEY=VALUE` of `EvaluateConfig`.
+
+    Raises:
+        UsageError: there is no such baseline, data set, split or column, or no document can be scored.
+    """
+    if baseline not in set(Baseline):
+        raise UsageError(f"--baseline {baseline}: expected one of {', '.join(Baseline)}")
+    config, home = override(STANDARD_CONFIG, settings), Lake.at(lake)
+    reference = "@".join(home.find(dataset))
+    found = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
+    return EvaluateSummary(
+        evaluation=found.evaluation,
+        rows=tuple(found.evaluation.rows()),
+        dataset=reference,
+        split=str(split),
+        notes=(found.note,) if found.note else (),
+        values={"baseline": str(baseline), **found.values},
     )
 
 
-def _flat(means: MeanScores | PairMeans, prefix: str) -> dict[str, float]:
-    return {
-        f"{prefix}{score}{suffix}": interval[part]
-        for score, interval in asdict(means).items()
-        for part, suffix in (("mean", ""), ("low", "_low"), ("high", "_high"))
+def _json(means: Mapping[str, Score]) -> dict[str, Any]:
+    """Return each mean with its interval; a number that is expected, and not measured, has none."""
+    return {metric: score.value if score.low is None else interval_json(score) for metric, score in means.items()}
+
+
+def _metrics(means: Mapping[str, Score], prefix: str) -> dict[str, float]:
+    named = {
+        f"{prefix}{metric}{suffix}": value
+        for metric, score in means.items()
+        for value, suffix in ((score.value, ""), (score.low, "_low"), (score.high, "_high"))
     }
+    return {name: value for name, value in named.items() if value is not None}

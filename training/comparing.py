@@ -11,10 +11,10 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.evaluation.compare import Contestant, ModelComparison, compare_models
-from training.evaluation.compare_page import write_comparison
 from training.evaluation.evaluate import evaluate_model
 from training.mlflow.loading import LoadedModel, load
 from training.mlflow.runs import open_tracking
+from training.report.pages import comparison_page, write_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ def run_compare(
     page = None
     if directory is not None:
         dataset_name, _, version = reference.partition("@")
-        page = write_comparison(comparison, directory, dataset=dataset_name, version=version, split=str(split))
+        html = comparison_page(comparison, dataset=dataset_name, version=version, split=str(split))
+        page = write_page(directory, html)
     return CompareSummary(dataset=reference, split=str(split), comparison=comparison, page=page)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,20 +13,15 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
-    from training.evaluation.bootstrap import Interval
-    from training.evaluation.evaluate import MeanScores
-    from training.evaluation.measures import Measures
-    from training.evaluation.pair_scores import PairMeans
-    from training.evaluation.retrieval import Statistic
 
 FEW_DOCUMENTS = 10
-TITLE_WIDTH, CELL_WIDTH = 18, 22
 TrackingOption = Annotated[
     str | None,
     typer.Option("--tracking-uri", help="MLflow's address; MLFLOW_TRACKING_URI, else ./mlflow.db, by default."),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of the baselines: word_vectors, columns.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Columns and word vectors of the baselines; samples of retrieval."),
 ]
 
 
@@ -68,62 +62,36 @@ def evaluate(
     """
     console = Console(is_json=is_json)
     asked = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
-    if settings and (scores is not None or not with_baselines):
-        raise UsageError("--set: of the baselines, and none is scored here")
+    if settings and scores is not None:
+        raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+    from training.commands import run_baseline, run_evaluate, run_evaluate_scores
+
     if baseline is not None:
         _check(
             "evaluate --baseline", asked, needed=("--dataset", "--lake"), refused=("--model", "--scores", "--report")
         )
-        _evaluate_baseline(baseline, dataset or "", lake, split, settings or [], console=console)
-        return
-    if scores is not None:
+        summary = run_baseline(
+            baseline=baseline, dataset=dataset or "", lake=lake, split=split, settings=settings or []
+        )
+    elif scores is not None:
         _check("evaluate --scores", asked, needed=(), refused=("--model", "--dataset", "--report"))
-        _evaluate_scores(scores, console)
-        return
-    _check("evaluate", asked, needed=("--model", "--dataset", "--lake"), refused=())
-    from schemas.configs import override
-    from training.commands import STANDARD_BASELINES, run_evaluate
+        summary = run_evaluate_scores(str(scores))
+    else:
+        _check("evaluate", asked, needed=("--model", "--dataset", "--lake"), refused=())
+        from schemas.configs import override
+        from training.evaluation.config import STANDARD_CONFIG
 
-    summary = run_evaluate(
-        model=model or "",
-        dataset=dataset or "",
-        lake=lake,
-        split=split,
-        tracking=tracking,
-        with_captions=with_captions,
-        baselines=override(STANDARD_BASELINES, settings or []) if with_baselines else None,
-        say=console.say,
-    )
-    _print(summary, console, lake=lake, report=report, tracking=tracking)
-
-
-def _check(command: str, asked: Mapping[str, object], *, needed: Sequence[str], refused: Sequence[str]) -> None:
-    """Raise a UsageError where options do not go together."""
-    missing, unwanted = [name for name in needed if not asked[name]], [name for name in refused if asked[name]]
-    if missing:
-        raise UsageError(f"{command}: expected {', '.join(missing)} as well")
-    if unwanted:
-        raise UsageError(f"{command}: expected no {', '.join(unwanted)}")
-
-
-def _evaluate_baseline(
-    baseline: str, dataset: str, lake: str, split: str, settings: Sequence[str], *, console: Console
-) -> None:
-    from training.study_commands import run_baseline
-
-    found = run_baseline(baseline=baseline, dataset=dataset, lake=lake, split=split, settings=settings)
-    console.summarise([*summary_lines(found.scores), *found.notes], found.to_json())
-
-
-def _evaluate_scores(path: Path, console: Console) -> None:
-    from training.commands import run_evaluate_scores
-
-    summary = run_evaluate_scores(str(path))
-    console.summarise(summary_lines(summary), summary.to_json())
-
-
-def _print(summary: EvaluateSummary, console: Console, *, lake: str, report: Path | None, tracking: str | None) -> None:
-    """Print a model's evaluation, and write its report where one is wanted."""
+        summary = run_evaluate(
+            model=model or "",
+            dataset=dataset or "",
+            lake=lake,
+            split=split,
+            tracking=tracking,
+            config=override(STANDARD_CONFIG, settings or []),
+            with_captions=with_captions,
+            with_baselines=with_baselines,
+            say=console.say,
+        )
     lines, values = summary_lines(summary), summary.to_json()
     if report is not None:
         from training.reporting import run_report
@@ -135,76 +103,25 @@ def _print(summary: EvaluateSummary, console: Console, *, lake: str, report: Pat
 
 
 def summary_lines(summary: EvaluateSummary) -> list[str]:
-    """Return scores as an aligned table, random's below, what was left out, and the other measures in a line each."""
-    from training.evaluation.evaluate import FULLY_LINKED
+    """Return the scores as an aligned table, baselines and random below, what was left out, and the other tables."""
+    from training.evaluation.rows import documents_of, left_out_of
+    from training.report.sections import score_table, sections
 
-    evaluation = summary.evaluation
-    lines = score_lines(summary)
-    pairs = evaluation.pairs if evaluation.link_means is None else None
-    count = len(evaluation.scored if pairs is None else pairs.documents)
-    reasons = {reason: lost for reason, lost in evaluation.left_out.items() if pairs is None or reason != FULLY_LINKED}
-    left_out = ", ".join(f"{lost} {reason}" for reason, lost in reasons.items()) or "none"
-    lines.append(f"{count} documents; left out: {left_out}")
+    rows = summary.rows
+    table = score_table(rows, "model")
+    count, left_out = documents_of(rows), ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(rows).items())
+    lines = [*([] if table is None else table.lines()), f"{count} documents; left out: {left_out or 'none'}"]
     if count < FEW_DOCUMENTS:
         lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
-    return lines if summary.measures is None else [*lines, *measure_lines(summary.measures)]
+    if summary.judged is not None:
+        lines += [line for each in sections(rows).values() for line in ("", *each.lines())]
+    return [*lines, *summary.notes]
 
 
-def score_lines(summary: EvaluateSummary) -> list[str]:
-    """Return the scores of links, or where there are none of retrieval, as an aligned table, the baselines below."""
-    from training.evaluation.score_kinds import ScoreKind
-
-    rows = _score_rows(summary)
-    if not rows:
-        return []
-    kind = ScoreKind.PAIRS if summary.evaluation.link_means is None else ScoreKind.LINKS
-    heads = " " * TITLE_WIDTH + "".join(title.rjust(CELL_WIDTH) for title in kind.metrics.values())
-    return [heads, *(f"{title:{TITLE_WIDTH}}" + "".join(text.rjust(CELL_WIDTH) for text in row) for title, row in rows)]
-
-
-def _score_rows(summary: EvaluateSummary) -> list[tuple[str, list[str]]]:
-    """Return the title and the cells of the model, of each baseline and of random."""
-    evaluation = summary.evaluation
-    beside = [(found.name, _cells(found.means)) for found in summary.beside.scores]
-    if evaluation.link_means is not None:
-        return [("model", _cells(evaluation.mean)), *beside, ("random", _cells(evaluation.random))]
-    if evaluation.pairs is not None:
-        expected = [f"{value:.1f}" for value in astuple(evaluation.pairs.chance)]
-        return [("model", _cells(evaluation.pairs.means())), *beside, ("random", expected)]
-    return []
-
-
-def _cells(means: MeanScores | PairMeans) -> list[str]:
-    return [interval_text(getattr(means, item.name)) for item in fields(means)]
-
-
-def measure_lines(measures: Measures) -> list[str]:
-    """Return the other measures, a line each."""
-    lines = []
-    for name, rows in (("retrieval", measures.retrieval), ("refined", measures.refined)):
-        for row in rows:
-            recall = ", ".join(f"R@{cutoff} {found.value:.1f}" for cutoff, found in row.recall.items())
-            pool = f"{row.samples} samples of {row.candidates:.0f}" if row.samples else f"pool of {row.candidates:.0f}"
-            lines.append(f"{name} {row.direction}, {pool}: {recall}, median rank {rank_text(row.median_rank)}")
-    for score in measures.relations:
-        if score.average_precision is not None:
-            lines.append(f"relation {score.name}: average precision {score.average_precision:.1f}")
-    if measures.calibration is not None:
-        for kept in measures.calibration.kept:
-            at = "not reached" if kept.threshold is None else f"similarity {kept.threshold:.3f}, keeps {kept.kept:.1f}%"
-            lines.append(f"links at {kept.wanted:.0%} precision: {at}")
-    if measures.captions is not None:
-        values = ", ".join(f"{name} {value:.1f}" for name, value in measures.captions.values.items())
-        lines.append(f"captions of {measures.captions.images} images: {values or 'none'}")
-        lines += [f"{name}: {reason}" for name, reason in measures.captions.absent.items()]
-    return lines
-
-
-def rank_text(found: Statistic) -> str:
-    """Return a rank with its 95% bootstrap interval, where it has one."""
-    return f"{found.value:g}" + ("" if found.low is None else f" ({found.low:g}-{found.high:g})")
-
-
-def interval_text(interval: Interval) -> str:
-    """Return a mean with its 95% bootstrap interval."""
-    return f"{interval.mean:.1f} ({interval.low:.1f}-{interval.high:.1f})"
+def _check(command: str, asked: Mapping[str, object], *, needed: Sequence[str], refused: Sequence[str]) -> None:
+    """Raise a UsageError where options do not go together."""
+    missing, unwanted = [name for name in needed if not asked[name]], [name for name in refused if asked[name]]
+    if missing:
+        raise UsageError(f"{command}: expected {', '.join(missing)} as well")
+    if unwanted:
+        raise UsageError(f"{command}: expected no {', '.join(unwanted)}")

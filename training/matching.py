@@ -72,8 +72,8 @@ def match(weights: Matrix, k: int, matching: Matching | str) -> tuple[Int64, Int
 def predicted_pairs(similarities: Matrix) -> tuple[Int64, Int64]:
     """Return rows and columns of the links that an n x m matrix predicts, by row.
 
-    As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence and
-    each image has at most one link, and no link has a similarity below zero.
+    As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence
+    and each image has at most one link, and no link has a similarity below zero.
     """
     if not similarities.size:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

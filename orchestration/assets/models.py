@@ -34,7 +34,7 @@ from orchestration.names import (
 from orchestration.resources import Training
 from orchestration.steps import Summary
 from schemas.configs import resolve
-from training.evaluation.score_kinds import ScoreKind
+from training.evaluation.metrics.scores import ScoreKind
 
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"

@@ -12,9 +12,9 @@ from schemas.lake import Lake
 from training.config import LinearConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.data.shown_links import is_labelled
+from training.evaluation.studies import supervised_curve
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
-from training.supervised_curve import supervised_curve
 
 CONFIG = TrainConfig(
     recipe="tiny",
@@ -95,7 +95,7 @@ def test_the_curve_begins_without_links_and_rises_with_them(lake: Lake) -> None:
         ("supervised", 1.0),
     ]
     assert (points[0].labelled, points[2].labelled) == (0, 60) and 0 < points[1].labelled < 12
-    assert points[2].evaluation.mean.auc.mean > points[1].evaluation.mean.auc.mean
+    assert points[2].means["auc"].value > points[1].means["auc"].value
     assert len(lines) == 3 and lines[1] == "training supervised on 5% of the links"
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemas.configs import require
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.features import FeatureKind
@@ -28,13 +27,13 @@ from schemas.manifest import read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.views import ALL_SENTENCES, TextView
+from training.evaluation.config import EvaluateConfig
 from training.evaluation.evaluate import Evaluation, evaluate_embedded, evaluate_matrices, random_similarities
 from training.evaluation.metrics.links import score_documents
 from training.model import EmbeddedDocument, embedded
 from training.text.tokens import tokenize
-from training.text.word_vectors import PACKAGED, read_vectors
+from training.text.word_vectors import read_vectors
 
-AUTO = "auto"
 MAX_CLASSES = 20
 Float = npt.NDArray[np.floating[Any]]
 Float32 = npt.NDArray[np.float32]
@@ -45,31 +44,6 @@ class Baseline(StrEnum):
     RANDOM = "random"
     OBJECT_DETECTION = "object-detection"
     JOINT_EMBEDDINGS = "joint-embeddings"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineConfig:
-    """What the baselines read; `auto` takes the only column there is.
-
-    Attributes:
-        image_features: image column of `joint-embeddings`.
-        sentence_features: sentence column of `joint-embeddings`.
-        class_features: classes of `object-detection`.
-        word_vectors: of `object-detection`: a vector file or `glove-6b-50d` (packaged).
-        word_dimensions: their size.
-        seed: of `random`.
-    """
-
-    image_features: str = AUTO
-    sentence_features: str = AUTO
-    class_features: str = AUTO
-    word_vectors: str = PACKAGED
-    word_dimensions: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(self.word_dimensions > 0, field="word_dimensions", value=self.word_dimensions, rule="must be positive")
-        require(self.seed >= 0, field="seed", value=self.seed, rule="must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +78,7 @@ def evaluate_baseline(
     reference: str,
     split: Split | str,
     *,
-    config: BaselineConfig,
+    config: EvaluateConfig,
     view: TextView = ALL_SENTENCES,
 ) -> BaselineResult:
     """Return how well a baseline links a split of `NAME[@VERSION]`; where documents are pairs, retrieval is scored.

@@ -15,7 +15,8 @@ from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.views import TextView
-from training.evaluation.baselines import AUTO, Baseline, BaselineConfig, BaselineResult, evaluate_baseline
+from training.evaluation.baselines import Baseline, BaselineResult, evaluate_baseline
+from training.evaluation.config import AUTO, EvaluateConfig
 from training.evaluation.evaluate import Evaluation, evaluate_model, scored_ids
 from training.evaluation.rows import absent, of_measure
 from training.model import LinkModel
@@ -43,7 +44,7 @@ def score_beside(
     reference: str,
     *,
     split: str,
-    config: BaselineConfig,
+    config: EvaluateConfig,
     rival: Rival,
 ) -> tuple[Score, ...]:
     """Return the mean scores of each baseline on the documents of a model's evaluation, or why it has none.
@@ -84,7 +85,7 @@ def score_beside(
     return tuple(row for name, attempt in attempts.items() for row in _rows(str(name), attempt, evaluation))
 
 
-def joint_columns(manifest: Manifest, config: BaselineConfig) -> BaselineConfig:
+def joint_columns(manifest: Manifest, config: EvaluateConfig) -> EvaluateConfig:
     """Return the settings with the columns of one joint model: those named, else the two of one name and size.
 
     Raises:

@@ -24,10 +24,8 @@ from training.evaluation.metrics.links import Links, Matrix, score_documents
 from training.evaluation.metrics.pairs import linked_pool, score_pairs
 from training.evaluation.metrics.retrieval import Pool
 from training.evaluation.metrics.scores import DocumentScores, ScoreKind
-from training.evaluation.rows import of_measure
+from training.evaluation.rows import CANDIDATES, DOCUMENT, LEFT_OUT, RANDOM, of_measure
 from training.model import EmbeddedDocument, LinkModel
-
-LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "left_out", "candidates", "random", "document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +153,7 @@ def evaluate_embedded(
     return found
 
 
-def embedded_pool(
-    documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, are_distinct: bool = True
-) -> Pool:
+def embedded_pool(documents: DocumentSet, embedded: Sequence[EmbeddedDocument], *, are_distinct: bool = True) -> Pool:
     """Return the linked texts and images of documents, to retrieve one by the other; see `linked_pool`."""
     texts, images = [each.texts for each in embedded], [each.images for each in embedded]
     return linked_pool(documents, texts, images, documents.links or (), are_distinct=are_distinct)

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.configs import require
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.evaluation import Score
@@ -23,8 +22,9 @@ from schemas.manifest import Manifest, read_manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_part, read_split, split_parts
 from training.data.ragged import Int64
-from training.encoders.inputs import text_input
-from training.evaluation.evaluate import DOCUMENT, Evaluation, evaluate_embedded, read_documents, scored_ids
+from training.data.views import TextView
+from training.evaluation.config import STANDARD_CONFIG, EvaluateConfig
+from training.evaluation.evaluate import Evaluation, evaluate_embedded, read_documents, scored_ids
 from training.evaluation.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.evaluation.metrics.captions import caption_scores, chosen_captions
 from training.evaluation.metrics.confusion import Choice, choices, confusion_scores, most_confused
@@ -38,8 +38,6 @@ from training.evaluation.metrics.relations import (
     relation_scores,
 )
 from training.evaluation.metrics.retrieval import (
-    SAMPLE_PAIRS,
-    SAMPLES,
     Adjust,
     Direction,
     Pool,
@@ -48,8 +46,9 @@ from training.evaluation.metrics.retrieval import (
 )
 from training.evaluation.metrics.scores import ScoreKind
 from training.evaluation.metrics.spread import analyse_documents
-from training.evaluation.rows import absent
+from training.evaluation.rows import DOCUMENT, absent
 from training.model import EmbeddedDocument, LinkModel
+from training.towers.inputs import text_input
 
 CONFUSED_EXAMPLES = 6
 FEWEST_ANALYSED = 3
@@ -64,25 +63,6 @@ _RELATION_COLUMNS = (
     "links.list.element.relations.list.element.name",
     "links.list.element.relations.list.element.value",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeConfig:
-    """How retrieval is measured.
-
-    Attributes:
-        sample_pairs: pairs of a sample (Alikhani 2022: 500).
-        samples: how many are drawn; 0: the whole pool alone.
-        distinct_images: an image of several documents is one candidate; otherwise one for each, as a table's rows.
-    """
-
-    sample_pairs: int = SAMPLE_PAIRS
-    samples: int = SAMPLES
-    distinct_images: bool = True
-
-    def __post_init__(self) -> None:
-        require(self.sample_pairs > 0, field="sample_pairs", value=self.sample_pairs, rule="must be positive")
-        require(self.samples >= 0, field="samples", value=self.samples, rule="must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +105,7 @@ class Subject:
     documents: DocumentSet
     embedded: tuple[EmbeddedDocument, ...]
     evaluation: Evaluation
-    config: JudgeConfig
+    config: EvaluateConfig
 
     @property
     def reference(self) -> str:
@@ -190,7 +170,7 @@ def judge_model(
     reference: str,
     split: Split | str = Split.TEST,
     *,
-    config: JudgeConfig | None = None,
+    config: EvaluateConfig = STANDARD_CONFIG,
     with_captions: bool = False,
 ) -> Judged:
     """Return everything there is to measure of a model on a split of `NAME[@VERSION]`.
@@ -219,7 +199,7 @@ def judge_model(
         documents=documents,
         embedded=embedded,
         evaluation=evaluate_embedded(documents, embedded, where=f"{reference}, split {split}"),
-        config=config or JudgeConfig(),
+        config=config,
     )
     rows = list(subject.evaluation.rows())
     for measure, compute in MEASURES.items():
@@ -339,7 +319,7 @@ def _groups(subject: Subject) -> Iterator[Group]:
     if documents.languages is not None:
         yield from language_groups(documents.languages, links, counts)
     if documents.sources is not None:
-        for column, source in enumerate(subject.model.card.config.encoder.sources):
+        for column, source in enumerate(TextView.of(subject.model.card.config).roles):
             yield _source_alone(subject, column, source)
     elif documents.roles is not None:
         yield from role_groups([documents.roles[rows] for rows in documents.sentences], links)
@@ -353,9 +333,7 @@ def _groups(subject: Subject) -> Iterator[Group]:
 def _source_alone(subject: Subject, column: int, source: str) -> Group:
     """Return the documents that have a source, each read with all other sources empty, as if it lacked them."""
     documents = subject.documents
-    rows = [
-        tuple(text if index == column else "" for index, text in enumerate(row)) for row in documents.sources or ()
-    ]
+    rows = [tuple(text if index == column else "" for index, text in enumerate(row)) for row in documents.sources or ()]
     texts = tuple(row[column] for row in rows)
     vectors = subject.model.encode_sentences(text_input(replace(documents, texts=texts, sources=tuple(rows))))
     has_source = [any(text.strip() for text in texts[part]) for part in documents.sentences]
@@ -406,12 +384,12 @@ def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Vectors]] | None
 
 def _calibration(subject: Subject) -> Iterable[Score]:
     """Return how the calibration on validation does on the judged split."""
-    fitted = subject.calibration
-    if isinstance(fitted, UsageError):
-        raise fitted
     seen = observe(subject.evaluation.matrices, subject.evaluation.links)
     if not len(seen):
         raise UsageError("no link was predicted in a document with known links and an unlinked pair")
+    fitted = subject.calibration
+    if isinstance(fitted, UsageError):
+        raise fitted
     note = f"{fitted.method}, {fitted.links} links of {fitted.split}"
     return (replace(score, note=score.note or note) for score in calibration_scores(fitted, seen))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from schemas.errors import NotFoundError
 from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.tables import check_schema, to_table
+from training.evaluation.metrics.links import FULLY_LINKED
 from training.evaluation.metrics.scores import ScoreKind
 
 FILE_NAME = "evaluation.parquet"
-ABSENT = "absent"
+ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"
 METRICS = frozenset(metric for kind in ScoreKind for metric in kind.metrics)
 
 
@@ -57,7 +58,7 @@ class EvaluationReport:
         return {
             " ".join(filter(None, (row.measure, row.metric, row.group))): row.value
             for row in self.rows
-            if row.value is not None and row.measure != "document"
+            if row.value is not None and row.measure != DOCUMENT
         }
 
 
@@ -77,8 +78,7 @@ def read_evaluation(path: Path) -> tuple[Score, ...]:
 
 def of_measure(measure: str, rows: Iterable[Score], *, note: str | None = None) -> tuple[Score, ...]:
     """Return rows as of one measure, with a note where one is given."""
-    changes = {"measure": measure} | ({} if note is None else {"note": note})
-    return tuple(replace(row, **changes) for row in rows)
+    return tuple(replace(row, measure=measure, note=row.note if note is None else note) for row in rows)
 
 
 def absent(measure: str, reason: object) -> Score:
@@ -93,6 +93,28 @@ def means_of(rows: Iterable[Score], measure: str) -> dict[str, Score]:
         for row in rows
         if row.measure == measure and row.metric in METRICS and "=" not in row.group and row.value is not None
     }
+
+
+def kind_of(rows: Sequence[Score]) -> ScoreKind:
+    """Return what kind of scores the model has: of links, and of retrieval only where no document has those."""
+    has_pairs_alone = not means_of(rows, ScoreKind.LINKS) and means_of(rows, ScoreKind.PAIRS)
+    return ScoreKind.PAIRS if has_pairs_alone else ScoreKind.LINKS
+
+
+def documents_of(rows: Sequence[Score]) -> int:
+    """Return how many documents the model's means are over."""
+    return max((score.n for score in means_of(rows, kind_of(rows)).values()), default=0)
+
+
+def candidates_of(rows: Iterable[Score]) -> int | None:
+    """Return how many images a text chooses from, where documents are pairs."""
+    return next((row.n for row in rows if row.metric == CANDIDATES), None)
+
+
+def left_out_of(rows: Sequence[Score]) -> dict[str, int]:
+    """Return the documents that could not be scored, by reason; of pairs, every one has its only pair linked."""
+    found = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
+    return {reason: n for reason, n in found.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
 
 
 def interval_json(score: Score) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.evaluation import Score
@@ -85,7 +86,7 @@ def supervised_curve(
         raise UsageError(f"objective.name = '{config.objective.name}': expected the objective to compare with")
     supervised = ObjectiveName.SUPERVISED.value
     shown = [
-        replace(config, objective=replace(config.objective, name=supervised, labelled_share=share)) for share in shares
+        override(config, [f"objective.name={supervised}", f"objective.labelled_share={share}"]) for share in shares
     ]
     for each in (config, *shown):
         share = each.objective.labelled_share if each.objective.reads_links else None

@@ -15,8 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from schemas.configs import resolve
 from training.evaluation.baselines import Baseline
 from training.evaluation.beside import NOSTRUCT
+from training.evaluation.metrics.scores import ScoreKind
 from training.evaluation.rows import EvaluationReport
-from training.evaluation.score_kinds import ScoreKind
 from training.mlflow.registry import ModelVersion
 from training.mlflow.runs import flatten
 from training.model import LinkModel

@@ -15,8 +15,8 @@ import mlflow
 from schemas.errors import IntegrityError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.evaluation.beside import Rival
-from training.evaluation.rows import EvaluationReport
 from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.evaluation.rows import EvaluationReport
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.registry import model_name, models_of
 from training.mlflow.runs import log_scores, read_artifact

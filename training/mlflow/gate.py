@@ -49,9 +49,7 @@ from schemas.errors import ConfigError, NotFoundError, UsageError
 from training.data.streams import stream
 from training.evaluation.bootstrap import LEVEL, Interval
 from training.evaluation.evaluate import Evaluation
-from training.evaluation.links import LinkScore
-from training.evaluation.pair_scores import PairScore
-from training.evaluation.score_kinds import ScoreKind
+from training.evaluation.metrics.scores import LinkScore, PairScore, ScoreKind
 
 Float64 = npt.NDArray[np.float64]
 Scores = Mapping[str, LinkScore | PairScore]
@@ -442,7 +440,7 @@ def _scores(found: Evaluation, measure: Measure) -> Scores:
         return {found.ids[p]: each for p, each in zip(found.pairs.documents, found.pairs.scores, strict=True)}
     if not found.scores:
         raise UsageError(f"{found.where}: no document has an AUC; let the policy's measure be reciprocal_rank")
-    return {found.ids[place]: score for place, score in zip(found.scored, found.scores, strict=True)}
+    return {found.ids[place]: score for place, score in zip(found.scores.documents, found.scores.scores, strict=True)}
 
 
 def _show(interval: Interval, *, signed: bool = False) -> str:

@@ -112,7 +112,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge as drawn: where it leaves the left column and reaches the right one, and its width; None: the thinnest."""
+    """An edge as drawn: where it leaves the left column and reaches the right one, and its width if it has one."""
 
     edge: Edge
     left_px: float

@@ -38,7 +38,7 @@ COLOURS = {
 }
 ACCENT, SECOND, LINE, SOFT, INK, CARD = (COLOURS[n] for n in ("accent", "second", "line", "soft", "ink", "card"))
 SHARES = (COLOURS["right"], COLOURS["wrong"], LINE)
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "multilink",
     "font.size": 12.5,
@@ -63,8 +63,10 @@ _STYLE: dict[str, Any] = {
 }
 _RING: dict[str, Any] = {"marker": "o", "color": CARD, "mec": INK, "mew": 1.6, "ms": 12, "zorder": 4}
 _DASHED: dict[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (3, 3))}
-_DROPPED = re.compile(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", re.DOTALL)
-_ATTRIBUTES = re.compile(r' id="(?!m[0-9a-f]{10})[^"]*"|font-family: [^;"]*;? ?| xmlns(:xlink)?="[^"]*"')
+_DROPPED = re.compile(r"<metadata>.*?</metadata>|<defs>\s*<(style|clipPath).*?</\1>\s*</defs>|<!--.*?-->", re.DOTALL)
+_ATTRIBUTES = re.compile(
+    r' clip-path="[^"]*"| id="(?!m[0-9a-f]{10})[^"]*"|font-family: [^;"]*;? ?| xmlns(:xlink)?="[^"]*"'
+)
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -82,7 +84,7 @@ class Axis:
         margin = 0.1 * abs(known[0]) or 1.0
         low, high = (min(known), max(known)) if min(known) < max(known) else (known[0] - margin, known[0] + margin)
         ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
-        return cls(tuple(float(tick) for tick in ticks.round(12)))
+        return cls(tuple(np.asarray(ticks).round(12).tolist()))
 
     def x(self, value: float) -> float:
         """Return where a value lies in a plot of `INTERVAL_WIDTH`."""
@@ -102,8 +104,6 @@ def _chart(x_label: str) -> Axes:
 
 def _svg(axes: Axes, title: str, description: str) -> Markup:
     """Return a chart as an element that a screen reader announces by its title, and then its description."""
-    for artist in (*axes.lines, *axes.collections, *axes.patches):
-        artist.set_clip_on(False)
     buffer, no_date = io.StringIO(), dict.fromkeys(("Date", "Creator", "Format", "Type"))
     axes.figure.savefig(buffer, format="svg", transparent=True, metadata=no_date)  # type: ignore[union-attr]
     text = _ATTRIBUTES.sub("", _DROPPED.sub("", buffer.getvalue())).replace("xlink:href", "href")
@@ -185,9 +185,10 @@ def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label
     axes.plot(x, y, "-o", color=ACCENT, markersize=5)
     if marked in points:
         axes.plot(*points[marked], **_RING)
-    for name in (next(iter(points)), next(reversed(points))):
+    names = list(points)
+    for name in (names[0], names[-1]):
         on_left = points[name][0] < x.mean()
-        place = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
+        place: dict[str, Any] = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
         axes.annotate(name, points[name], textcoords="offset points", **place)
     return _svg(axes, title, "; ".join(f"{name}: {a:.4g}, {b:.4g}" for name, (a, b) in points.items()))
 
@@ -224,7 +225,7 @@ def share_columns(title: str, columns: Mapping[str, Sequence[float]], *, x_label
 def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
     """Draw a dashed vertical rule with its name beside its top, on the side that has more room."""
     axes.axvline(x, **_DASHED, ymax=1.03)
-    place = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
+    place: dict[str, Any] = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
     axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **place)
 
 

@@ -22,28 +22,41 @@ from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
 from training.evaluation.compare import ModelComparison, ModelResult
-from training.evaluation.evaluate import DOCUMENT
-from training.evaluation.judge import ANALYSIS, CALIBRATION, CONFUSION, ConfusedImages
+from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.scores import ScoreKind
 from training.evaluation.metrics.spread import spearman
-from training.evaluation.rows import ABSENT, EvaluationReport, means_of
+from training.evaluation.rows import (
+    DOCUMENT,
+    EvaluationReport,
+    candidates_of,
+    documents_of,
+    kind_of,
+    left_out_of,
+    means_of,
+)
 from training.evaluation.studies import CurvePoint, TransferCell
 from training.report.examples import EdgeKind, ExampleDocument, ExampleGraph, ExampleGroup, draw_example, thumbnail_uri
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
 from training.report.sections import (
     absent_baselines,
-    candidates_of,
     columns_of,
-    documents_of,
-    kind_of,
-    left_out_of,
     models_table,
     published_rows,
     score_table,
     sections,
 )
-from training.report.tables import Row, RowKind, Table, cell_text, difference, is_clear, range_text, score_row, value_text
+from training.report.tables import (
+    Row,
+    RowKind,
+    Table,
+    cell_text,
+    difference,
+    is_clear,
+    range_text,
+    score_row,
+    value_text,
+)
 
 FILE_NAME = "index.html"
 LINKS = ScoreKind.LINKS.metrics
@@ -249,7 +262,8 @@ def agreement_table(found: ModelComparison) -> Table:
     """Return the rank correlations, models numbered in the heads."""
     rows = (
         Row(
-            f"{number}  {result.name}", tuple(Score("spearman", value, unit="correlation", note="none") for value in own)
+            f"{number}  {result.name}",
+            tuple(Score("spearman", value, unit="correlation", note="none") for value in own),
         )
         for number, (result, own) in enumerate(zip(found.models, found.agreement, strict=True), start=1)
     )
@@ -279,7 +293,10 @@ def supervised_page(points: Sequence[CurvePoint], *, dataset: str, split: str) -
 
 def curve_table(points: Sequence[CurvePoint]) -> Table:
     """Return a row for each run: what it minimised, how many documents were labelled, its scores."""
-    rows = (score_row(f"{row.name} ({row.note})", point.means, LINKS) for row, point in zip(map(_point_row, points), points, strict=True))
+    rows = (
+        score_row(f"{row.name} ({row.note})", point.means, LINKS)
+        for row, point in zip(map(_point_row, points), points, strict=True)
+    )
     return models_table(rows, head="Run")
 
 
@@ -396,7 +413,7 @@ def _confusion_chart(rows: Iterable[Score]) -> Markup | None:
     if not groups:
         return None
     columns = {
-        "–".join(f"{float(end):.2f}" for end in group.removeprefix("nearness ").split(" to ")): [
+        "–".join(f"{float(end):.2f}".replace("-", "−") for end in group.removeprefix("nearness ").split(" to ")): [
             shares[name].value or 0.0 for name in names
         ]
         for group, shares in groups.items()

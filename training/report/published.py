@@ -34,8 +34,7 @@ def published(table: str, dataset: str, *, role: str = "", direction: str = "") 
     return [
         row
         for row in _published()
-        if (row["table"], row["dataset"], row["role"]) == (table, dataset, role)
-        and direction in ("", row["direction"])
+        if (row["table"], row["dataset"], row["role"]) == (table, dataset, role) and direction in ("", row["direction"])
     ]
 
 

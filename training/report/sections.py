@@ -7,18 +7,16 @@ from dataclasses import replace
 
 from schemas.evaluation import Score
 from training.evaluation.beside import TITLES
-from training.evaluation.evaluate import CANDIDATES, LEFT_OUT, RANDOM
 from training.evaluation.judge import ANALYSIS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.metrics.groups import LANGUAGE
-from training.evaluation.metrics.links import FULLY_LINKED
 from training.evaluation.metrics.retrieval import MEDIAN_RANK, RECALL, Direction
 from training.evaluation.metrics.scores import ScoreKind
-from training.evaluation.rows import ABSENT, means_of
+from training.evaluation.rows import ABSENT, RANDOM, kind_of, means_of
 from training.report.published import published, published_row
 from training.report.tables import COUNT, Row, RowKind, Table, pivot, score_row
 
 RETRIEVAL_COLUMNS = dict(zip(RECALL, ("R@1", "R@5", "R@10"), strict=True)) | {MEDIAN_RANK: "Median rank"}
-LINK_COLUMNS = ScoreKind.LINKS.metrics
+LINK_COLUMNS = dict(ScoreKind.LINKS.metrics)
 REGRESSION_COLUMNS = {
     "r_squared": "R², percent",
     "adjusted_r_squared": "Adjusted",
@@ -32,28 +30,6 @@ THRESHOLD_COLUMNS = {
     "kept": "Links kept, percent",
     COUNT: "Links kept",
 }
-
-
-def kind_of(rows: Iterable[Score]) -> ScoreKind:
-    """Return what kind of scores the model has: of links, and of retrieval only where no document has those."""
-    has_pairs_alone = not means_of(known := tuple(rows), ScoreKind.LINKS) and means_of(known, ScoreKind.PAIRS)
-    return ScoreKind.PAIRS if has_pairs_alone else ScoreKind.LINKS
-
-
-def documents_of(rows: Sequence[Score]) -> int:
-    """Return how many documents the model's means are over."""
-    return max((score.n for score in means_of(rows, kind_of(rows)).values()), default=0)
-
-
-def candidates_of(rows: Iterable[Score]) -> int | None:
-    """Return how many images a text chooses from, where documents are pairs."""
-    return next((row.n for row in rows if row.metric == CANDIDATES), None)
-
-
-def left_out_of(rows: Sequence[Score]) -> dict[str, int]:
-    """Return the documents that could not be scored, by reason; of pairs, every one has its only pair linked."""
-    found = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
-    return {reason: n for reason, n in found.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
 
 
 def absent_baselines(rows: Iterable[Score]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Tables of scores: one shape and one way to write a number, for the command line and for the pages.
 
-A table of an evaluation is a choice of its rows (`schemas.evaluation.Score`): the metrics are its columns, the groups or
-the models its rows. `Table.lines` prints it; `parts.html.j2` draws it, with its intervals where `is_plotted`.
+A table of an evaluation is a choice of its rows (`schemas.evaluation.Score`): the metrics are its columns, the groups
+or the models its rows. `Table.lines` prints it; `parts.html.j2` draws it, with its intervals where `is_plotted`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 COUNT = "n"
 POINTS = "points"
-TO = "–\u2060"  # between two numbers, where no line may end
+NO_BREAK = "\u2060"
+TO = f"–{NO_BREAK}"  # between two numbers, where no line may end
 _FORMATS = {
     "percent": ".1f",
     POINTS: "+.1f",
@@ -68,14 +69,16 @@ class Table:
 
         found = []
         for column in range(len(self.heads) - 1):
-            scores = [row.cells[column] for row in self.rows if isinstance(row.cells[column], Score)]
+            cells = [row.cells[column] for row in self.rows]
+            scores = [cell for cell in cells if isinstance(cell, Score)]
             ends = [end for score in scores for end in (score.value, score.low, score.high) if end is not None]
             found.append(Axis.over([*ends, *([0.0] if any(score.unit == POINTS for score in scores) else [])]))
         return found
 
     def lines(self) -> list[str]:
         """Return the table as aligned text."""
-        grid = [self.heads, *((row.name, *map(cell_text, row.cells)) for row in self.rows)]
+        rows = ((row.name, *map(cell_text, row.cells)) for row in self.rows)
+        grid = [[text.replace(NO_BREAK, "") for text in row] for row in (self.heads, *rows)]
         widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         return [
             "  ".join(
@@ -113,7 +116,8 @@ def cell_text(cell: Cell) -> str:
     """Return a number with its interval or its deviation; without a value, why there is none."""
     if isinstance(cell, str) or cell.value is None:
         return cell if isinstance(cell, str) else cell.note or "–"
-    return " ".join(filter(None, (value_text(cell), range_text(cell))))
+    value, range_ = value_text(cell), range_text(cell)
+    return f"{value} ({range_})" if range_ and cell.deviation is None else f"{value} {range_}".rstrip()
 
 
 def value_text(score: Score) -> str:
@@ -124,13 +128,13 @@ def value_text(score: Score) -> str:
 
 
 def range_text(score: Score) -> str:
-    """Return the interval of a number in brackets, or its deviation over samples."""
+    """Return the interval of a number, or its deviation over samples."""
     if score.deviation is not None:
         return f"± {score.deviation:.1f}"
     if score.low is None or score.high is None:
         return ""
     to = " to " if score.unit == POINTS else TO
-    return f"({_number(score.low, score)}{to}{_number(score.high, score)})"
+    return f"{_number(score.low, score)}{to}{_number(score.high, score)}"
 
 
 def score_row(

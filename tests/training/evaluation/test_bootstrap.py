@@ -15,14 +15,14 @@ def test_interval_is_that_of_the_normal_approximation() -> None:
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     rng = np.random.default_rng(1)
-    intervals = [mean_interval(rng.exponential(1, 60), resamples=400, seed=i) for i in range(300)]
+    intervals = [mean_interval(rng.exponential(1, 60)) for _ in range(200)]
     covered = np.mean([found.low <= 1 <= found.high for found in intervals])
     assert 0.88 <= covered <= 0.98
 
 
-def test_seeded_and_constant() -> None:
+def test_repeatable_and_constant() -> None:
     values = np.random.default_rng(2).normal(size=20)
-    assert mean_interval(values, seed=1) == mean_interval(values, seed=1) != mean_interval(values, seed=2)
+    assert mean_interval(values) == mean_interval(values)
     constant = mean_interval(np.full(5, 2.0))
     assert constant.low == constant.mean == constant.high == 2.0
 

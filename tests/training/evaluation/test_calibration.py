@@ -11,16 +11,19 @@ from sklearn.linear_model import LogisticRegression
 
 from schemas.errors import IntegrityError, UsageError
 from training.evaluation.metrics.calibration import (
+    Calibration,
+    Method,
     Observations,
+    PrecisionPoint,
+    calibration_scores,
     fit_calibration,
     fit_isotonic,
     fit_sigmoid,
-    judge_calibration,
     observe,
     precision_points,
+    read_calibration,
     reliability,
 )
-from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint, read_calibration
 
 
 def drawn(count=4000, seed=0):
@@ -124,18 +127,25 @@ def test_a_precision_that_thresholds_have_is_found():
 
 def test_a_threshold_keeps_the_wanted_precision_on_other_links():
     calibration = fit_calibration(drawn(seed=1), dataset="d@v", split="val")
-    judged = judge_calibration(calibration, drawn(seed=2))
-    for kept in judged.kept:
-        assert calibration.threshold(kept.wanted) == kept.threshold
-        assert kept.precision.high > 100 * kept.wanted
-    assert judged.error < 5 and 0.1 < judged.brier < 0.2
-    assert sum(row.links for row in judged.bins) == judged.links == 4000
+    judged = {(score.metric, score.group): score for score in calibration_scores(calibration, drawn(seed=2))}
+    for wanted in (0.8, 0.9, 0.95):
+        group = f"precision {wanted:.0%}"
+        assert calibration.threshold(wanted) == judged["threshold", group].value
+        assert judged["precision", group].high > 100 * wanted and 0 < judged["kept", group].value < 100
+    assert judged["expected_calibration_error", ""].value < 5 and 0.1 < judged["brier", ""].value < 0.2
+    assert sum(score.n for (metric, _), score in judged.items() if metric == "true_share") == 4000
+
+
+def test_a_threshold_that_is_not_reached_is_said():
+    seen = dataclasses.replace(drawn(40), are_true=np.arange(40) % 2 == 0)
+    scores = list(calibration_scores(fit_calibration(seen, dataset="d@v", split="val"), seen))
+    assert [score.note for score in scores if score.value is None] == ["not reached on validation"] * 3
 
 
 def test_reliability_of_a_worked_example():
     rows = reliability(np.array([0.2, 0.2, 0.2, 0.9]), np.array([True, False, False, True]), bins=2)
-    assert [(row.probability, row.links) for row in rows] == [(pytest.approx(0.2), 3), (0.9, 1)]
-    assert rows[0].share == pytest.approx(1 / 3) and rows[1].share == 1.0
+    assert [(row.expected, row.links) for row in rows] == [(pytest.approx(0.2), 3), (0.9, 1)]
+    assert [row.true for row in rows] == [pytest.approx(1 / 3), 1.0]
 
 
 def test_a_precision_that_nothing_reaches_is_said():

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from training.evaluation.captions import COCO_METRICS, ChosenCaption, caption_scores, chosen_captions
+from schemas.errors import UsageError
+from training.evaluation.metrics.captions import COCO_METRICS, ChosenCaption, caption_scores, chosen_captions
 
 SAME = ChosenCaption("A dog runs on the green grass .", ("A dog runs on the green grass.",))
 OTHER = ChosenCaption("Two cats sleep on a sofa", ("A red car stops at a light", "The car is red"))
@@ -19,34 +20,41 @@ def test_the_most_similar_sentence_is_chosen_for_each_linked_image():
     assert found == [ChosenCaption("a", ("a",)), ChosenCaption("b", ("a", "b"))]
 
 
+def scored(captions, **settings):
+    return {score.metric: score for score in caption_scores(captions, **settings)}
+
+
 def test_bleu_of_one_right_and_one_wrong_sentence(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    scores = caption_scores([SAME])
-    assert scores.values == {"BLEU-4": pytest.approx(100.0)} and "case:lc" in scores.signature
-    assert 0 < caption_scores([SAME, OTHER]).values["BLEU-4"] < 70
-    assert scores.absent == dict.fromkeys(COCO_METRICS, "Java is not on the PATH")
+    scores = scored([SAME])
+    assert scores["BLEU-4"].value == pytest.approx(100.0) and "case:lc" in scores["BLEU-4"].note
+    assert 0 < scored([SAME, OTHER])["BLEU-4"].value < 70 and scored([SAME, OTHER])["BLEU-4"].n == 2
+    for name in COCO_METRICS:
+        assert scores[name].value is None and scores[name].note.endswith("Java is not on the PATH")
 
 
 def test_absent_packages_are_said(monkeypatch):
     for name in ("sacrebleu", "pycocoevalcap.cider.cider"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/java")
-    scores = caption_scores([SAME])
-    assert scores.values == {} and scores.absent["BLEU-4"].startswith("sacrebleu is not installed")
-    assert scores.absent["METEOR"].startswith("pycocoevalcap is not installed")
+    scores = scored([SAME])
+    assert all(score.value is None for score in scores.values())
+    assert scores["BLEU-4"].note.startswith("sacrebleu is not installed")
+    assert scores["METEOR"].note.startswith("pycocoevalcap is not installed")
 
 
 def test_no_caption_has_no_score():
-    assert set(caption_scores([]).absent.values()) == {"no image has a known sentence"}
+    with pytest.raises(UsageError, match="no image has a known sentence"):
+        caption_scores([])
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not on the PATH")
 def test_metrics_of_pycocoevalcap():
-    scores = caption_scores([SAME, OTHER, ChosenCaption("...", ("A lamp .",))], coco=["CIDEr", "ROUGE-L"])
-    assert set(scores.values) == {"BLEU-4", "CIDEr", "ROUGE-L"} and not scores.absent
+    scores = scored([SAME, OTHER, ChosenCaption("...", ("A lamp .",))], coco=["CIDEr", "ROUGE-L"])
+    assert set(scores) == {"BLEU-4", "CIDEr", "ROUGE-L"} and None not in {score.value for score in scores.values()}
     # the first is right, the second shares "a" alone with a true one, the third has no word
-    assert scores.values["ROUGE-L"] == pytest.approx(100 * (1 + rouge(1, 6, 7)) / 3, abs=0.01)
-    assert scores.values["CIDEr"] > 0
+    assert scores["ROUGE-L"].value == pytest.approx(100 * (1 + rouge(1, 6, 7)) / 3, abs=0.01)
+    assert scores["CIDEr"].value > 0
 
 
 def rouge(common, chosen, true):

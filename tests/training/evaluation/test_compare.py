@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from schemas.errors import UsageError
-from training.evaluation.analysis import spearman
 from training.evaluation.bootstrap import compare
-from training.evaluation.compare import Contestant, compare_models, comparison_lines
-from training.evaluation.compare_page import render_comparison
+from training.evaluation.compare import Contestant, compare_models
 from training.evaluation.evaluate import evaluate_matrices
+from training.evaluation.metrics.spread import spearman
+from training.report.pages import comparison_lines, comparison_page
 
 
 def contestant(name, noise, documents=range(40)):
@@ -49,11 +49,11 @@ def test_what_cannot_be_compared():
 
 def test_the_page_says_what_the_text_says():
     found = compare_models([contestant("a <b>", 1.0), contestant("b", 2.0)])
-    page = render_comparison(found, dataset="diy", version="v1", split="test")
+    page = comparison_page(found, dataset="diy", version="v1", split="test")
     assert "a &lt;b&gt;" in page and "a <b>" not in page
     assert "http:" not in page and "https:" not in page and "<script" not in page
     for result in found.models:
-        assert f"{result.means.auc.mean:.1f}" in page
+        assert f"{result.means['auc'].value:.1f}" in page
     difference = found.models[1].differences["auc"].difference
     assert f"{difference.mean:.1f}".replace("-", "−") in page and "Hessel et al. 2019, table 3" in page
-    assert f"{found.agreement[0][1]:.2f}" in page
+    assert f"{found.agreement[0][1]:.2f}".replace("-", "−") in page

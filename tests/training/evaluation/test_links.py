@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from training.evaluation.links import area_under_curve, expected_precision, score, score_documents
+from training.evaluation.metrics.links import expected_precision, roc_auc, score, score_documents
 
 VALUES_AND_LINKS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=7).filter(
     lambda pairs: len({linked for _, linked in pairs}) == 2
@@ -20,7 +20,7 @@ def arrays_of(pairs: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
 @given(VALUES_AND_LINKS)
 def test_auc_is_scikit_learn_s_with_ties(pairs: list[tuple[int, bool]]) -> None:
     values, linked = arrays_of(pairs)
-    assert area_under_curve(values, linked) == pytest.approx(roc_auc_score(linked, values))
+    assert roc_auc(values, linked) == pytest.approx(roc_auc_score(linked, values))
 
 
 @given(VALUES_AND_LINKS, st.integers(1, 8))
@@ -59,14 +59,13 @@ def test_documents_that_cannot_be_scored_are_counted() -> None:
     links = [None, [], [(0, 0), (1, 1)], [(i, j) for i in range(2) for j in range(2)], np.array([[0, 1]])]
     found = score_documents(matrices, links)
     assert found.documents == (2, 4)
-    assert (found.unknown, found.without_links, found.fully_linked) == (1, 1, 1)
-    mean = found.mean()
-    assert mean is not None
-    assert mean.auc == pytest.approx((100 + found.scores[1].auc) / 2)
+    assert found.left_out == {"links unknown": 1, "no link": 1, "every pair linked": 1}
+    mean = found.means()["auc"]
+    assert mean.n == 2 and mean.value == pytest.approx((100 + found.scores[1].auc) / 2)
 
 
 def test_nothing_to_score_has_no_mean() -> None:
-    assert score_documents([], []).mean() is None
+    assert score_documents([], []).means() == {} and not score_documents([], [])
     assert score_documents([np.zeros((0, 3))], [[]]).table().shape == (0, 3)
     with pytest.raises(ValueError, match="0 of 4 linked"):
         score(np.eye(2), [])

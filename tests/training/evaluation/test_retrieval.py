@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from training.evaluation.retrieval import CUTOFFS, Direction, Pool, query_ranks, retrieval_scores, similarity_ranks
+from training.evaluation.metrics.retrieval import CUTOFFS, Pool, query_ranks, retrieval_scores, similarity_ranks
+
+FORWARD, BACKWARD = "text to image", "image to text"
 
 
 def enumerated(row, partners):
@@ -29,7 +31,7 @@ def test_ranks_are_the_mean_over_all_orders_of_ties(seed):
     found = similarity_ranks(rows, partners)
     for place in range(3):
         rank, share = enumerated(rows[place], partners[place])
-        assert found.ranks[place] == pytest.approx(rank)
+        assert found.realistic[place] == pytest.approx(rank)
         assert found.found[place] == pytest.approx(share)
 
 
@@ -38,8 +40,8 @@ def test_ranks_without_ties_are_those_of_sorting():
     texts, images = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in numbers.normal(size=(2, 50, 8)))
     found = query_ranks(texts, images, np.stack([np.arange(50), np.arange(50)], axis=1))
     order = np.argsort(-(texts @ images.T), axis=1)
-    assert found.ranks.tolist() == [1 + int(np.flatnonzero(order[q] == q)[0]) for q in range(50)]
-    assert found.found[:, 1].tolist() == [float(rank <= 5) for rank in found.ranks]
+    assert found.realistic.tolist() == [1 + int(np.flatnonzero(order[q] == q)[0]) for q in range(50)]
+    assert found.found[:, 1].tolist() == [float(rank <= 5) for rank in found.realistic]
 
 
 def worked_pool():
@@ -52,22 +54,35 @@ def worked_pool():
     return Pool(texts=texts, images=images, pairs=pairs, documents=np.arange(3))
 
 
+def by_name(pool, **settings):
+    return {(score.group, score.metric): score for score in retrieval_scores(pool, **settings)}
+
+
 def test_both_directions_of_a_worked_example():
-    forward, backward = retrieval_scores(worked_pool())
-    assert (forward.direction, backward.direction) == (Direction.TEXT_TO_IMAGE, Direction.IMAGE_TO_TEXT)
-    assert forward.recall[1].value == pytest.approx(200 / 3)
-    assert forward.recall[5].value == 100.0 and forward.median_rank.value == 1.0
-    assert backward.recall[1].value == pytest.approx(100.0)  # image 1 is 50 degrees from text 1, 90 from the others
-    assert forward.recall[1].low <= 200 / 3 <= forward.recall[1].high
-    assert forward.recall[1].deviation is None and forward.samples == 0
+    found = by_name(worked_pool())
+    assert {group for group, _ in found} == {f"{way}, whole pool of 3" for way in (FORWARD, BACKWARD)}
+    first = found[f"{FORWARD}, whole pool of 3", "recall_at_1"]
+    assert first.value == pytest.approx(200 / 3) and first.low <= 200 / 3 <= first.high and first.deviation is None
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_5"].value == 100.0
+    rank = found[f"{FORWARD}, whole pool of 3", "median_rank"]
+    assert (rank.value, rank.unit, rank.n) == (1.0, "rank, from 1", 3)
+    # image 1 is 50 degrees from text 1, 90 from the others
+    assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].value == pytest.approx(100.0)
 
 
 def test_a_text_with_two_partners_is_one_query():
     pool = worked_pool()
     pairs = np.array([[0, 0], [0, 1], [2, 2]])
-    forward, backward = retrieval_scores(Pool(texts=pool.texts, images=pool.images, pairs=pairs, documents=np.zeros(3)))
-    assert (forward.queries, backward.queries) == (2, 3)
-    assert forward.recall[1].value == 100.0
+    found = by_name(Pool(texts=pool.texts, images=pool.images, pairs=pairs, documents=np.zeros(3)))
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].n == 2
+    assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].n == 3
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].value == 100.0
+
+
+def test_a_pool_without_a_pair_has_no_scores():
+    pool = worked_pool()
+    none = np.zeros((0, 2), np.int64)
+    assert retrieval_scores(Pool(texts=pool.texts, images=pool.images, pairs=none, documents=np.zeros(0))) == []
 
 
 def test_samples_have_a_deviation_and_repeat_with_their_seed():
@@ -80,13 +95,16 @@ def test_samples_have_a_deviation_and_repeat_with_their_seed():
         pairs=np.stack([np.arange(60)] * 2, axis=1),
         documents=np.arange(60),
     )
-    found = retrieval_scores(pool, sample_pairs=20, samples=5)
-    assert found == retrieval_scores(pool, sample_pairs=20, samples=5)
-    assert found != retrieval_scores(pool, sample_pairs=20, samples=5, seed=1)
-    assert [row.samples for row in found] == [0, 0, 5, 5]
-    whole, sampled = found[0], found[2]
-    assert sampled.candidates == 20 and sampled.recall[1].deviation > 0
-    assert sampled.median_rank.value < whole.median_rank.value  # a third of the candidates
+    found = by_name(pool, sample_pairs=20, samples=5)
+    assert found == by_name(pool, sample_pairs=20, samples=5)
+    groups = list(dict.fromkeys(group for group, _ in found))
+    pools = ("whole pool of 60", "5 samples of 20")
+    assert groups == [f"{way}, {size}" for size in pools for way in (FORWARD, BACKWARD)]
+    sampled = found[f"{FORWARD}, 5 samples of 20", "recall_at_1"]
+    assert sampled.n == 20 and sampled.deviation > 0 and sampled.low is None
+    ranks = [found[f"{FORWARD}, {size}", "median_rank"].value for size in pools]
+    assert ranks[1] < ranks[0]  # a third of the candidates
+    assert len(by_name(pool, sample_pairs=20, samples=0)) == len(found) / 2
 
 
 def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
@@ -94,4 +112,5 @@ def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
     image = numbers.normal(size=17).astype(np.float32)
     image /= np.linalg.norm(image)
     found = query_ranks(image[None], np.repeat(image[None], 37, axis=0), np.array([[0, 36]]))
-    assert found.ranks[0] == 19.0 and found.found[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])
+    assert (found.optimistic[0], found.realistic[0], found.pessimistic[0]) == (1.0, 19.0, 37.0)
+    assert found.found[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])

@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from schemas.documents import Split
+from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import DataConfig, MultiSourceConfig, SubwordAttentionConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.evaluate import embedded_pool, read_documents
-from training.evaluation.measure_parts import retrieval_group_grid
-from training.evaluation.measures import judge_model
-from training.evaluation.retrieval import Direction, retrieval_scores
+from training.evaluation.judge import judge_model
+from training.evaluation.metrics.retrieval import Direction, retrieval_scores
 from training.model import LinkModel, ModelCard
+from training.report.sections import sections
 from training.text.vocabulary import Vocabulary
 
 CONFIG = TrainConfig(
@@ -49,13 +50,22 @@ def fused(lake: Lake, config: TrainConfig = CONFIG) -> LinkModel:
     return LinkModel(ModelCard(config=config, data=identify(manifest, folder, config)), vocabulary).eval()
 
 
+def by_group(rows: tuple[Score, ...]) -> dict[str, list[Score]]:
+    """An image for a text, by the group its texts are of."""
+    found: dict[str, list[Score]] = {}
+    for row in rows:
+        if row.measure == "retrieval" and "=" in row.group and Direction.TEXT_TO_IMAGE in row.group:
+            found.setdefault(row.group.partition(",")[0], []).append(row)
+    return found
+
+
 def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
     model = fused(lake)
-    measures = judge_model(model, lake, "synthetic").measures
-    groups = {(group.kind, group.name): group.scores for group in measures.retrieval_groups[::2]}
-    assert groups.keys() == {("language", "de"), ("language", "fr"), ("source", "headline"), ("source", "caption")}
-    assert (groups["source", "headline"].queries, groups["source", "caption"].queries) == (24, 23)
-    assert groups["language", "de"].queries + groups["language", "fr"].queries == 24
+    groups = by_group(judge_model(model, lake, "synthetic").rows)
+    assert groups.keys() == {"language=de", "language=fr", "source=headline", "source=caption"}
+    queries = {name: scores[0].n for name, scores in groups.items()}
+    assert (queries["source=headline"], queries["source=caption"]) == (24, 23)
+    assert queries["language=de"] + queries["language=fr"] == 24
     documents = read_documents(model, lake, "synthetic", "test")
     embedded = model.embed(documents)
     alone = []
@@ -70,8 +80,9 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
         alone += model.embed(model.read([given]))
     kept = replace(documents, links=tuple(np.array([[0, 0]] if row[1] else []) for row in documents.sources or ()))
     expected = retrieval_scores(embedded_pool(kept, alone), directions=[Direction.TEXT_TO_IMAGE], samples=0)
-    assert groups["source", "caption"] == expected[0]
-    assert retrieval_scores(embedded_pool(kept, embedded), samples=0)[0] != expected[0]  # what is fused is read
+    named = [replace(row, measure="retrieval", group=f"source=caption, {row.group}") for row in expected]
+    assert groups["source=caption"] == named
+    assert retrieval_scores(embedded_pool(kept, embedded), samples=0)[:4] != expected  # what is fused is read
 
 
 def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
@@ -80,12 +91,9 @@ def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
         text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0),
         data=DataConfig(roles=("headline", "caption")),
     )
-    measures = judge_model(fused(lake, config), lake, "synthetic").measures
-    assert {group.name for group in measures.retrieval_groups} == {"de", "fr", "headline"}
-    grid = retrieval_group_grid(measures.retrieval_groups, "news")
-    assert grid is not None
-    names = [name for name, _ in grid.rows]
-    place = next(place for place, name in enumerate(names) if name.startswith("role headline: text to image"))
+    rows = judge_model(fused(lake, config), lake, "synthetic").rows
+    assert by_group(rows).keys() == {"language=de", "language=fr", "role=headline"}
+    table = sections(rows, dataset="news")["retrieval_groups"]
+    names = [row.name for row in table.rows]
+    place = next(place for place, name in enumerate(names) if name.startswith("role=headline, text to image"))
     assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone)"
-    assert grid.rows[place + 1][1] == ("", "", "22.9", "")
-    assert retrieval_group_grid(()) is None

@@ -19,10 +19,10 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     second = {"id": "b", "scores": [[0.1, 0.4], [0.3, 0.2]], "links": [[1, 0], [1, 1]]}  # above 1 and 1 of 2 others
     found = evaluate_scores(_file(tmp_path, GOOD, "", second))
     assert found.document_auc == {"a": 100.0, "b": 50.0}
-    assert found.mean.auc.mean == 75.0
-    assert found.mean.precision_at_1.mean == 50.0
-    assert found.mean.precision_at_5.mean == 37.5  # 1 and 2 of the 4 there are
-    assert found.mean.auc.low <= 75 <= found.mean.auc.high
+    assert found.mean["auc"].value == 75.0
+    assert found.mean["precision_at_1"].value == 50.0
+    assert found.mean["precision_at_5"].value == 37.5  # 1 and 2 of the 4 there are
+    assert found.mean["auc"].low <= 75 <= found.mean["auc"].high
 
 
 def test_documents_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
@@ -33,8 +33,8 @@ def test_documents_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
         {"id": "nothing", "scores": [], "links": []},
     ]
     found = evaluate_scores(_file(tmp_path, GOOD, *others))
-    assert found.left_out == {"links unknown": 1, "no link": 2, "every pair linked": 1}
-    assert len(found.scored) == 1 and len(found.ids) == 5
+    assert found.scores.left_out == {"links unknown": 1, "no link": 2, "every pair linked": 1}
+    assert len(found.scores) == 1 and len(found.ids) == 5
 
 
 @pytest.mark.parametrize(

@@ -16,26 +16,27 @@ from training.commands import EvaluateSummary, run_evaluate
 from training.config import ObjectiveConfig
 from training.data.lake import Columns, read_split
 from training.evaluate_cli import summary_lines
-from training.evaluation.baselines import BaselineConfig
+from training.evaluation.config import EvaluateConfig
 from training.evaluation.evaluate import evaluate_model
-from training.evaluation.links import score_documents
+from training.evaluation.metrics.links import score_documents
 from training.evaluation.rows import EvaluationReport
 from training.mlflow.registering import register
 from training.model import LinkModel
+from training.report.sections import absent_baselines
 from training.reporting import run_report
 
 Register = Callable[[Path], str]
 
 
 def evaluated(
-    client: mlflow.MlflowClient, lake: Lake, model: str, config: BaselineConfig | None = None
+    client: mlflow.MlflowClient, lake: Lake, model: str, config: EvaluateConfig | None = None
 ) -> EvaluateSummary:
     return run_evaluate(
         model=model,
         dataset="synthetic",
         lake=lake.root.uri,
         tracking=client.tracking_uri,
-        baselines=config or BaselineConfig(),
+        config=config or EvaluateConfig(),
         say=print,
     )
 
@@ -43,6 +44,10 @@ def evaluated(
 def table(report: EvaluationReport | None) -> dict[tuple[str, str], object]:
     assert report is not None
     return {(row.measure, row.metric): row for row in report.rows if not row.group}
+
+
+def absent(summary: EvaluateSummary) -> dict[str, str]:
+    return absent_baselines(summary.rows)
 
 
 def save_as_nostruct(source: Path, target: Path) -> Path:
@@ -62,10 +67,10 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
 ) -> None:
     register_model(trained)
     alone = evaluated(client, registry_lake, "models:/linker/1")
-    assert alone.beside.scores == () and alone.beside.absent == {
-        "nostruct": "no model multilink-synthetic-nostruct of this data set version is registered",
-        "joint-embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
-        "object-detection": "the data set has no classes of its images",
+    assert alone.to_json()["baselines"] == {} and absent(alone) == {
+        "NoStruct": "no model multilink-synthetic-nostruct of this data set version is registered",
+        "frozen joint embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
+        "object detection": "the data set has no classes of its images; build it with a classifier",
     }
     nostruct = save_as_nostruct(untrained, tmp_path / "nostruct")
     for version in ("v0", "v1"):
@@ -75,21 +80,21 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
         register(client, folder, name="multilink-synthetic-nostruct", run_id=run.info.run_id, tags=tags)
 
     summary = evaluated(client, registry_lake, "models:/linker/1")
-    (found,) = summary.beside.scores
     expected = evaluate_model(LinkModel.load(untrained), registry_lake, "synthetic").mean
-    assert (found.name, found.note, found.means) == ("nostruct", "version 2", expected)
-    assert found.means != summary.evaluation.mean
+    found = summary.means("nostruct")
+    assert found == {m: replace(s, measure="nostruct", note="version 2") for m, s in expected.items()}
+    assert found["auc"].value != summary.means()["auc"].value
     row = table(summary.report)["nostruct", "auc"]
-    assert (row.value, row.low, row.n) == (expected.auc.mean, expected.auc.low, len(summary.evaluation.scored))
-    assert table(summary.report)["object-detection", "absent"].note == "the data set has no classes of its images"
-    assert [line.split()[0] for line in summary_lines(summary)[1:4]] == ["model", "nostruct", "random"]
+    assert (row.value, row.low, row.n) == (expected["auc"].value, expected["auc"].low, len(summary.evaluation.scores))
+    assert table(summary.report)["object-detection", "absent"].note.startswith("the data set has no classes of its")
+    assert [line.split()[0] for line in summary_lines(summary)[1:4]] == ["model", "NoStruct", "random"]
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
-    assert text.index("NoStruct<") < text.index("random<") and f"{expected.auc.mean:.1f}" in text
+    assert text.index("NoStruct<") < text.index("random<") and f"{expected['auc'].value:.1f}" in text
     assert "<b>object detection</b>, since the data set has no classes of its images" in text
 
     itself = evaluated(client, registry_lake, "models:/multilink-synthetic-nostruct/2")
-    assert itself.beside.absent["nostruct"] == "it is the model that is judged"
+    assert absent(itself)["NoStruct"] == "it is the model that is judged"
 
 
 def test_named_columns_are_scored_as_they_are(
@@ -102,10 +107,10 @@ def test_named_columns_are_scored_as_they_are(
     model.card = replace(model.card, data=replace(model.card.data, image_dimensions=12))
     fitting = LinkModel(model.card, None)
     fitting.save(tmp_path / "fitting")
-    config = BaselineConfig(sentence_features="text-test", image_features="image-test")
+    config = EvaluateConfig(sentence_features="text-test", image_features="image-test")
     summary = evaluated(client, lake, str(tmp_path / "fitting"), config)
-    (found,) = summary.beside.scores
-    assert (found.name, found.note) == ("joint-embeddings", "zero-shot, text-test and image-test")
+    found = summary.means("joint-embeddings")["auc"]
+    assert found.note == "zero-shot, text-test and image-test"
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
     assert documents.sentence_vectors is not None and documents.links is not None
@@ -118,10 +123,12 @@ def test_named_columns_are_scored_as_they_are(
         @ bank[documents.image_rows[slice(*documents.images.offsets[d : d + 2])]].T
         for d in range(20)
     ]
-    expected = score_documents(matrices, documents.links).mean()
-    assert expected is not None and found.means.auc.mean == pytest.approx(expected.auc, abs=1e-3)
+    assert found.value == pytest.approx(score_documents(matrices, documents.links).means()["auc"].value, abs=1e-3)
     missing = evaluated(client, lake, str(tmp_path / "fitting"), replace(config, image_features="clip"))
-    assert "'clip': the data set has no such feature column; it has image-test" in missing.beside.absent[found.name]
+    assert (
+        "'clip': the data set has no such feature column; it has image-test"
+        in absent(missing)["frozen joint embeddings"]
+    )
 
 
 def test_pairs_have_baselines_of_their_own_kind(
@@ -136,7 +143,8 @@ def test_pairs_have_baselines_of_their_own_kind(
     register(client, nostruct, name="multilink-synthetic-nostruct", run_id=run.info.run_id, tags=tags)
     summary = evaluated(client, lake, "models:/linker/1")
     assert summary.evaluation.pairs is not None
-    assert [found.means for found in summary.beside.scores] == [summary.evaluation.pairs.means()]
+    values = [{metric: score.value for metric, score in summary.means(name).items()} for name in (None, "nostruct")]
+    assert values[0] == values[1] and len(values[0]) == 4
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
     assert "A text looks for its image among 30" in text and "reciprocal rank" in text and "NoStruct" in text

@@ -19,8 +19,9 @@ from training.comparing import run_compare
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluate_cli import summary_lines
-from training.evaluation.links import score_documents
-from training.evaluation.measures import judge_model
+from training.evaluation.config import EvaluateConfig
+from training.evaluation.judge import judge_model
+from training.evaluation.metrics.links import score_documents
 from training.evaluation.rows import read_evaluation
 from training.linking_commands import run_link
 from training.mlflow.evaluations import calibration_of
@@ -41,7 +42,7 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
 ) -> None:
     register_model(trained)
     summary = evaluated(client, registry_lake)
-    assert summary.report is not None and summary.measures is not None
+    assert summary.report is not None
     run_id = str(find_version(client, "linker", "1").run_id)
     kept = client.download_artifacts(run_id, "evaluation/synthetic-v1-test/evaluation.parquet", str(tmp_path))
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path, tracking=client.tracking_uri)
@@ -50,15 +51,15 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
     rows = {(row.measure, row.metric, row.group): row for row in summary.report.rows}
     auc = rows["links", "auc", ""]
     assert (auc.value, auc.n, auc.model, auc.model_version) == (
-        summary.evaluation.mean.auc.mean,
-        len(summary.evaluation.scored),
+        summary.evaluation.mean["auc"].value,
+        len(summary.evaluation.scores),
         "linker",
         "1",
     )
     documents = [row.value for row in summary.report.rows if (row.measure, row.metric) == ("document", "auc")]
     assert np.mean(np.array(documents)) == pytest.approx(auc.value)
     metrics = client.get_run(run_id).data.metrics
-    recall = summary.measures.retrieval[0].recall[1].value
+    recall = next(row.value for row in summary.rows if (row.measure, row.metric) == ("retrieval", "recall_at_1"))
     assert [value for name, value in metrics.items() if "text_to_image" in name and "recall_at_1_" in name] == [recall]
     text = page.read_text(encoding="utf-8")
     for title in ("Retrieval", "What makes a document hard", "Images that look alike", "How sure a link is"):
@@ -73,14 +74,20 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     manifest, folder = read_manifest(registry_lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
     assert documents.links is not None and documents.sentence_vectors is not None
-    assert judged.evaluation.mean.auc.mean == score_documents(judged.evaluation.matrices, documents.links).mean().auc
-    forward = judged.measures.retrieval[0]
+    assert judged.evaluation.mean == score_documents(judged.evaluation.matrices, documents.links).means()
+    rows = {(row.measure, row.metric, row.group): row for row in judged.rows}
+    assert len(rows) == len(judged.rows)
     linked = sum(len({sentence for sentence, _ in known.tolist()}) for known in documents.links if known is not None)
-    assert forward.queries == linked and forward.median_rank.value < forward.candidates / 4
-    assert judged.measures.groups == () and judged.measures.analysis is not None
-    assert judged.measures.analysis.text_vectors == "text-test"
-    assert sum(group.sentences for group in judged.measures.confusion) > 0
-    assert judged.measures.absent["relations"] == "the model predicts no relations"
+    forward = next(row for row in judged.rows if row.metric == "median_rank" and "text to image" in row.group)
+    assert forward.n == linked and 0 < (forward.value or 0) < int(forward.group.split()[-1]) / 4
+    assert not any("=" in row.group for row in judged.rows)
+    assert rows["analysis", "p", "spread"].note == "images: image-test; sentences: text-test"
+    assert any(row.measure == "confusion" and row.n for row in judged.rows)
+    assert rows["relations", "absent", ""].note == "the model predicts no relations"
+    assert rows["captions", "absent", ""].note == "not asked for (--captions)"
+    config = EvaluateConfig(sample_pairs=20, samples=3, distinct_images=False)
+    again = judge_model(model, registry_lake, "synthetic", config=config)
+    assert any(row.group == "text to image, 3 samples of 20" for row in again.rows)
 
 
 def test_links_at_a_wanted_precision(
@@ -130,7 +137,8 @@ def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained:
         ),
     ):
         judged = judge_model(model, lakes.write_lake(str(tmp_path / name), splits), "synthetic")
-        assert judged.measures.calibration is None and judged.measures.absent["calibration"] == reason
+        absent = {row.measure: row.note for row in judged.rows if row.metric == "absent"}
+        assert judged.calibration is None and absent["calibration"] == reason
 
 
 def linkable(lake: Lake) -> list[GivenDocument]:
@@ -158,12 +166,13 @@ def test_pairs_are_judged_by_retrieval(
     world = lakes.World(sentences=(1, 1), images=(1, 1), topics=200)
     lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.make_documents(Split.TEST, 40, world)})
     summary = evaluated(client, lake, str(trained))
-    assert summary.evaluation.link_means is None and summary.evaluation.left_out == {"every pair linked": 40}
+    assert not summary.evaluation.scores and summary.evaluation.scores.left_out == {"every pair linked": 40}
     with pytest.raises(UsageError, match="40 every pair linked"):
         _ = summary.evaluation.mean
-    assert summary.measures is not None
-    assert [row.candidates for row in summary.measures.retrieval] == [40, 40]
-    assert "unlinked pair" in summary.measures.absent["calibration"]
+    groups = {row.group for row in summary.rows if row.measure == "retrieval"}
+    assert groups == {"text to image, whole pool of 40", "image to text, whole pool of 40"}
+    absent = {row.measure: row.note for row in summary.rows if row.metric == "absent"}
+    assert "unlinked pair" in absent["calibration"]
     assert any(line.startswith("retrieval text to image, pool of 40: R@1") for line in summary_lines(summary))
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     assert "Median rank" in page.read_text(encoding="utf-8")

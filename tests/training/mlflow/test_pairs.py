@@ -14,10 +14,10 @@ from schemas.lake import Lake
 from training.commands import run_evaluate
 from training.comparing import run_compare
 from training.evaluate_cli import summary_lines
-from training.evaluation.compare import comparison_lines
 from training.mlflow.gate import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
+from training.report.pages import comparison_lines
 
 Register = Callable[[Path], str]
 
@@ -102,12 +102,12 @@ def test_pairs_are_compared_by_retrieval(
         model=str(trained), dataset="synthetic", lake=pairs.root.uri, tracking=client.tracking_uri, say=print
     )
     assert evaluated.evaluation.pairs is not None and evaluated.evaluation.pairs.means() == trained_one.means
-    assert evaluated.to_json()["reciprocal_rank"]["mean"] == trained_one.means.reciprocal_rank.mean
+    assert evaluated.to_json()["reciprocal_rank"]["mean"] == trained_one.means["reciprocal_rank"].value
     lines = summary_lines(evaluated)
-    assert lines[0].split()[:3] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
+    assert lines[0].split()[1:4] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
     assert "60 documents; left out: none" in lines
     assert "R@10" in comparison_lines(summary.comparison)[0]
     assert summary.page is not None
     page = summary.page.read_text(encoding="utf-8")
-    assert "per-document reciprocal rank" in page and f"{trained_one.means.recall_at_5.mean:.1f}" in page
+    assert "per-document reciprocal rank" in page and f"{trained_one.means['recall_at_5'].value:.1f}" in page
     json.dumps(summary.to_json(), allow_nan=False)

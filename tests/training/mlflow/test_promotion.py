@@ -180,8 +180,9 @@ def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
     def evaluate_some(*arguments: Any, **named: Any) -> Evaluation:
         """Of the second model's documents only some have the texts that it reads."""
         found = evaluate_model(*arguments, **named)
-        kept.append(len(found.scored) if not kept else count)
-        return replace(found, scored=found.scored[: kept[-1]], scores=found.scores[: kept[-1]])
+        kept.append(len(found.scores) if not kept else count)
+        some, scores = slice(kept[-1]), found.scores
+        return replace(found, scores=replace(scores, documents=scores.documents[some], scores=scores.scores[some]))
 
     for version, count in (("2", 21), ("3", 5)):
         kept.clear()

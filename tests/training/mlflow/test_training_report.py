@@ -14,8 +14,8 @@ from schemas.manifest import Manifest, read_manifest
 from training.evaluation.rows import read_evaluation
 from training.mlflow.registering import artifact_folder
 from training.mlflow.registry import find_version
+from training.reporting import judged_split, run_training_report
 from training.tracked_training import TrainSummary
-from training.training_report import judged_split, run_training_report
 
 Register = Callable[[Path], str]
 
@@ -48,9 +48,9 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
     assert found is not None and found.split == "test"
     folder = Path(mlflow.artifacts.download_artifacts(artifact_folder(client, version)))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
-    auc, random = found.evaluation.mean.auc, found.evaluation.random.auc
-    assert f"| this model | auc | {auc.mean:.1f} | {auc.low:.1f} to {auc.high:.1f} |" in text
-    assert f"| random | auc | {random.mean:.1f} |" in text and "Not evaluated yet" not in text
+    auc, random = found.means()["auc"], found.means("random")["auc"]
+    assert f"| this model | auc | {auc.value:.1f} | {auc.low:.1f} to {auc.high:.1f} |" in text
+    assert f"| random | auc | {random.value:.1f} |" in text and "Not evaluated yet" not in text
     assert found.report is not None and read_evaluation(folder / "report" / "evaluation.parquet") == found.report.rows
     for name in ("index.html", "evaluation.parquet"):
         kept = client.download_artifacts(str(version.run_id), f"report/{name}", str(tmp_path))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -289,17 +289,26 @@ def calibration_scores(calibration: Calibration, seen: Observations) -> Iterator
     probabilities = calibration.probability(seen.similarities)
     bins = reliability(probabilities, seen.are_true)
     brier = float(np.mean((probabilities - seen.are_true) ** 2))
-    error = sum(true.n * abs(expected.value - true.value) for expected, true in bins) / len(seen)
+    error = 100 * sum(each.links * abs(each.expected - each.true) for each in bins) / len(seen)
     yield Score("brier", brier, n=len(seen), unit="squared probability")
     yield Score("expected_calibration_error", error, n=len(seen))
-    for pair in bins:
-        yield from pair
+    for number, each in enumerate(bins, start=1):
+        yield Score("expected", 100 * each.expected, n=each.links, group=f"bin {number}")
+        yield Score("true_share", 100 * each.true, n=each.links, group=f"bin {number}")
     for wanted in WANTED_PRECISIONS:
         yield from _kept(calibration, seen, wanted)
 
 
-def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILITY_BINS) -> list[tuple[Score, Score]]:
-    """Return the expected and the true share of links in bins of about equal size; equal probabilities share a bin.
+class Bin(NamedTuple):
+    """Links of about equal probability: their mean probability, the share that is true, how many there are."""
+
+    expected: float
+    true: float
+    links: int
+
+
+def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILITY_BINS) -> list[Bin]:
+    """Return links in bins of about equal size by probability; equal probabilities share a bin.
 
     Raises:
         ValueError: there is no link.
@@ -309,13 +318,8 @@ def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILI
     _, rows, counts = np.unique(probabilities, return_inverse=True, return_counts=True)
     middles = np.cumsum(counts) - (counts + 1) / 2  # mean position, from 0, of equal probabilities
     numbers = (middles * bins // len(probabilities)).astype(np.int64)[rows]
-    found = []
-    for index, number in enumerate(np.unique(numbers), start=1):
-        inside, group = numbers == number, f"bin {index}"
-        shares = {"expected": probabilities[inside].mean(), "true_share": are_true[inside].mean()}
-        expected, true = (Score(name, 100 * float(v), n=int(inside.sum()), group=group) for name, v in shares.items())
-        found.append((expected, true))
-    return found
+    parts = [numbers == number for number in np.unique(numbers)]
+    return [Bin(float(probabilities[p].mean()), float(are_true[p].mean()), int(p.sum())) for p in parts]
 
 
 def _kept(calibration: Calibration, seen: Observations, wanted: float) -> Iterator[Score]:

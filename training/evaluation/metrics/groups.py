@@ -1,8 +1,8 @@
-"""Groups of an evaluation's texts: of a language, of a role, of a relation of their links, of one source of a fused model.
+"""Groups of an evaluation's texts: by language, by role, by relation of their links, by source of a fused model.
 
 A group's link scores are those of its rows: a document's matrix is cut to the sentences of the group and scored as if
-they were all it had. Its retrieval is over a pool of its own: the group's texts look for their images among the group's,
-and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani 2022, table 7, by relation).
+they were all it had. Its retrieval is over a pool of its own: the group's texts look for their images among the
+group's, and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani 2022, table 7, by relation).
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def link_scores(group: Group, matrices: Sequence[Matrix]) -> Iterator[Score]:
         if rows is not None and known is not None:
             cut.append(matrix[rows])
             renumbered.append(np.stack([np.searchsorted(rows, known[:, 0]), known[:, 1]], axis=1))
-    for score in score_documents(cut, renumbered).means().values():
-        yield score
+    yield from score_documents(cut, renumbered).means().values()
 
 
 def _several(names: Sequence[str]) -> list[str]:

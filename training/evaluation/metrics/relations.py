@@ -75,8 +75,8 @@ class Refinement:
 def relation_scores(probabilities: Float, labels: Float, names: Sequence[str]) -> Iterator[Score]:
     """Yield the average precision of each relation with its 95% bootstrap interval over pairs, and its rate.
 
-    The rate is the share of true labels among the known ones: the average precision of a guess. A relation that is never
-    true has no average precision; unknown labels are left out, and a relation with none known is absent.
+    The rate is the share of true labels among the known ones: the average precision of a guess. A relation that is
+    never true has no average precision; unknown labels are left out, and a relation with none known is absent.
 
     Args:
         probabilities: N x R, 0 to 1.

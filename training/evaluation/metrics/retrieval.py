@@ -94,7 +94,8 @@ class Ranks:
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
             reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
-        return cls(1.0 + above, 1 + above + others / (partners + 1), 1.0 + above + others, found, reciprocal)
+        optimistic = 1 + above.astype(np.float64)
+        return cls(optimistic, optimistic + others / (partners + 1), optimistic + others, found, reciprocal)
 
 
 def retrieval_scores(
@@ -108,8 +109,8 @@ def retrieval_scores(
     """Return recall and median rank of the directions over the whole pool, then over samples of its true pairs.
 
     A sample is drawn without replacement from all pairs; its texts and images are the queries and candidates. There are
-    none where the pool has no more pairs than a sample, and no row at all for a pool without a pair. Scores of the whole
-    pool have their 95% bootstrap interval over documents, those of samples their standard deviation.
+    none where the pool has no more pairs than a sample, and no row at all for a pool without a pair. Scores of the
+    whole pool have their 95% bootstrap interval over documents, those of samples their standard deviation.
 
     Args:
         pool: texts, images and which are partners.

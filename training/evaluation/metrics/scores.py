@@ -80,7 +80,7 @@ class DocumentScores:
 
     kind: ScoreKind
     documents: tuple[int, ...]
-    scores: tuple[LinkScore, ...] | tuple[PairScore, ...]
+    scores: tuple[LinkScore | PairScore, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     candidates: int = 0
     chance: PairScore | None = None

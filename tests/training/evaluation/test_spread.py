@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from training.evaluation.analysis import analyse_documents, content, regress, spearman, spread
+from training.evaluation.metrics.spread import analyse_documents, content, regress, spearman, spread
 
 
 def test_spread_of_worked_examples():
@@ -23,38 +23,43 @@ def test_content_is_scikit_learns_components_up_to_sign():
     assert np.abs(content(documents, dimensions=4)) == pytest.approx(np.abs(expected))
 
 
+def fit_of(name, predictors, values):
+    """The fit as metric -> value; empty where there is none."""
+    return {score.metric: score.value for score in regress(name, predictors, values)}
+
+
 def test_regression_is_ordinary_least_squares():
     numbers = np.random.default_rng(1)
     x = numbers.normal(size=(40, 3)) * [1.0, 100.0, 1e-3]
     y = x @ [1.0, 0.01, 0.0] + numbers.normal(size=40)
-    fit = regress("x", x, y)
+    fit = fit_of("x", x, y)
     r_squared = LinearRegression().fit(x, y).score(x, y)
     f = r_squared / 3 / ((1 - r_squared) / 36)
-    assert fit.r_squared == pytest.approx(r_squared) and fit.f == pytest.approx(f)
-    assert fit.p == pytest.approx(1 - stats.f.cdf(f, 3, 36)) and fit.predictors == 3
-    assert fit.adjusted_r_squared == pytest.approx(1 - (1 - r_squared) * 39 / 36)
+    assert fit["r_squared"] == pytest.approx(100 * r_squared) and fit["f"] == pytest.approx(f)
+    assert fit["p"] == pytest.approx(1 - stats.f.cdf(f, 3, 36)) and fit["predictors"] == 3
+    assert fit["adjusted_r_squared"] == pytest.approx(100 * (1 - (1 - r_squared) * 39 / 36))
 
 
 def test_with_one_predictor_the_f_test_is_scipys():
     numbers = np.random.default_rng(2)
     x = numbers.normal(size=30)
     y = x + numbers.normal(size=30)
-    assert regress("x", x[:, None], y).p == pytest.approx(stats.linregress(x, y).pvalue)
+    assert fit_of("x", x[:, None], y)["p"] == pytest.approx(stats.linregress(x, y).pvalue)
 
 
 def test_dependent_predictors_count_once():
     x = np.random.default_rng(3).normal(size=(20, 2))
     y = x.sum(axis=1) + np.arange(20)
     twice = np.concatenate([x, x[:, :1] * 2, np.ones((20, 1))], axis=1)
-    assert regress("twice", twice, y).predictors == 2
-    assert regress("twice", twice, y).r_squared == pytest.approx(regress("once", x, y).r_squared)
+    assert fit_of("twice", twice, y)["predictors"] == 2
+    assert fit_of("twice", twice, y)["r_squared"] == pytest.approx(fit_of("once", x, y)["r_squared"])
 
 
 def test_what_cannot_be_tested_has_no_regression():
     x = np.random.default_rng(4).normal(size=(4, 3))
-    assert regress("too few", x, np.arange(4.0)) is None
-    assert regress("equal values", x[:, :1], np.ones(4)) is None
-    assert regress("no predictor varies", np.ones((4, 1)), np.arange(4.0)) is None
+    assert regress("too few", x, np.arange(4.0)) == []
+    assert regress("equal values", x[:, :1], np.ones(4)) == []
+    assert regress("no predictor varies", np.ones((4, 1)), np.arange(4.0)) == []
 
 
 def test_spread_explains_what_was_made_of_it():
@@ -63,12 +68,14 @@ def test_spread_explains_what_was_made_of_it():
     images = [np.ones(6) + s * numbers.normal(size=(5, 6)) for s in scale]
     texts = [np.ones(4) + numbers.normal(size=(3, 4)) for _ in scale]
     auc = [50 + 50 * spread(rows) for rows in images]
-    found = analyse_documents(auc, images, texts, image_vectors="a", text_vectors="b")
-    fits = {fit.name: fit for fit in found.regressions}
-    assert list(fits) == ["image spread", "text spread", "spread", "spread + content"]
-    assert fits["image spread"].r_squared == pytest.approx(1.0)
-    assert fits["text spread"].r_squared < 0.2 and fits["spread + content"].predictors == 2 + 6 + 4
-    assert fits["spread"].p < 0.01 < fits["text spread"].p
+    spreads, scores = analyse_documents(np.array(auc), images, texts)
+    assert spreads[:, 0] == pytest.approx([spread(rows) for rows in images]) and spreads.shape == (60, 2)
+    fits = {(score.group, score.metric): score.value for score in scores}
+    names = ["image spread", "text spread", "spread", "spread + content"]
+    assert list(dict.fromkeys(group for group, _ in fits)) == names
+    assert fits["image spread", "r_squared"] == pytest.approx(100.0)
+    assert fits["text spread", "r_squared"] < 20 and fits["spread + content", "predictors"] == 2 + 6 + 4
+    assert fits["spread", "p"] < 0.01 < fits["text spread", "p"]
 
 
 def test_rank_correlation_is_scipys():

@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 
 from schemas.errors import UsageError
-from training.baselines.joint_embeddings import joint_embedding_scores
-from training.baselines.object_detection import best_k, class_means, judge, object_detection_scores
 from training.data.documents import ClassBank, DocumentSet
 from training.data.ragged import Ragged
-from training.evaluation.baselines import class_word_vectors, evaluate_object_detection
+from training.evaluation.baselines import (
+    auc_by_k,
+    best,
+    class_means,
+    class_word_vectors,
+    evaluate_object_detection,
+    joint_embeddings,
+    object_detection_scores,
+)
 
 VECTORS = {
     "dog": np.array([1.0, 0, 0], np.float32),
@@ -60,14 +66,14 @@ def test_scores_are_cosines_of_means() -> None:
 
 
 def test_k_is_chosen_on_validation_and_its_best_on_test_is_told_apart() -> None:
-    judged = judge(documents(), VECTORS, range(1, 4))
-    assert judged[0].auc < judged[2].auc == 100
-    assert best_k(judged).k == next(one.k for one in judged if one.auc == 100)
+    auc = auc_by_k(documents(), VECTORS, range(1, 4))
+    assert auc[1] < auc[3] == 100
+    assert best(auc) == next(k for k, value in auc.items() if value == 100)
     easy = replace(documents(), image_rows=np.array([0, 1, 0, 1]))  # on which one class is enough
     found = evaluate_object_detection(documents(), easy, VECTORS, where="test")
-    assert found.chosen_k == 1 and found.best_k == best_k(judged).k > 1
+    assert found.chosen_k == 1 and found.best_k == best(auc) > 1
     assert found.chosen is not None
-    assert found.chosen.mean.auc.mean < found.best.mean.auc.mean == 100
+    assert found.chosen.mean["auc"].value < found.best.mean["auc"].value == 100
     assert evaluate_object_detection(documents(), None, VECTORS, where="test").chosen is None
 
 
@@ -84,15 +90,16 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match="expected documents with some linked"):
         evaluate_object_detection(replace(documents(), links=(None, None)), None, VECTORS, where="test")
     with pytest.raises(UsageError, match="joint model"):
-        joint_embedding_scores(documents())
+        joint_embeddings(documents())
 
 
 def test_joint_embeddings_are_compared_as_they_are() -> None:
     rng = np.random.default_rng(0)
     texts, bank = rng.normal(size=(4, 5)).astype(np.float16), rng.normal(size=(3, 5)).astype(np.float16)
-    first, second = joint_embedding_scores(replace(documents(), sentence_vectors=texts, image_bank=bank))
+    joint = joint_embeddings(replace(documents(), sentence_vectors=texts, image_bank=bank))
+    first, second = (each.similarities() for each in joint)
     t, v = texts[3].astype(float), bank[2].astype(float)
     assert second[1, 0] == pytest.approx(t @ v / np.linalg.norm(t) / np.linalg.norm(v), abs=1e-4)
     assert first.shape == second.shape == (2, 2)
     with pytest.raises(UsageError, match="sentence vectors have 5 numbers, image vectors 2"):
-        joint_embedding_scores(replace(documents(), sentence_vectors=texts, image_bank=bank[:, :2]))
+        joint_embeddings(replace(documents(), sentence_vectors=texts, image_bank=bank[:, :2]))

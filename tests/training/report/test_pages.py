@@ -1,30 +1,35 @@
-"""The report is one balanced, escaped, self-contained page, and its drawn edges are the document's."""
+"""A report is one balanced, escaped, self-contained page, and its drawn edges are the document's."""
 
 import base64
-import dataclasses
 import io
 import re
 from collections import Counter
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.configs import resolve
+from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
-from training.config import Select, TrainConfig
-from training.evaluation.example_graph import (
+from training.config import LoopConfig, ObjectiveConfig, Select, TrainConfig
+from training.evaluation.judge import ConfusedImages
+from training.evaluation.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.evaluation.rows import EvaluationReport, absent, of_measure
+from training.report.examples import (
     EdgeKind,
+    ExampleDocument,
+    ExampleGroup,
+    choose_examples,
     classify_edges,
     draw_example,
     edge_width_px,
     row_centre_px,
     thumbnail_uri,
 )
-from training.evaluation.examples import ExampleDocument, ExampleGroup, choose_examples
-from training.evaluation.published import PUBLISHED
-from training.evaluation.report import render_report, training_panels, write_report
-from training.evaluation.report_content import Heading, ReportContent, RowKind, Score, ScoreRow
+from training.report.pages import ReportContent, report_page, training_panels, write_page
+from training.report.published import published
+from training.report.sections import published_rows
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 SCRIPT = "<script>alert('a & b')</script>"
@@ -81,32 +86,32 @@ def document(**changes):
     return ExampleDocument(**(values | changes))
 
 
-def heading(**changes):
+def table(*rows, **changes):
     values = {
         "model": "multilink-diy-cross-document",
         "model_version": "3",
         "dataset": "diy",
         "dataset_version": "0123456789abcdef",
         "split": "test",
-        "documents": 120,
-        "left_out": {"no link": 3},
-        "recipe": "tiny",
-        "objective": "cross-document",
-        "similarity": "ap",
-        "epochs": 3,
-        "kept_epoch": 2,
-        "select": Select.RETRIEVAL,
+        "rows": (*MEANS, *DOCUMENTS, *rows),
     }
-    return Heading(**(values | changes))
+    return EvaluationReport(**(values | changes))
+
+
+MEANS = (
+    Score("auc", 81.3, 79.9, 82.7, 120, measure="links"),
+    Score("precision_at_1", 47.5, 44.0, 50.0, 120, measure="links"),
+    Score("precision_at_5", 37.5, 34.0, 40.0, 120, measure="links"),
+    Score("left_out", 3.0, n=3, group="no link", measure="links", unit="documents"),
+    Score("auc", 50.0, 49.0, 51.0, 120, measure="random"),
+)
+DOCUMENTS = tuple(
+    Score("auc", value, n=1, group=f"d{number}", measure="document") for number, value in enumerate((31.0, 75.0, 100.0))
+)
 
 
 def content(**changes):
     history = tuple({"epoch": e, "validation_loss": 1 / e, "validation_auc": 50.0 + e} for e in (1, 2, 3))
-    model = ScoreRow(
-        name="This model",
-        scores={"auc": Score(81.3, 79.9, 82.7), "precision_at_1": Score(47.5, 44.0, 50.0), "precision_at_5": None},
-        kind=RowKind.MODEL,
-    )
     statistics = SplitStatistics(
         documents=120,
         images=1900,
@@ -123,48 +128,114 @@ def content(**changes):
         density=0.081,
     )
     values = {
-        "heading": heading(),
-        "scores": (model,),
+        "table": table(),
+        "config": TrainConfig(recipe="tiny", training=LoopConfig(select=Select.RETRIEVAL)),
+        "kept_epoch": 2,
         "history": history,
-        "document_auc": (31.0, 75.0, 100.0),
         "examples": (ExampleGroup("Typical", (document(),)),),
         "statistics": {"test": statistics},
-        "config": resolve(TrainConfig()),
     }
     return ReportContent(**(values | changes))
 
 
+def words(**changes):
+    return Page(report_page(content(**changes))).words()
+
+
 def test_the_page_is_balanced_and_says_what_was_evaluated():
-    words = Page(render_report(content())).words()
-    for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–82.7", "8.1%"):
-        assert expected in words
+    for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–\u206082.7", "8.1%"):
+        assert expected in words()
 
 
 def test_nothing_is_fetched_from_outside():
-    html = render_report(content())
+    html = report_page(content())
     page = Page(html)
-    assert page.addresses and all(address.startswith("data:") for address in page.addresses)
+    assert page.addresses and all(address.startswith(("data:", "#m")) for address in page.addresses)
     assert "http:" not in html and "https:" not in html
     assert not re.search(r"@import|url\(", html)
     assert not {"script", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
 
 
 def test_a_script_in_a_sentence_is_text():
-    html = render_report(content())
+    html = report_page(content())
     assert "<script" not in html
     assert SCRIPT in Page(html).words()
 
 
 def test_markup_in_names_is_text():
-    html = render_report(content(heading=heading(model="<b>x</b>", left_out={"<i>": 1}), config={'<k>"': "<v>"}))
+    named = table(
+        Score("left_out", 1.0, n=1, group="<i>", measure="links", unit="documents"),
+        Score("recall_at_1", 5.0, group="<u>", measure="retrieval"),
+        model="<b>x</b>",
+    )
+    html = report_page(content(table=named, config=TrainConfig(objective=ObjectiveConfig(name="cross"), recipe="<v>")))
     Page(html)
-    assert "<b>x" not in html and "<i>" not in html and "<v>" not in html
+    assert not any(tag in html for tag in ("<b>x", "<i>", "<u>", "<v>"))
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path):
-    first, second = write_report(content(), tmp_path / "new" / "a"), write_report(content(), tmp_path / "b")
+    first = write_page(tmp_path / "new" / "a", report_page(content()))
+    second = write_page(tmp_path / "b", report_page(content()))
     assert first.name == "index.html" and first.read_bytes() == second.read_bytes()
     assert [path.name for path in first.parent.iterdir()] == ["index.html"]
+
+
+def test_what_was_measured_has_its_section():
+    numbers = np.random.default_rng(0)
+    similarities = numbers.random(300)
+    seen = Observations(similarities, numbers.random(300) < similarities, np.arange(300) // 10, document_count=30)
+    calibration = fit_calibration(seen, dataset="d@v", split="val")
+    rows = [
+        Score("recall_at_1", 20.0, 15.0, 25.0, 9, "text to image, whole pool of 9", "retrieval"),
+        Score("recall_at_1", 20.0, 15.0, 25.0, 9, "language=de, text to image, whole pool of 9", "retrieval"),
+        Score("auc", 70.0, 60.0, 80.0, 9, "language=de", "links"),
+        Score("average_precision", 61.0, 55.0, 66.0, 100, "story", "relations"),
+        *of_measure("calibration", calibration_scores(calibration, seen)),
+        *(
+            Score(name, value, n=9, group="nearness 0.100 to 0.500", measure="confusion")
+            for name, value in {"right": 70.0, "confused": 10.0, "elsewhere": 20.0}.items()
+        ),
+        *(
+            Score(name, 0.1 * place, n=1, group=f"d{place}", measure="document", note="images: x; sentences: y")
+            for place in range(3)
+            for name in ("image_spread", "text_spread")
+        ),
+        Score("BLEU-4", 12.0, n=5, measure="captions"),
+        absent("object-detection", "the data set has no classes"),
+    ]
+    confused = ConfusedImages(document="d1", sentence="<b>", image="aa", chosen="bb", nearness=0.9)
+    page = words(table=table(*rows), calibration=calibration, confused=(confused,))
+    for title in (
+        "Retrieval",
+        "Languages and roles",
+        "Relations",
+        "What makes a document hard",
+        "Images that look alike",
+        "Taken for one another",
+        "How sure a link is",
+        "Chosen captions",
+        "images: x; sentences: y",
+        "object detection , since the data set has no classes",
+    ):
+        assert title in page
+    bare = words(table=table(absent("calibration", "there is no validation split")))
+    assert "Similarities were not calibrated: there is no validation split." in bare and "Relations" not in bare
+
+
+def test_pairs_are_described_by_their_ranks():
+    means = [
+        Score(name, value, value - 1, value + 1, 30, "text to image, whole pool of 40", "pairs")
+        for name, value in {
+            "recall_at_1": 20.0,
+            "recall_at_5": 40.0,
+            "recall_at_10": 60.0,
+            "reciprocal_rank": 30.0,
+        }.items()
+    ]
+    rows = (*means, Score("candidates", 40.0, n=40, measure="pairs", unit="images"))
+    page = words(table=table(rows=rows, dataset="cite"))
+    assert "A text looks for its image among 40: it comes first 20.0% of the time" in page
+    assert "reciprocal rank" in page and "CMCM" in page and "Left out none" in page
 
 
 def test_edges_are_right_wrong_and_missed():
@@ -173,7 +244,7 @@ def test_edges_are_right_wrong_and_missed():
 
 
 def test_the_page_draws_each_edge_once():
-    paths = Page(render_report(content())).classes("path")
+    paths = Page(report_page(content())).classes("path")
     samples = 1  # one of each kind in the legend
     assert {kind: paths[f"edge {kind}"] - samples for kind in ("right", "wrong", "missed")} == {
         "right": 2,
@@ -186,8 +257,7 @@ def test_the_page_draws_each_edge_once():
 def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
     unknown = document(links=None, auc=None)
     assert {edge.kind for edge in classify_edges(unknown)} == {EdgeKind.PREDICTED}
-    words = Page(render_report(content(examples=(ExampleGroup("Any", (unknown,)),)))).words()
-    assert "3 predicted links, truth unknown" in words
+    assert "3 predicted links, truth unknown" in words(examples=(ExampleGroup("Any", (unknown,)),))
 
 
 def test_edges_of_a_document_known_to_have_no_link_are_wrong():
@@ -196,9 +266,10 @@ def test_edges_of_a_document_known_to_have_no_link_are_wrong():
 
 def test_edges_end_in_the_middle_of_their_rows():
     graph = draw_example(document())
-    ends = re.findall(r"M0,([\d.]+) .*? 100,([\d.]+)\"", graph.drawing)
     third = graph.height_px / 3
-    rows = [(float(left) // third, float(right) // third) for left, right in ends]
+    rows = [(line.left_px // third, line.right_px // third) for line in graph.lines]
+    drawn = re.findall(r"M0,([\d.]+) .*? 100,([\d.]+)\"", report_page(content()))
+    assert [(float(left), float(right)) for left, right in drawn] == [(e.left_px, e.right_px) for e in graph.lines]
     assert rows == [(0, 0), (1, 2), (2, 1), (1, 0)]
     assert row_centre_px(0, 2, 100) == 25 and row_centre_px(1, 2, 100) == 75
 
@@ -214,7 +285,7 @@ def test_every_row_fits_at_any_size(n, m):
 def test_long_documents_show_the_sentences_that_an_edge_touches():
     long = document(sentences=("text",) * 60, predicted=((58, 0, 0.5),), links=((3, 1),))
     assert [row.number for row in draw_example(long).sentences] == [4, 59]
-    assert "Drawn: 2 of 60 sentences" in Page(render_report(content(examples=(ExampleGroup("Any", (long,)),)))).words()
+    assert "Drawn: 2 of 60 sentences" in Page(report_page(content(examples=(ExampleGroup("Any", (long,)),)))).words()
 
 
 def test_widths_are_proportional_but_never_vanish():
@@ -224,7 +295,7 @@ def test_widths_are_proportional_but_never_vanish():
 
 def test_long_sentences_are_clipped_and_kept_whole_in_the_title():
     text = "word " * 200
-    html = render_report(content(examples=(ExampleGroup("Any", (document(sentences=(text, "b", "c")),)),)))
+    html = report_page(content(examples=(ExampleGroup("Any", (document(sentences=(text, "b", "c")),)),)))
     titles = [attributes["title"] for tag, attributes in Page(html).tags if tag == "li" and "title" in attributes]
     assert titles[0] == text
     assert draw_example(document(sentences=(text, "b", "c"))).sentences[0].shown.endswith("word…")
@@ -234,7 +305,7 @@ def test_pictures_are_small_and_have_alternative_text():
     prefix, _, data = thumbnail_uri(jpeg((256, 192))).partition(",")
     assert prefix == "data:image/jpeg;base64"
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (128, 96)
-    page = Page(render_report(content()))
+    page = Page(report_page(content()))
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["Image 1", "Image 3"]
     assert "no picture" in page.words()
 
@@ -251,20 +322,31 @@ def test_links_outside_the_document_are_refused(field):
 
 
 def test_no_history_no_scores_no_examples_still_make_a_page():
-    bare = ReportContent(heading=heading(dataset="documents", left_out={}, select=Select.LAST))
-    words = Page(render_report(bare)).words()
-    assert "No history was recorded" in words and "No scores" in words and "Left out none" in words
-    assert "Example documents" not in words
+    bare = ReportContent(
+        table=table(rows=(), dataset="documents", model_version=None),
+        config=TrainConfig(training=LoopConfig(select=Select.LAST)),
+        kept_epoch=1,
+    )
+    page = Page(report_page(bare)).words()
+    assert "No history was recorded" in page and "No scores" in page and "Left out none" in page
+    assert "Example documents" not in page
 
 
-def test_one_epoch_is_a_page_with_dots():
-    page = Page(render_report(content(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))))
-    assert page.classes("circle")["dot"] == 1
+def test_one_epoch_is_a_page():
+    assert "Validation AUC" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
+
+
+def test_loss_against_auc_by_epoch():
+    history = [{"epoch": e, "validation_loss": 1 / e, "validation_auc": 60.0 + e} for e in (1, 2, 3)]
+    history.append({"epoch": 4, "validation_loss": float("nan"), "validation_auc": 70.0})
+    titles = [title for title, _ in training_panels(history, kept_epoch=2)]
+    assert titles[-1].endswith("rank correlation −1.00") and len(titles) == 3
+    assert len(training_panels(history[:1], kept_epoch=1)) == 2
 
 
 def test_panels_are_those_that_were_recorded():
     history = ({"epoch": 1, "train_loss": 0.5, "validation_rank": 3.0}, {"epoch": 2, "validation_auc": float("nan")})
-    assert [panel.title.split()[0:2] for panel in training_panels(history, kept_epoch=1)] == [
+    assert [title.split()[0:2] for title, _ in training_panels(history, kept_epoch=1)] == [
         ["Loss"],
         ["Validation", "rank"],
     ]
@@ -277,26 +359,20 @@ def test_history_without_an_epoch_is_refused():
 
 
 def test_published_rows_follow_for_data_sets_that_have_them():
-    page = Page(render_report(content()))
+    page = Page(report_page(content()))
     assert page.classes("tr")["published"] == 6 and page.classes("tr")["divider"] == 1
     assert "Published: Hessel et al. 2019, table 3" in page.words()
-    two_papers = Page(render_report(content(heading=heading(dataset="mscoco"))))
+    two_papers = Page(report_page(content(table=table(dataset="mscoco"))))
     assert two_papers.classes("tr")["published"] == 7 and two_papers.classes("tr")["divider"] == 2
-    assert Page(render_report(content(heading=heading(dataset="mine")))).classes("tr")["published"] == 0
+    assert Page(report_page(content(table=table(dataset="mine")))).classes("tr")["published"] == 0
 
 
 def test_published_numbers_are_percentages_of_six_test_sets():
-    assert sorted(PUBLISHED) == ["dii-stress", "diy", "mscoco", "rqa", "story-dii", "story-sis"]
-    for results in PUBLISHED.values():
-        for result in results:
-            assert all(0 < value < 100 for value in dataclasses.astuple(result)[2:])
-
-
-def test_scores_are_percentages_with_both_ends_or_none():
-    with pytest.raises(ValueError, match="percentage"):
-        Score(101.0)
-    with pytest.raises(ValueError, match="both ends"):
-        Score(50.0, low=40.0)
+    known = ("dii-stress", "diy", "mscoco", "rqa", "story-dii", "story-sis")
+    for dataset in known:
+        cells = [cell for row in published_rows(dataset) for cell in row.cells]
+        assert len(cells) >= 18 and all(0 < cell.value < 100 for cell in cells)
+    assert published("links", "wiki") == []
 
 
 def test_examples_are_the_best_the_middle_and_the_worst():

@@ -1,0 +1,115 @@
+"""Charts whose marks lie where the numbers say; escaped, well-formed SVG with the same bytes every time."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from training.report.figures import Axis, histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
+
+TWO = {"a": [(1, 1.0), (2, 2.0)], "b": [(1, 3.0), (2, 4.0)]}
+
+
+def charts():
+    return [
+        line_chart("loss", TWO, x_label="epoch", marked=2),
+        histogram("AUC", [1, 1, 1, 1, 52, 52], x_label="AUC", reference=50, reference_name="chance"),
+        scatter("spread", [0.1, 0.2, 0.4], [50.0, 60.0, 90.0], x_label="spread", level=50.0),
+        path_chart("loss", {"epoch 1": (0.5, 60.0), "epoch 2": (0.4, 70.0)}, x_label="loss", marked="epoch 2"),
+        reliability_chart("share", [10.0, 90.0], [20.0, 80.0], [5, 10]),
+        share_columns("chosen", {"0.1": (70, 10, 20), "0.5": (40, 40, 20)}, x_label="cosine", names=("r", "c", "e")),
+    ]
+
+
+def shapes(drawn, tag, colour):
+    found = ElementTree.fromstring(drawn).iter(tag)
+    return [shape for shape in found if f"var(--{colour})" in shape.get("style", "")]
+
+
+def points(path):
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path.get("d"))]
+
+
+def test_the_same_numbers_give_the_same_bytes():
+    assert charts() == charts()
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_chart_needs_nothing_else_and_takes_its_colours_from_the_page(number):
+    drawn = charts()[number]
+    root = ElementTree.fromstring(drawn)
+    assert root.get("role") == "img" and root.get("aria-label") == root.find("title").text
+    assert root.find("desc").text
+    assert "http" not in drawn and "url(" not in drawn and "<style" not in drawn and "font-family" not in drawn
+    assert not re.search(r"#[0-9a-f]{6}\b", drawn) and "dc:date" not in drawn
+
+
+def test_a_title_is_text():
+    drawn = line_chart("<b> & 'c'", {"<i>": TWO["a"], "b": TWO["b"]}, x_label="<x>")
+    assert ElementTree.fromstring(drawn).find("title").text == "<b> & 'c'"
+    assert {"<i>", "<x>"} <= {text.text for text in ElementTree.fromstring(drawn).iter("text")}
+
+
+def test_a_line_goes_through_its_points():
+    (line,) = [
+        path
+        for path in shapes(
+            line_chart("AUC", {"AUC": [(0, 50.0), (5, 60.0), (10, 100.0)]}, x_label="epoch"), "path", "accent"
+        )
+        if len(points(path)) == 3
+    ]
+    (x0, y0), (x1, y1), (x2, y2) = points(line)
+    assert x1 - x0 == pytest.approx(x2 - x1)
+    assert (y0 - y1) * 4 == pytest.approx(y1 - y2, abs=0.05)
+
+
+def test_gaps_break_a_line_and_lone_points_are_dots():
+    known = ((1, 0.5), (2, 0.4), (3, None), (4, 0.3), (5, math.nan), (6, 0.2), (7, 0.1))
+    drawn = line_chart("loss", {"loss": known}, x_label="epoch")
+    lines = [path for path in shapes(drawn, "path", "accent") if path.get("d").count("L ") == 2]
+    assert len(lines) == 1
+    assert len(shapes(drawn, "use", "accent")) == 1
+
+
+def test_the_marked_epoch_has_a_ring_on_each_line():
+    assert len(shapes(line_chart("loss", TWO, x_label="epoch", marked=2), "use", "card")) == 2
+    outside = line_chart("loss", TWO, x_label="epoch", marked=40)
+    assert not shapes(outside, "use", "card") and "kept" not in outside
+
+
+def test_one_epoch_is_a_dot_and_a_ring():
+    drawn = line_chart("loss", {"loss": [(1, 0.4)]}, x_label="epoch", marked=1)
+    assert len(shapes(drawn, "use", "accent")) == len(shapes(drawn, "use", "card")) == 1
+
+
+def test_bars_are_as_high_as_their_counts():
+    bars = [points(bar) for bar in shapes(charts()[1], "path", "accent")]
+    heights = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
+    four, two = sorted((height for height in heights if height), reverse=True)
+    assert four == pytest.approx(2 * two)
+    assert "6 documents; most lie from 0 to 5" in charts()[1]
+
+
+def test_a_hundred_is_in_the_last_bin():
+    drawn = histogram("AUC", [100.0, 99.0], x_label="AUC", reference=50, reference_name="chance")
+    assert "most lie from 95 to 100" in drawn
+
+
+def test_columns_are_their_shares():
+    heights = {}
+    for colour in ("right", "wrong", "line"):
+        bars = [points(bar) for bar in shapes(charts()[5], "path", colour) if bar.get("d").rstrip().endswith("z")]
+        heights[colour] = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
+    assert heights["right"][0] == pytest.approx(7 * heights["wrong"][0], rel=1e-3)
+    assert heights["right"][1] == pytest.approx(heights["wrong"][1])
+    assert "0.1: r 70%, c 10%, e 20%" in charts()[5]
+
+
+@pytest.mark.parametrize("values", [[0.0], [1.0, 1.0], [0.37], [-4.0, 7.0], [100.0], [48.6, 82.7], []])
+def test_an_axis_holds_its_values_at_round_ticks(values):
+    axis = Axis.over(values)
+    assert len(axis.ticks) >= 2 and all(axis.ticks[0] <= value <= axis.ticks[-1] for value in values)
+    low, high = axis.x(axis.ticks[0]), axis.x(axis.ticks[-1])
+    assert (low, high) == (9.0, 111.0) and axis.x((axis.ticks[0] + axis.ticks[-1]) / 2) == pytest.approx(60, abs=0.01)
+    assert all(len(axis.label(tick)) <= 5 for tick in axis.ticks) and "-" not in axis.label(-0.5)
