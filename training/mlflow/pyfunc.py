@@ -26,7 +26,6 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Ragged
 from training.data.views import TextView
 from training.evaluation.metrics.calibration import Calibration
-from training.fitting import inputs_of
 from training.linking.links import Linker
 from training.model import LinkModel
 from training.requirements import inputs_of

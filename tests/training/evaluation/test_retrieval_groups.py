@@ -1,6 +1,8 @@
 """Retrieval by language, role and source equals that of the group alone."""
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -97,3 +99,22 @@ def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
     names = [row.name for row in table.rows]
     place = next(place for place, name in enumerate(names) if name.startswith("role=headline, text to image"))
     assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone)"
+
+
+def test_a_relation_is_the_pairs_that_have_it(lakes: ModuleType, tmp_path: Path) -> None:
+    world = lakes.World(sentences=(1, 1), images=(1, 1))
+    made = lakes.with_relations(lakes.make_documents(Split.TEST, 40, world))
+    found = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made})
+    config = TrainConfig(dimensions=12, text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0))
+    groups = by_group(judge_model(fused(found, config), found, "synthetic").rows)
+    true = Counter(
+        name
+        for document in made.documents
+        for link in document.links or ()
+        for name, value in link.relations
+        if value
+    )
+    assert len(true) == 2 and {name: scores[0].n for name, scores in groups.items()} == {
+        f"relation={name}": count for name, count in true.items()
+    }
+    assert all(scores[0].group.endswith(f"whole pool of {scores[0].n}") for scores in groups.values())
