@@ -108,11 +108,7 @@ def test_a_relation_is_the_pairs_that_have_it(lakes: ModuleType, tmp_path: Path)
     config = TrainConfig(dimensions=12, text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0))
     groups = by_group(judge_model(fused(found, config), found, "synthetic").rows)
     true = Counter(
-        name
-        for document in made.documents
-        for link in document.links or ()
-        for name, value in link.relations
-        if value
+        name for document in made.documents for link in document.links or () for name, value in link.relations if value
     )
     assert len(true) == 2 and {name: scores[0].n for name, scores in groups.items()} == {
         f"relation={name}": count for name, count in true.items()
