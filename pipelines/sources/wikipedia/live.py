@@ -44,7 +44,7 @@ from schemas.failures import Failure, Reason
 DATASET = "wiki"
 SOURCE = "wikipedia"
 _CATEGORY = "Category:"
-_ARTICLES = 0  # MediaWiki's number of their name space
+_ARTICLES, _CATEGORIES = 0, 14  # MediaWiki's numbers of their name spaces
 _MAX_TITLE_BYTES = 255  # MediaWiki's own limit
 _NOT_IN_TITLES = frozenset("#<>[]{}|\ufffd")
 _WIDTH_PX = 500  # of pictures: one of the few widths that Wikimedia serves
@@ -59,6 +59,7 @@ class WikipediaSource:
         base_url: of the wiki, without a path.
         titles: path of a text file, one title a line.
         category: its member articles, with or without `Category:` before it.
+        category_depth: levels of subcategories whose articles count, too.
         limit: articles taken from the category; 0: all.
         language: of articles whose page states none.
         licence: of the articles' text; images have their own.
@@ -71,6 +72,7 @@ class WikipediaSource:
     base_url: str = "https://en.wikipedia.org"
     titles: str = ""
     category: str = ""
+    category_depth: int = 0
     limit: int = 0
     language: str = "en"
     licence: str = "CC-BY-SA-4.0"
@@ -80,7 +82,7 @@ class WikipediaSource:
 
     def __post_init__(self) -> None:
         require_language(self.language)
-        require_least(self, max_sentences=1, limit=0)
+        require_least(self, max_sentences=1, category_depth=0, limit=0)
         parts = urlsplit(self.base_url)
         is_url = parts.scheme in ("http", "https") and bool(parts.netloc) and parts.path in ("", "/")
         require(is_url, field="source.base_url", value=self.base_url, rule="expected https://HOST, without a path")
@@ -96,9 +98,7 @@ def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failu
         name = input_file(source.titles).name
         yield from outcomes_of(((f"{name}:{number}", line) for number, line in read_lines(source.titles)), _title)
     if source.category:
-        name = source.category.strip().replace("_", " ").removeprefix(_CATEGORY)
-        members = outcomes_of([(_CATEGORY + name, _CATEGORY + name)], partial(_members, source, client))
-        yield from islice(members, source.limit or None)
+        yield from islice(_category_titles(source, client), source.limit or None)
 
 
 def fetch_articles(
@@ -196,13 +196,33 @@ def _title(line: bytes, _: str) -> Iterator[str]:
     yield title
 
 
-def _members(source: WikipediaSource, client: Client, category: str, _: str) -> Iterator[str]:
-    """Yield the title of each article in a category."""
-    query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": str(_ARTICLES), "cmlimit": "500"}
+def _category_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failure]:
+    """Yield the title of each article in a category, then of those below it, level by level, each once."""
+    name = _CATEGORY + source.category.strip().replace("_", " ").removeprefix(_CATEGORY)
+    level, known = [name], {(_CATEGORIES, name)}
+    for _ in range(source.category_depth + 1):
+        below: list[str] = []
+        for member in outcomes_of(zip(level, level, strict=True), partial(_members, source, client)):
+            if isinstance(member, Failure):
+                yield member
+            elif member not in known:
+                known.add(member)
+                namespace, title = member
+                if namespace == _ARTICLES:
+                    yield title
+                else:
+                    below.append(title)
+        level = below
+
+
+def _members(source: WikipediaSource, client: Client, category: str, _: str) -> Iterator[tuple[int, str]]:
+    """Yield the name space and the title of each article and each subcategory in a category."""
+    namespaces = f"{_ARTICLES}|{_CATEGORIES}" if source.category_depth else str(_ARTICLES)
+    query = {"list": "categorymembers", "cmtitle": category, "cmnamespace": namespaces, "cmlimit": "500"}
     for answer in _ask(source, client, query, max_age_s=client.config.listing_max_age_s):
         for member in _objects(answer, "categorymembers"):
-            if required(member, "ns", int) == _ARTICLES:
-                yield required(member, "title", str)
+            if (namespace := required(member, "ns", int)) in (_ARTICLES, _CATEGORIES):
+                yield namespace, required(member, "title", str)
 
 
 def _ask(

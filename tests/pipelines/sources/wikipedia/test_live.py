@@ -143,6 +143,18 @@ def test_titles_of_a_category_with_continuation(wiki: Wiki, client: Client) -> N
     assert titles(replace(source, limit=2), client) == expected[:2]
 
 
+def test_subcategories_are_read_once(wiki: Wiki, client: Client) -> None:
+    wiki.add(MEMBERS.format("Extinct+birds", "0%7C14", ""), (FOLDER / "category-1.json").read_bytes())
+    wiki.add(
+        MEMBERS.format("Extinct+birds", "0%7C14", "&cmcontinue=page%7C44%7C12&continue=-%7C%7C"),
+        (FOLDER / "category-2.json").read_bytes(),
+    )
+    wiki.add(MEMBERS.format("Rails+%26+crakes", "0%7C14", ""), (FOLDER / "subcategory.json").read_bytes())
+    source = WikipediaSource(base_url=wiki.url, category="Extinct birds", category_depth=5)
+    assert titles(source, client) == ["Dodo", "Rodrigues solitaire", "R\u00e9union ibis", "Red rail"]
+    assert len(wiki.asked) == 3
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
