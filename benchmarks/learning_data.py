@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestration.recorded_web import build_settings, recording_at, serving
+from orchestration.demo.recorded_web import build_settings, recording_at, serving
 from pipelines.config import BuildConfig, recipe
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials

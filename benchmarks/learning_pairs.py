@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.learning_data import SENTENCES, VECTORS, LakeData, held
-from orchestration.recorded_web import recording_at
+from orchestration.demo.recorded_web import recording_at
 from schemas.documents import Split
 from schemas.manifest import read_manifest
 from training.config import TrainConfig

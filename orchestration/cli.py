@@ -59,7 +59,9 @@ def options(
 
 def register_across() -> None:
     """Add the commands that need both halves: settings, linking raw documents, the demo, running it on a schedule."""
-    from orchestration import demo, link, settings, up
+    from orchestration import link, settings
+    from orchestration.demo import demo
+    from orchestration.local import up
 
     app.command(name="settings")(settings.settings)
     app.command(name="link")(link.link)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from orchestration.config import DatasetSettings, Settings
-from orchestration.definitions import make_definitions
+from orchestration.dagster.definitions import make_definitions
 from pipelines.config import RECIPES
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema

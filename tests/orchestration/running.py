@@ -26,8 +26,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from orchestration.history import Made, busy_datasets, made
-from orchestration.leftovers import MARK_VARIABLE, marked
+from orchestration.dagster.history import Made, busy_datasets, made
+from orchestration.local.leftovers import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
 if TYPE_CHECKING:

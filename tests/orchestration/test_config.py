@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
-from orchestration.recorded_web import build_settings
-from orchestration.up import DEMO_SETTINGS, prepare
+from orchestration.demo.recorded_web import build_settings
+from orchestration.local.up import DEMO_SETTINGS, prepare
 from pipelines.config import datasets
 from schemas.errors import ConfigError, MultilinkError, NotFoundError
 

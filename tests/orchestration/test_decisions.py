@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestration.decisions import (
+from orchestration.rules.decisions import (
     DatasetState,
     ModelState,
     decide_linking,

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from orchestration.config import DatasetSettings, Settings
-from orchestration.definitions import make_definitions
+from orchestration.dagster.definitions import make_definitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def hook(event, arguments):
     if event == "open" and isinstance(arguments[0], str) and not os.path.realpath(arguments[0]).startswith(roots):
         touched.append([event, arguments[0]])
 sys.addaudithook(hook)
-from orchestration import definitions
+from orchestration.dagster import definitions
 definitions.definitions().get_repository_def()
 heavy = [name for name in ("apache_beam", "ray", "torch", "mlflow", "requests", "praw") if name in sys.modules]
 print(json.dumps([touched, heavy]))

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from orchestration.config import BeamSettings, BeamWhere, RaySettings, RayWhere, Settings
+from orchestration.dagster.resources import Pipelines, Training, make_resources
 from orchestration.places import (
     in_process,
     in_subprocess,
@@ -23,7 +24,6 @@ from orchestration.places import (
     rayjob,
     run_command,
 )
-from orchestration.resources import Pipelines, Training, make_resources
 from orchestration.steps import BuildStep, CompareStep, EvaluateStep, LinkStep, PromoteStep, TrainStep
 from schemas.errors import BuildError, UsageError
 

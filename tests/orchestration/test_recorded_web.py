@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.recorded_web import REPLAY, dumps_of, recording_at, scraping, serving
+from orchestration.demo.recorded_web import REPLAY, dumps_of, recording_at, scraping, serving
 from schemas.errors import BuildError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")

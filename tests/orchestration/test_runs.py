@@ -17,15 +17,15 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from orchestration.assets.models import report_folder
-from orchestration.checks import STAGE_CHECKS
 from orchestration.config import DatasetSettings, RetrySettings, Settings
-from orchestration.definitions import make_definitions
-from orchestration.history import busy_datasets, made, sound_before
+from orchestration.dagster.assets import report_folder
+from orchestration.dagster.checks import STAGE_CHECKS
+from orchestration.dagster.definitions import make_definitions
+from orchestration.dagster.history import busy_datasets, made, sound_before
+from orchestration.dagster.names import STAGES
+from orchestration.dagster.resources import mistakes_are_final
+from orchestration.dagster.schedules import make_schedules
 from orchestration.models import Trained, find_trained, resumable, trained_on
-from orchestration.names import STAGES
-from orchestration.resources import mistakes_are_final
-from orchestration.schedules import make_schedules
 from orchestration.steps import Say, Summary, TrainStep
 from schemas.configs import override
 from schemas.errors import BuildError, ConfigError, MultilinkError

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.leftovers import MARK_VARIABLE, end_marked, marked
-from orchestration.services import Service, choose_ports
-from orchestration.supervisor import QUICK_ENDS_SURVIVED, Supervisor
+from orchestration.local.leftovers import MARK_VARIABLE, end_marked, marked
+from orchestration.local.services import Service, choose_ports
+from orchestration.local.supervisor import QUICK_ENDS_SURVIVED, Supervisor
 from schemas.errors import BuildError, UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -49,8 +49,8 @@ time.sleep(600)
 KEEPER = """
 import sys, time
 from pathlib import Path
-from orchestration.services import Service
-from orchestration.supervisor import Supervisor
+from orchestration.local.services import Service
+from orchestration.local.supervisor import Supervisor
 folder, mark = Path(sys.argv[1]), sys.argv[2]
 environment = {"MULTILINK_UP": mark, "PYTHONPATH": f"{folder}:" + sys.argv[3]}
 with Supervisor([Service(name="one", module="sleeper", arguments=())], environment, folder / "logs", print).running():

@@ -14,11 +14,11 @@ import mlflow
 import pytest
 
 from orchestration.config import Settings
-from orchestration.leftovers import MARK_VARIABLE
+from orchestration.local.leftovers import MARK_VARIABLE
+from orchestration.local.services import HOST, Ports, choose_ports, make_services, mlflow_page, mlflow_service
+from orchestration.local.supervisor import Supervisor
 from orchestration.places import in_process, in_subprocess
-from orchestration.services import HOST, Ports, choose_ports, make_services, mlflow_page, mlflow_service
 from orchestration.steps import BuildStep, PromoteStep, Step, Summary, TrainStep
-from orchestration.supervisor import Supervisor
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released

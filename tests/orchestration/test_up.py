@@ -18,8 +18,8 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.history import busy_datasets
-from orchestration.leftovers import marked
+from orchestration.dagster.history import busy_datasets
+from orchestration.local.leftovers import marked
 from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from orchestration.config import CheckSettings
-from orchestration.verdicts import (
+from orchestration.rules.verdicts import (
     VersionOnDisk,
     better_than_nostruct,
     counts_in_bounds,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestration.config import CheckSettings
-from orchestration.verdicts import VersionOnDisk
+from orchestration.rules.verdicts import VersionOnDisk
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema, to_row
 from schemas.features import FeatureColumn, Storage, quantise
 from schemas.lake import Folder

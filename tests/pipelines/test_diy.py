@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.recorded_web import build_settings
+from orchestration.demo.recorded_web import build_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials

@@ -219,8 +219,8 @@ def test_the_scheduler_links_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
-    from orchestration.resources import Training, make_resources
-    from orchestration.sensors import _model_state
+    from orchestration.dagster.resources import Training, make_resources
+    from orchestration.dagster.sensors import _model_state
 
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
     training = make_resources(settings)["training"]

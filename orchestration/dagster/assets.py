@@ -12,26 +12,23 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.assets.stages import retry_policy
 from orchestration.config import NOSTRUCT, DatasetSettings, Settings
-from orchestration.history import made
-from orchestration.models import Trained, registered_name, run_address, trained_on
-from orchestration.names import (
-    EVALUATION,
+from orchestration.dagster.history import made
+from orchestration.dagster.names import (
     GPU_POOL,
-    LINKS,
     MODEL_TAG,
-    PROMOTION,
     RUN_TAG,
     STAGES,
-    TRAINED,
     VERSION,
     VERSION_TAG,
     dataset_partitions,
     group_of,
     model_key,
 )
-from orchestration.resources import Training
+from orchestration.dagster.resources import Training
+from orchestration.dagster.stages import retry_policy
+from orchestration.models import Trained, registered_name, run_address, trained_on
+from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Summary
 from schemas.configs import resolve
 from training.evaluation.metrics.scores import ScoreKind

@@ -11,12 +11,13 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.assets.models import LEAD, LEADING
 from orchestration.config import NOSTRUCT, CheckSettings, Settings
-from orchestration.history import newest_version, sound_before
-from orchestration.names import EVALUATION, PARTITION_TAG, dataset_partitions, model_key
-from orchestration.resources import Pipelines
-from orchestration.verdicts import (
+from orchestration.dagster.assets import LEAD, LEADING
+from orchestration.dagster.history import newest_version, sound_before
+from orchestration.dagster.names import PARTITION_TAG, dataset_partitions, model_key
+from orchestration.dagster.resources import Pipelines
+from orchestration.rules.decisions import EVALUATION
+from orchestration.rules.verdicts import (
     Verdict,
     VersionOnDisk,
     better_than_nostruct,

@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings
-from orchestration.leftovers import MARK_VARIABLE
+from orchestration.local.leftovers import MARK_VARIABLE
 from schemas.errors import UsageError
 
 HOST = "127.0.0.1"
@@ -140,7 +140,7 @@ def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]
         Service(
             name="code",
             module="dagster",
-            arguments=("api", "grpc", "-m", "orchestration.definitions", "-h", HOST, "-p", str(ports.code)),
+            arguments=("api", "grpc", "-m", "orchestration.dagster.definitions", "-h", HOST, "-p", str(ports.code)),
             port=ports.code,
         ),
         Service(

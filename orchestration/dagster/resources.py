@@ -195,7 +195,7 @@ def _web(dataset: DatasetSettings) -> Iterator[tuple[str, ...]]:
     if not dataset.recorded_web:
         yield ()
         return
-    from orchestration.recorded_web import recording_at, scraping
+    from orchestration.demo.recorded_web import recording_at, scraping
 
     with scraping(recording_at(Path(dataset.recorded_web))) as settings:
         yield tuple(settings)

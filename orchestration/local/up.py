@@ -24,7 +24,7 @@ from schemas.console import Console
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestration.services import Service
+    from orchestration.local.services import Service
 
 SETTINGS_FILE = "settings.yaml"
 WATCH_S = 1.0
@@ -49,7 +49,8 @@ def up(
 ) -> None:
     """Start Dagster and MLflow here, with schedules and sensors, and keep them running until Ctrl-C."""
     from orchestration.config import SETTINGS_VARIABLE, load_settings
-    from orchestration.services import (
+    from orchestration.dagster.recovery import held_runs, settle
+    from orchestration.local.services import (
         HOST,
         choose_ports,
         environment,
@@ -57,8 +58,7 @@ def up(
         mlflow_page,
         write_dagster_home,
     )
-    from orchestration.settle import held_runs, settle
-    from orchestration.supervisor import Supervisor
+    from orchestration.local.supervisor import Supervisor
 
     console = Console()
     home = workspace.absolute()
@@ -95,7 +95,7 @@ def up(
 
 def prepare(workspace: Path) -> Path:
     """Return the workspace's settings file; a new workspace gets the demo's, and a copy of the recorded web."""
-    from orchestration.recorded_web import recording_at
+    from orchestration.demo.recorded_web import recording_at
 
     file = workspace / SETTINGS_FILE
     if not file.exists():
@@ -108,7 +108,7 @@ def prepare(workspace: Path) -> Path:
 
 def _settle_with_code(dagster_home: Path, service: Service) -> Callable[[], None]:
     """Have the runs that ended with the code server started again, once it is there again."""
-    from orchestration.settle import held_runs, settle
+    from orchestration.dagster.recovery import held_runs, settle
 
     left = held_runs(dagster_home) if service.name == "code" else []
     return partial(settle, dagster_home, left)

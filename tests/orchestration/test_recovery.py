@@ -11,8 +11,8 @@ import yaml
 from dagster._core.events import JobFailureData, RunFailureReason
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, PARENT_RUN_ID_TAG, ROOT_RUN_ID_TAG, WILL_RETRY_TAG
 
-from orchestration import settle
-from orchestration.services import RUN_RETRIES
+from orchestration.dagster import recovery
+from orchestration.local.services import RUN_RETRIES
 
 
 @dg.job
@@ -22,7 +22,7 @@ def nothing() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(settle, "DAEMON_SEES_CODE_S", 0.0)
+    monkeypatch.setattr(recovery, "DAEMON_SEES_CODE_S", 0.0)
     retries = {"enabled": True, "max_retries": RUN_RETRIES, "retry_on_asset_or_op_failure": False}
     values = {"telemetry": {"enabled": False}, "run_retries": retries}
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -58,18 +58,18 @@ def will_retry(instance: dg.DagsterInstance, run_id: str) -> str | None:
 
 def test_an_interrupted_run_that_was_given_up_is_told_again(home: Path, instance: dg.DagsterInstance) -> None:
     run_id = failed(instance, RunFailureReason.UNEXPECTED_TERMINATION)
-    settle.settle(home, [])
+    recovery.settle(home, [])
     assert will_retry(instance, run_id) == "true"
     told = instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
     assert len(told) == 2  # the second is what the daemon sees
-    assert settle.given_up(instance) == []
+    assert recovery.given_up(instance) == []
 
 
 def test_what_another_attempt_does_not_mend_is_left(home: Path, instance: dg.DagsterInstance) -> None:
     mistake = failed(instance, RunFailureReason.STEP_FAILURE)
     again = failed(instance, RunFailureReason.UNEXPECTED_TERMINATION)
     instance.add_run_tags(again, {AUTO_RETRY_RUN_ID_TAG: "another"})
-    settle.settle(home, [])
+    recovery.settle(home, [])
     assert [will_retry(instance, each) for each in (mistake, again)] == ["false", "false"]
 
 
@@ -78,14 +78,14 @@ def test_attempts_come_to_an_end(home: Path, instance: dg.DagsterInstance) -> No
     assert first is not None
     instance.add_run_tags(first.run_id, {AUTO_RETRY_RUN_ID_TAG: "another"})
     others = [failed(instance, RunFailureReason.UNEXPECTED_TERMINATION, parent=first) for _ in range(RUN_RETRIES)]
-    settle.settle(home, [])
+    recovery.settle(home, [])
     assert {will_retry(instance, each) for each in others} == {"false"}
 
 
 def test_runs_that_say_they_run_are_told_once_they_are_held(home: Path, instance: dg.DagsterInstance) -> None:
     held = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
     later = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
-    assert set(settle.held_runs(home)) == {held.run_id, later.run_id}
-    settle.settle(home, [held.run_id])
-    assert settle.held_runs(home) == [later.run_id]
+    assert set(recovery.held_runs(home)) == {held.run_id, later.run_id}
+    recovery.settle(home, [held.run_id])
+    assert recovery.held_runs(home) == [later.run_id]
     assert will_retry(instance, held.run_id) == "true"

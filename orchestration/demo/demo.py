@@ -81,7 +81,7 @@ class DemoRun:
 
     def build(self) -> dict[str, Any]:
         """Scrape the recorded web and build the data set; gives the build's summary."""
-        from orchestration.recorded_web import recording_at, scraping
+        from orchestration.demo.recorded_web import recording_at, scraping
         from pipelines.config import recipe
         from pipelines.run import build_dataset
         from pipelines.sources.diy.submissions import Credentials
@@ -162,7 +162,7 @@ class DemoRun:
 
     def link(self, version: str, trained: TrainSummary) -> Path:
         """Link some documents of the test split as a user would: from files, with the promoted model."""
-        from orchestration.demo_documents import export_documents, linked_examples
+        from orchestration.demo.documents import export_documents, linked_examples
         from orchestration.link import link_file
         from training.report.pages import linked_page, write_page
 

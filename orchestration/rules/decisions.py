@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestration.config import NOSTRUCT
-from orchestration.names import EVALUATION, LINKS, PROMOTION, TRAINED
+
+TRAINED, EVALUATION, PROMOTION, LINKS = "trained_model", "evaluation", "promotion", "links"  # what is made of a model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

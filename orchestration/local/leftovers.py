@@ -4,7 +4,7 @@ All of them inherit a mark in their environment, which neither a new session nor
 Linux `/proc` shows it. As a program, it is the guard of `multilink up`: it sleeps until its parent ends, however that
 happens, and then ends what is left.
 
-    python -m orchestration.leftovers PARENT_PID MARK
+    python -m orchestration.local.leftovers PARENT_PID MARK
 
 Elsewhere than on Linux nothing is marked: `multilink up` ends its children, where it still can.
 """

@@ -12,7 +12,6 @@ SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
 VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
 PARTITION_TAG = "dagster/partition"
 VERSION = "version"  # metadata of stages and models: the data set version
-TRAINED, EVALUATION, PROMOTION, LINKS = "trained_model", "evaluation", "promotion", "links"
 
 
 def dataset_partitions(settings: Settings) -> dg.StaticPartitionsDefinition:

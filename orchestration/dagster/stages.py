@@ -1,7 +1,7 @@
 """The stages of a data set version: documents, images, duplicates, features, shards.
 
 One operation makes all five, because a build is one Beam pipeline that computes its version inside: no stage can be had
-without the others. Each asset tells the counts of its own stage, and has its own checks (`orchestration.checks`).
+without the others. Each asset tells the counts of its own stage, and has its own checks (`checks.py`).
 Repeating the operation is cheap: what was fetched is not fetched again, and the same inputs give the same version.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 
 from orchestration.config import DatasetSettings, RetrySettings, Settings
-from orchestration.names import SCRAPING_POOL, STAGES, VERSION, VERSION_TAG, dataset_partitions
-from orchestration.resources import Pipelines
+from orchestration.dagster.names import SCRAPING_POOL, STAGES, VERSION, VERSION_TAG, dataset_partitions
+from orchestration.dagster.resources import Pipelines
 from orchestration.steps import Summary
 from schemas.configs import resolve
 from schemas.failures import Stage

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from orchestration.config import DatasetSettings, Settings
-from orchestration.decisions import (
+from orchestration.dagster.history import busy_datasets, made
+from orchestration.dagster.jobs import LINK, PROMOTE, TRAIN
+from orchestration.dagster.names import VERSION_TAG, model_key
+from orchestration.rules.decisions import (
     DatasetState,
     ModelState,
     Request,
@@ -18,9 +21,6 @@ from orchestration.decisions import (
     decide_promotion,
     decide_training,
 )
-from orchestration.history import busy_datasets, made
-from orchestration.jobs import LINK, PROMOTE, TRAIN
-from orchestration.names import VERSION_TAG, model_key
 
 Decide = Callable[[Sequence[DatasetState]], list[Request]]
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, Settings
-from orchestration.names import EVALUATION, LINKS, PROMOTION, STAGES, TRAINED, model_key
+from orchestration.dagster.names import STAGES, model_key
+from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
 
 REBUILD, TRAIN, PROMOTE, LINK, EVERYTHING = "rebuild", "train", "promote", "link", "everything"
 _MEANING = {

@@ -10,14 +10,14 @@ import os
 
 import dagster as dg
 
-from orchestration.assets.models import make_models
-from orchestration.assets.stages import make_stages
-from orchestration.checks import make_checks
 from orchestration.config import Settings, load_settings
-from orchestration.jobs import make_jobs
-from orchestration.resources import make_resources
-from orchestration.schedules import make_schedules
-from orchestration.sensors import make_sensors
+from orchestration.dagster.assets import make_models
+from orchestration.dagster.checks import make_checks
+from orchestration.dagster.jobs import make_jobs
+from orchestration.dagster.resources import make_resources
+from orchestration.dagster.schedules import make_schedules
+from orchestration.dagster.sensors import make_sensors
+from orchestration.dagster.stages import make_stages
 
 
 def make_definitions(settings: Settings) -> dg.Definitions:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestration.leftovers import MARK_VARIABLE, end_marked
-from orchestration.services import HOST, Service
+from orchestration.local.leftovers import MARK_VARIABLE, end_marked
+from orchestration.local.services import HOST, Service
 from schemas.errors import BuildError
 
 START_TIMEOUT_S = 180.0
@@ -139,7 +139,7 @@ class Supervisor:
     def _guard(self) -> subprocess.Popen[bytes]:
         """Start the process that ends everything where this one cannot any more; it carries no mark itself."""
         return subprocess.Popen(
-            [sys.executable, "-m", "orchestration.leftovers", str(os.getpid()), self.environment[MARK_VARIABLE]],
+            [sys.executable, "-m", "orchestration.local.leftovers", str(os.getpid()), self.environment[MARK_VARIABLE]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

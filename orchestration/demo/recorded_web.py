@@ -15,7 +15,7 @@ from pathlib import Path
 
 from schemas.errors import BuildError, NotFoundError
 
-REPLAY = Path(__file__).resolve().parent.parent / "tests" / "replay"
+REPLAY = Path(__file__).resolve().parents[2] / "tests" / "replay"
 HOSTS = ("imgur.com", "i.imgur.com", "api.imgur.com")
 DUMP = "RS_recorded.zst"
 START_TIMEOUT_S = 20.0

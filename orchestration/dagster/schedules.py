@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.config import DatasetSettings, Settings
-from orchestration.history import busy_datasets
-from orchestration.jobs import REBUILD
-from orchestration.names import group_of
+from orchestration.dagster.history import busy_datasets
+from orchestration.dagster.jobs import REBUILD
+from orchestration.dagster.names import group_of
 
 
 def make_schedules(settings: Settings) -> Sequence[dg.ScheduleDefinition]:

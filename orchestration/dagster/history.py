@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from orchestration.names import PARTITION_TAG, SHARDS, STAGES, VERSION
+from orchestration.dagster.names import PARTITION_TAG, SHARDS, STAGES, VERSION
 
 _LOOKED_AT = 50
 
@@ -70,7 +70,7 @@ def _materialisations(instance: dg.DagsterInstance, dataset: str, *, limit: int)
 
 def _is_sound(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Return whether every stage check of a run said yes; a run whose checks did not come to run said nothing."""
-    from orchestration.checks import STAGE_CHECKS
+    from orchestration.dagster.checks import STAGE_CHECKS
 
     expected = {(check.asset, check.name) for check in STAGE_CHECKS}
     passed: set[tuple[str, str]] = set()

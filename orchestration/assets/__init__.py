@@ -1,1 +1,0 @@
-"""One asset per stage and per kind of model, partitioned by data set: a body calls a resource and tells of it."""

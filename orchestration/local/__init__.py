@@ -1,0 +1,1 @@
+"""`multilink up`: Dagster and MLflow as processes of this machine."""
