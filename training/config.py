@@ -112,11 +112,16 @@ Cnn = Literal["efficientnet-lite0", "mobilenet-v3-small", "densenet169", "resnet
 
 
 class Select(StrEnum):
-    """Which epoch is kept (SPEC 6)."""
+    """Which epoch is kept (SPEC 6).
+
+    `retrieval`: the lowest mean rank of a document's own images for its sentences; `median-rank`: the lowest median of
+    those ranks (A).
+    """
 
     LOSS = "loss"
     LAST = "last"
     RETRIEVAL = "retrieval"
+    MEDIAN_RANK = "median-rank"
 
 
 class Precision(StrEnum):

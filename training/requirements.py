@@ -27,6 +27,7 @@ from training.config import (
 from training.data.documents import SplitIndex
 
 RANDOM_WORDS = "random"
+TAKEN_WORDS = "training.start_from"
 Requirement = Callable[[TrainConfig, Manifest], str | None]
 
 
@@ -91,7 +92,16 @@ def words_start(config: TrainConfig) -> str:
     """Return what the word vectors of a configuration start from; "" where its text tower reads no words."""
     if not isinstance(config.text, WordsConfig):
         return ""
+    if config.training.start_from and config.training.start_words:
+        return TAKEN_WORDS
     return ", ".join(config.text.aligned_vectors) or config.text.word_vectors or RANDOM_WORDS
+
+
+def told(config: TrainConfig) -> dict[str, str]:
+    """Return what runs are to be told apart by, in their tags, reports and cards: start of words, negatives."""
+    negatives = "" if "negatives" in config.objective.unused else str(config.objective.negatives)
+    found = {"word_vectors": words_start(config), "negatives": negatives}
+    return {name: value for name, value in found.items() if value}
 
 
 def check_fits(config: TrainConfig, manifest: Manifest) -> None:

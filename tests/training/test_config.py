@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.configs import dotted_keys, override, resolve, restore
@@ -10,6 +12,7 @@ from training.config import (
     Combine,
     ConstantSchedule,
     FineTunedConfig,
+    LoopConfig,
     Negatives,
     ObjectiveConfig,
     PlateauSchedule,
@@ -19,6 +22,7 @@ from training.config import (
     TransformerConfig,
 )
 from training.recipes import RECIPES, recipe
+from training.requirements import told
 
 
 @pytest.mark.parametrize(
@@ -123,3 +127,10 @@ def test_recipes_have_the_papers_settings() -> None:
     assert isinstance(fine_tuned.image, FineTunedConfig)
     assert (fine_tuned.image.cnn, fine_tuned.image.batch_norm) == ("resnet50", True)
     assert fine_tuned.objective == recipe("alikhani-2022").objective
+
+
+def test_words_of_a_model_to_start_from_are_not_random() -> None:
+    started = LoopConfig(start_from=("models:/m/1",))
+    assert told(TrainConfig(training=started)) == {"word_vectors": "training.start_from", "negatives": "hardest"}
+    fresh = replace(started, start_words=False)
+    assert told(TrainConfig(training=fresh))["word_vectors"] == "random"

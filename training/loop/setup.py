@@ -36,7 +36,7 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
     """
     vocabulary = None
     if isinstance(config.text, WordsConfig):
-        if words_start(config) == RANDOM_WORDS and not config.training.start_from:
+        if words_start(config) == RANDOM_WORDS:
             context.say("words start from random vectors, as text.word_vectors is empty; --set text.word_vectors=FILE")
         reads_labels = inputs_of(config).labels
         vocabulary = _vocabulary(config.text, data.training.documents, context, reads_labels=reads_labels)

@@ -49,7 +49,7 @@ class TrainResult:
         best_validation_loss: its validation loss, or None without a validation split.
         history: per epoch, the metrics that were reported (a metric that could not be computed is absent): epoch,
             train_loss, validation_loss, validation_auc, validation_precision_at_1, validation_precision_at_5,
-            validation_rank, learning_rate, documents_per_second.
+            validation_rank, validation_median_rank, learning_rate, documents_per_second.
         model: folder of the kept model (`LinkModel.load`).
     """
 
@@ -162,6 +162,7 @@ def _metrics(judged: Validation | None) -> dict[str, float]:
     values = {
         "validation_loss": judged.loss,
         "validation_rank": judged.rank,
+        "validation_median_rank": judged.median_rank,
         "validation_auc": judged.auc,
         "validation_precision_at_1": judged.precision_at_1,
         "validation_precision_at_5": judged.precision_at_5,
@@ -185,7 +186,8 @@ def _value(select: Select, judged: Validation | None, epoch: int) -> float:
     """Return what an epoch is kept for: smaller is better, and a number that is none is worst."""
     if judged is None or select is Select.LAST:
         return -float(epoch)
-    value = judged.loss if select is Select.LOSS else judged.rank
+    values = {Select.LOSS: judged.loss, Select.RETRIEVAL: judged.rank, Select.MEDIAN_RANK: judged.median_rank}
+    value = values[select]
     return math.inf if math.isnan(value) else value
 
 

@@ -34,6 +34,7 @@ from training.objectives.batch import EncodedBatch, Moment, Objective
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
+PAIRS_POOL = 500  # Alikhani 2022, table 4
 Float64 = npt.NDArray[np.float64]
 
 
@@ -44,7 +45,8 @@ class Validation:
     Attributes:
         loss: mean loss of a document, without dropout, over batches that are the same every epoch.
         rank: mean rank (from 1; ties count half) of a document's own image set for its sentences, among pools of
-            consecutive documents, at most `RETRIEVAL_POOL` each.
+            consecutive documents, at most `RETRIEVAL_POOL` each (`PAIRS_POOL` of image-text pairs).
+        median_rank: median of the same ranks.
         auc: mean AUROC of the documents with known links, times 100; None where there is none.
         precision_at_1: as `auc`.
         precision_at_5: as `auc`.
@@ -52,6 +54,7 @@ class Validation:
 
     loss: float
     rank: float
+    median_rank: float
     auc: float | None
     precision_at_1: float | None
     precision_at_5: float | None
@@ -63,13 +66,15 @@ def validate(
     """Return the epoch's measurements, equal on every worker."""
     own = encode_documents(model, split, context)
     everything = share(own, context)
-    numbers = np.zeros(2)
+    numbers = np.zeros(3)
     if context.rank == 0:
         with torch.no_grad():
             numbers = _measure(model, everything, split.held, objective, epoch)
-    loss, rank = _agree(numbers, context)
+    loss, rank, median = _agree(numbers, context)
     links = _link_means(own, split.held, context)
-    return Validation(loss=loss, rank=rank, auc=links[0], precision_at_1=links[1], precision_at_5=links[2])
+    return Validation(
+        loss=loss, rank=rank, median_rank=median, auc=links[0], precision_at_1=links[1], precision_at_5=links[2]
+    )
 
 
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
@@ -91,18 +96,20 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
         losses.append(objective.losses(choose_encoded(rows, choice, allowed, moment=moment, links=links)))
     ranks: list[Tensor] = []
     spread = 0.0
-    for pool in _pools(rows, held, moment):
+    pool_size = PAIRS_POOL if settings.objective.is_for_pairs else RETRIEVAL_POOL
+    for pool in _pools(rows, held, moment, pool_size):
         similarity_BB = pool.similarity(settings.objective)
         spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
         ranks.append(own_set_ranks(similarity_BB, pool.allowed))
     if spread < COLLAPSED and len(held.index.usable) > 1:
         logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
-    return np.array([float(torch.cat(losses).mean()), float(torch.cat(ranks).mean())])
+    ranks_B = torch.cat(ranks).double().cpu().numpy()
+    return np.array([float(torch.cat(losses).mean()), ranks_B.mean(), np.median(ranks_B)])
 
 
-def _pools(rows: OwnRows, held: HeldSplit, moment: Moment) -> Iterator[EncodedBatch]:
+def _pools(rows: OwnRows, held: HeldSplit, moment: Moment, size: int) -> Iterator[EncodedBatch]:
     usable = held.index.usable
-    for positions in np.array_split(usable, -(-len(usable) // RETRIEVAL_POOL)):
+    for positions in np.array_split(usable, -(-len(usable) // size)):
         allowed = allowed_negatives(held, positions, rows.text_vectors.device)
         yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=moment)
 

@@ -20,6 +20,7 @@ from training.evaluation.rows import EvaluationReport
 from training.mlflow.registry import ModelVersion
 from training.mlflow.runs import flatten
 from training.model import LinkModel
+from training.requirements import told
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
@@ -47,6 +48,7 @@ def model_card(model: LinkModel, version: ModelVersion, report: EvaluationReport
         version=version,
         data=card.data,
         config=card.config,
+        told=told(card.config),
         epoch=card.epoch,
         words=len(model.vocabulary or ()),
         report=report,

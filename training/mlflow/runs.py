@@ -28,7 +28,7 @@ from schemas.configs import Json, resolve, restore
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import code_version
 from training.config import TrainConfig
-from training.requirements import words_start
+from training.requirements import told
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
@@ -172,7 +172,7 @@ def start_run(
         LAKE_TAG: lake,
         "workers": str(workers),
         "code_version": code_version(),
-        **_told(config),
+        **told(config),
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
     }
     name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
@@ -184,13 +184,6 @@ def start_run(
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
     run.log_json(CONFIG_FILE, settings)
     return run
-
-
-def _told(config: TrainConfig) -> dict[str, str]:
-    """Return what a run is to be told apart by: where its words start, and which negatives count."""
-    negatives = "" if "negatives" in config.objective.unused else str(config.objective.negatives)
-    found = {"word_vectors": words_start(config), "negatives": negatives}
-    return {name: value for name, value in found.items() if value}
 
 
 def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:

@@ -57,6 +57,7 @@ from training.report.tables import (
     score_row,
     value_text,
 )
+from training.requirements import told
 
 FILE_NAME = "index.html"
 LINKS = ScoreKind.LINKS.metrics
@@ -66,6 +67,10 @@ SELECT_RULES: Mapping[Select, str] = {
     Select.RETRIEVAL: (
         "At this epoch a validation document's own images rank best for its sentences, among the images of other "
         "documents."
+    ),
+    Select.MEDIAN_RANK: (
+        "At this epoch the median rank of a validation document's own images for its sentences, among the images of "
+        "other documents, is lowest."
     ),
 }
 EDGE_MEANINGS: Mapping[EdgeKind, str] = {
@@ -78,7 +83,10 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
     "Loss": {"validation_loss": "validation", "train_loss": "training"},
     "Validation AUC": {"validation_auc": "AUC"},
     "Validation p@1": {"validation_precision_at_1": "p@1"},
-    "Validation rank of the own image set, 1 being best": {"validation_rank": "rank"},
+    "Validation rank of the own image set, 1 being best": {
+        "validation_rank": "mean",
+        "validation_median_rank": "median",
+    },
 }
 
 Epoch = Mapping[str, float | None]
@@ -94,7 +102,8 @@ class ReportContent:
         config: resolved configuration the model was trained with.
         kept_epoch: the epoch whose weights are the model, counted as in the history.
         history: one mapping an epoch, with `epoch` and any of `train_loss`, `validation_loss`, `validation_auc`,
-            `validation_precision_at_1` (both percentages) and `validation_rank`; absent, None and NaN are gaps.
+            `validation_precision_at_1` (both percentages), `validation_rank` and `validation_median_rank`; absent,
+            None and NaN are gaps.
         examples: documents to draw, in groups.
         statistics: split -> statistics, from the data set's manifest.
         calibration: the one that was judged.
@@ -156,6 +165,7 @@ def report_page(content: ReportContent) -> str:
         candidates=candidates_of(rows) if kind is ScoreKind.PAIRS else None,
         documents=documents_of(rows),
         left_out=left_out_of(rows),
+        told=told(config),
         epochs=len(content.history) or config.training.epochs,
         kept_epoch=content.kept_epoch,
         means=means_of(rows, kind),

@@ -34,11 +34,13 @@ from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
 from training.loop.step import take_step
 from training.loop.trainer import TrainResult, train
-from training.loop.validation import Validation, own_set_ranks
+from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument
+from training.objectives.registry import build_objective
 from training.relations import label_matrix
+from training.similarity import set_similarity
 from training.towers.inputs import image_input, text_input
 
 FROZEN = TrainConfig(
@@ -276,7 +278,12 @@ def test_one_checkpoint_is_kept_and_reported_each_epoch(data: TrainingData, tmp_
 @pytest.mark.parametrize("select", list(Select))
 def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select) -> None:
     result = train(with_loop(FROZEN, select=select, epochs=5), data, SingleProcess(), run_directory=tmp_path)
-    metric = {Select.LOSS: "validation_loss", Select.RETRIEVAL: "validation_rank", Select.LAST: "epoch"}[select]
+    metric = {
+        Select.LOSS: "validation_loss",
+        Select.RETRIEVAL: "validation_rank",
+        Select.MEDIAN_RANK: "validation_median_rank",
+        Select.LAST: "epoch",
+    }[select]
     values = [row[metric] for row in result.history]
     expected = 5 if select is Select.LAST else int(np.argmin(values)) + 1
     assert result.best_epoch == expected
@@ -284,12 +291,33 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
     assert LinkModel.load(result.model).card.epoch == expected
 
 
+def test_the_median_rank_is_that_of_own_image_sets_document_by_document(data: TrainingData) -> None:
+    model, held = new_model(FROZEN, data, SingleProcess()), data.validation
+    assert held is not None
+    found = validate(
+        model, prepare_split(model, held), build_objective(FROZEN.objective, seed=0), SingleProcess(), epoch=1
+    )
+    vectors = model.embed(held.documents)
+    ranks = []
+    for own in vectors:
+        values = [
+            float(set_similarity(torch.from_numpy(own.texts @ other.images.T), FROZEN.objective.similarity))
+            for other in vectors
+        ]
+        mine = values[len(ranks)]
+        ranks.append(sum(value > mine for value in values) + 1)
+    assert len(set(ranks)) > 2 and found.median_rank == np.median(ranks)
+    assert found.rank == pytest.approx(np.mean(ranks)) and found.rank != found.median_rank
+
+
 def losses_of(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
     """Let the epochs have these validation losses."""
     waiting = iter(values)
 
     def judge(*parts: object, **more: object) -> Validation:
-        return Validation(loss=next(waiting), rank=1.0, auc=None, precision_at_1=None, precision_at_5=None)
+        return Validation(
+            loss=next(waiting), rank=1.0, median_rank=1.0, auc=None, precision_at_1=None, precision_at_5=None
+        )
 
     monkeypatch.setattr(trainer, "validate", judge)
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
-from training.config import LoopConfig, ObjectiveConfig, Select, TrainConfig
+from training.config import GruConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
 from training.evaluation.judge import ConfusedImages
 from training.evaluation.metrics.calibration import Observations, calibration_scores, fit_calibration
 from training.evaluation.rows import EvaluationReport, absent, of_measure
@@ -145,6 +145,14 @@ def words(**changes):
 def test_the_page_is_balanced_and_says_what_was_evaluated():
     for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–\u206082.7", "8.1%"):
         assert expected in words()
+
+
+def test_the_page_says_where_words_start_and_which_negatives_count():
+    assert "Words start from random vectors" in words() and "Negatives hardest" in words()
+    known = TrainConfig(text=GruConfig(word_vectors="vectors.bin"), objective=ObjectiveConfig(name="nostruct"))
+    assert "Words start from vectors.bin" in words(config=known) and "Negatives mean" in words(config=known)
+    frozen = TrainConfig(text=SentenceConfig(), objective=ObjectiveConfig(name="hal"))
+    assert "Words start" not in words(config=frozen) and "Negatives" not in words(config=frozen)
 
 
 def test_nothing_is_fetched_from_outside():
