@@ -22,11 +22,11 @@ from training.commands import EvaluateSummary, run_evaluate
 from training.data.lake import read_part, split_parts
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.judge import read_pictures
-from training.matching import predicted_pairs
 from training.mlflow.registering import attach, write_card
 from training.mlflow.runs import open_tracking, training_curve
 from training.report.examples import ExampleDocument, ExampleGroup, choose_examples
 from training.report.pages import ReportContent, report_page, write_page
+from training.similarity.assignment import predicted_pairs
 from training.tracked_training import TrainSummary
 
 REPORT_ARTIFACT = "report"

@@ -1,6 +1,7 @@
 """Rows of several sets, one set after the other, and where each set begins: the one carrier of offsets.
 
-A set is the sentences or the images of a document, the words of a sentence, the regions of an image.
+A set is the sentences or the images of a document, the words of a sentence, the regions of an image. Offsets and the
+index arrays made of them are numpy's; `to_device` takes them to where a step computes.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 Int64 = npt.NDArray[np.int64]
 
@@ -77,3 +81,13 @@ class Ragged:
         """
         taken = self.take(sets)
         return np.repeat(self.offsets[sets], taken.counts) + taken.numbers
+
+
+def to_device(values: npt.NDArray[np.generic[Any]], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device, without waiting for it; on a CPU they share their memory.
+
+    A plain `.to("cuda")` waits until the device has done all that was launched before, which a step may not. The copy
+    is made from page-locked memory, which PyTorch keeps until the device has read it.
+    """
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

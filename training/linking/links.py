@@ -17,12 +17,11 @@ import numpy as np
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.links import PredictedLink
-from training.assignment import Matrix
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Int64
 from training.evaluation.metrics.calibration import Calibration
-from training.matching import predicted_pairs
 from training.model import LinkModel
+from training.similarity.assignment import Matrix, predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
 T = TypeVar("T")

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from schemas.errors import ConfigError
 from training.config import Device
-from training.data.ragged import Int64
-from training.host_arrays import to_device
+from training.data.ragged import Int64, to_device
 
 Report = Callable[[Mapping[str, float], Path | None], None]
 LatestCheckpoint = Callable[[], Path | None]

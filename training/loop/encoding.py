@@ -15,10 +15,9 @@ from torch import Tensor
 from schemas.errors import UsageError
 from training.config import Precision
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Int64, Ragged, to_device
 from training.data.sampling import Choice, sample_rows
 from training.data.streams import seed_of
-from training.host_arrays import to_device
 from training.loop.context import Context
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective, Relations

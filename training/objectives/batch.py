@@ -14,7 +14,7 @@ from torch import Tensor
 from training.config import ObjectiveConfig
 from training.data.ragged import Int64, Ragged
 from training.data.sampling import Choice, Documents, choose_all
-from training.similarity import blocks_similarity
+from training.similarity.sets import blocks_similarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

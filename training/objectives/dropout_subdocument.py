@@ -8,13 +8,12 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from training.data.ragged import Int64
+from training.data.ragged import Int64, to_device
 from training.data.sampling import Choice, Documents
 from training.data.streams import stream
-from training.host_arrays import to_device
 from training.objectives.batch import EncodedBatch, Moment, Objective
 from training.objectives.cross_document import cross_document_losses, negatives_at
-from training.similarity import own_similarity
+from training.similarity.sets import own_similarity
 
 
 def sub_documents(documents: Documents, chosen: Int64, moment: Moment, *, kept_share: float, seed: int) -> Choice:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from training.config import Similarity
 from training.objectives.batch import EncodedBatch, Objective
-from training.similarity import own_similarity
+from training.similarity.sets import own_similarity
 
 
 class IntraDocument(Objective):

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Int64, Ragged, to_device
 from training.data.sampling import Choice, Documents
 from training.data.streams import stream
-from training.host_arrays import to_device
 from training.objectives.batch import EncodedBatch, Moment, Objective
 from training.objectives.cross_document import cross_document_losses, negatives_at
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from training.data.ragged import Int64
-from training.host_arrays import to_device
+from training.data.ragged import Int64, to_device
 from training.objectives.batch import EncodedBatch, Objective
 
 

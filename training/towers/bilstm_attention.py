@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from training.config import BilstmAttentionConfig
-from training.data.ragged import Int64
-from training.host_arrays import to_device
+from training.data.ragged import Int64, to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.data.ragged import Int64
-from training.host_arrays import to_device
+from training.data.ragged import Int64, to_device
 
 
 @dataclass(frozen=True, slots=True)

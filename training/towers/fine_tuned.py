@@ -29,9 +29,8 @@ from torch.nn import functional as F
 from schemas.errors import ConfigError, UsageError
 from training.config import Cnn, FineTunedConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64
+from training.data.ragged import Int64, to_device
 from training.data.streams import stream
-from training.host_arrays import to_device
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, Workers, unit

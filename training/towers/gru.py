@@ -18,8 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from training.config import GruConfig, SubwordGruConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
+from training.data.ragged import Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, unit

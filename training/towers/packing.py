@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
+from training.data.ragged import Int64, Ragged, to_device
 from training.towers.dropout import RowDropout
 
 Weights = npt.NDArray[np.float32]

@@ -22,8 +22,7 @@ from torch.nn import functional as F
 from schemas.errors import ConfigError, UsageError
 from training.config import RegionConceptConfig
 from training.data.documents import RegionBank
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
+from training.data.ragged import Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
 from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, required, unit

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.data.ragged import Int64
-from training.host_arrays import to_device
+from training.data.ragged import Int64, to_device
 
 MAX_SHARE_OF_MEMORY = 0.5
 

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from schemas.errors import ConfigError
 from training.config import SubwordAttentionConfig, SubwordsConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
+from training.data.ragged import Int64, Ragged, to_device
 from training.text.fasttext import FastText, is_fasttext, open_fasttext
 from training.text.subwords import Subwords
 from training.text.tokens import tokenize

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.config import RegionConceptConfig, TransformerConfig
-from training.host_arrays import to_device
+from training.data.ragged import to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
 from training.towers.inputs import Sizes, TrainingPass, unit

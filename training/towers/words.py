@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from schemas.errors import UsageError
 from training.config import WordsConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
+from training.data.ragged import Int64, Ragged, to_device
 from training.text.tokens import tokenize
 from training.text.vocabulary import Vocabulary
 from training.text.word2vec import train_word2vec

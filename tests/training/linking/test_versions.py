@@ -29,9 +29,9 @@ from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import SingleProcess
 from training.loop.trainer import train
-from training.matching import match
 from training.model import LinkModel
 from training.ray.link import RayWorkers
+from training.similarity.assignment import match
 
 CONFIG = TrainConfig(
     recipe="tiny",

@@ -12,7 +12,7 @@ from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument, cross_document_losses
 from training.objectives.nostruct import NoStruct
 from training.objectives.registry import build_objective
-from training.similarity import set_similarity
+from training.similarity.sets import set_similarity
 
 SIMILARITY = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]])
 OTHERS = ~torch.eye(3, dtype=torch.bool)

@@ -25,7 +25,7 @@ from training.objectives.pair_retrieval import (
     triplet_sum_losses,
 )
 from training.objectives.registry import build_objective
-from training.similarity import set_similarity
+from training.similarity.sets import set_similarity
 
 SENTENCES, IMAGES = [3, 5, 1, 4], [2, 4, 3, 1]
 MOMENT = Moment(split="training", epoch=2, step=5)

@@ -23,7 +23,7 @@ from schemas.errors import IntegrityError, UsageError
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import pooled_interval
 from training.evaluation.metrics.links import link_mask
-from training.matching import predicted_pairs
+from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
 CALIBRATION_FORMAT = 2  # 1: precisions of thresholds were shares, not bounds

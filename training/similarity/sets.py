@@ -1,12 +1,12 @@
 """Similarity of a sentence set and an image set, from their cosine matrix (Hessel 2019, 3.2; SPEC 4).
 
 Kinds are members of enumerations or their plain names (`"ap"`); another name is a `ValueError`. `set_similarity` is
-the definition, for one matrix; `batch_similarity` is the same for all pairs of a batch from one
-matrix product, `own_similarity` for each document's own pair alone. All are differentiable: a maximum passes its
-gradient to the entry it came from (shared evenly between ties), AP to the selected entries alone.
+the definition, for one matrix; `blocks_similarity` is the same for all pairs of a batch, `own_similarity` for each
+document's own pair alone. All are differentiable: a maximum passes its gradient to the entry it came from (shared
+evenly between ties), AP to the selected entries alone.
 
 Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of one (of the
-largest, where padded), d dimensions.
+largest, where padded).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from training.config import Combine, Matching, Similarity
-from training.data.ragged import Int64, Ragged
-from training.host_arrays import to_device
-from training.matching import Edges, edge_counts, match, match_batch, match_own
+from training.data.ragged import Int64, Ragged, to_device
+from training.similarity.assignment import Edges, edge_counts, match, match_batch, match_own
 
 
 def set_similarity(
@@ -33,7 +32,7 @@ def set_similarity(
     Args:
         matrix_nm: n x m cosines, n and m at least 1.
         kind: DC (`k` not used), TK, NegTK (Li 2022: `-TK(-M)`, from the k smallest row and column minima) or AP.
-        k: how many maxima (TK) or edges (AP) count; see `training.matching.edge_counts`.
+        k: how many maxima (TK) or edges (AP) count; see `training.similarity.assignment.edge_counts`.
         combine: whether DC, TK and NegTK sum the two means or average them.
         matching: the constraint of AP. `at_most` without any edge gives 0.
     """
@@ -51,33 +50,6 @@ def set_similarity(
     return (by_row.mean() + by_column.mean()) * _weight(combine)
 
 
-def batch_similarity(
-    text_ND: Tensor,
-    image_MD: Tensor,
-    sentences: Ragged,
-    images: Ragged,
-    kind: Similarity | str,
-    *,
-    k: str = "min",
-    combine: Combine | str = Combine.SUM,
-    matching: Matching | str = Matching.EXACT,
-) -> Tensor:
-    """Return the B x C similarities of all sentence sets with all image sets.
-
-    Args:
-        text_ND: unit sentence vectors of all sets, one set after the other.
-        image_MD: unit image vectors of all sets, one set after the other.
-        sentences: which sentences are of which of the B sets; none is empty.
-        images: which images are of which of the C sets; none is empty.
-        kind: see `set_similarity`.
-        k: see `set_similarity`.
-        combine: see `set_similarity`.
-        matching: see `set_similarity`.
-    """
-    matrix_NM = text_ND @ image_MD.T
-    return blocks_similarity(matrix_NM, sentences, images, kind, k=k, combine=combine, matching=matching)
-
-
 def blocks_similarity(
     matrix_NM: Tensor,
     sentences: Ragged,
@@ -90,7 +62,14 @@ def blocks_similarity(
 ) -> Tensor:
     """Return the B x C similarities of the blocks of a matrix: sentence set `i` (rows) by image set `j` (columns).
 
-    Arguments as of `batch_similarity`, whose matrix product is given.
+    Args:
+        matrix_NM: cosines of all sentences with all images, one set after the other.
+        sentences: which rows are of which of the B sentence sets; none is empty.
+        images: which columns are of which of the C image sets; none is empty.
+        kind: see `set_similarity`.
+        k: see `set_similarity`.
+        combine: see `set_similarity`.
+        matching: see `set_similarity`.
     """
     kind, combine, matching = Similarity(kind), Combine(combine), Matching(matching)
     if kind is Similarity.NEG_TK:

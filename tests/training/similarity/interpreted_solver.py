@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from training.assignment_gpu import assign_on_gpu
+from training.similarity.assignment_gpu import assign_on_gpu
 
 
 def main(problems: str, solved: str) -> None:

@@ -1,4 +1,4 @@
-"""The problems of `training.assignment` solved on a GPU, one a program, where the matrix lies: nothing is fetched.
+"""The problems of `assignment.py` solved on a GPU, one a program, where the matrix lies: nothing is fetched.
 
 The kernel is the shortest augmenting path algorithm that scipy's solver is (Crouse 2016, after Jonker and Volgenant
 1987), in float64 and so exact up to rounding. All that a problem needs beside its entries is in registers, a lane a
@@ -17,9 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from training.assignment import Problems
-from training.data.ragged import Ragged
-from training.host_arrays import to_device
+from training.data.ragged import to_device
+from training.similarity.assignment import Problems
 
 LANES_OF_A_WARP = 32
 COLUMNS_OF_A_LANE = 4
@@ -27,7 +26,7 @@ MOST_WARPS = 8
 
 
 def assign_on_gpu(gains: Tensor, problems: Problems) -> Tensor:
-    """Return what `training.assignment.assign` returns, a tensor on the device of `gains`; nothing is waited for.
+    """Return what `assignment.assign` returns, a tensor on the device of `gains`; nothing is waited for.
 
     Args:
         gains: N x M, finite, of any floating type.
@@ -35,7 +34,7 @@ def assign_on_gpu(gains: Tensor, problems: Problems) -> Tensor:
     """
     gains = gains.contiguous()
     row_steps, column_steps = problems.steps(gains.shape[1])
-    firsts = Ragged.of(problems.heights).offsets
+    firsts = problems.rows.offsets
     fields = (
         problems.tops * gains.shape[1] + problems.lefts,
         problems.heights,

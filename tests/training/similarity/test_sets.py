@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from training.config import Combine, Matching, Similarity
 from training.data.ragged import Ragged
-from training.matching import edge_counts
-from training.similarity import batch_similarity, blocks_similarity, own_similarity, set_similarity
+from training.similarity.assignment import edge_counts
+from training.similarity.sets import blocks_similarity, own_similarity, set_similarity
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -104,7 +104,7 @@ def test_batch_equals_one_pair_at_a_time(
 ) -> None:
     text, image = unit_rows(sum(sentences), seed), unit_rows(sum(images), seed + 1)
     sentence_sets, image_sets = Ragged.of(sentences), Ragged.of(images)
-    whole = batch_similarity(text, image, sentence_sets, image_sets, kind, k=k, combine=combine, matching=matching)
+    whole = blocks_similarity(text @ image.T, sentence_sets, image_sets, kind, k=k, combine=combine, matching=matching)
     weights = torch.linspace(-1, 2, whole.numel(), dtype=torch.float64).view_as(whole)
     pairs = torch.stack(
         [
@@ -135,7 +135,7 @@ def test_own_pairs_are_the_diagonal(
     text, image = unit_rows(sum(sentences), 1), unit_rows(sum(images), 2)
     sets = Ragged.of(sentences), Ragged.of(images)
     own = own_similarity(text @ image.T, *sets, kind, k=k, combine=combine, matching=matching)
-    expected = batch_similarity(text, image, *sets, kind, k=k, combine=combine, matching=matching).diagonal()
+    expected = blocks_similarity(text @ image.T, *sets, kind, k=k, combine=combine, matching=matching).diagonal()
     assert torch.allclose(own, expected)
     weights = torch.linspace(1, 2, len(own), dtype=torch.float64)
     for tower in (text, image):
@@ -149,7 +149,7 @@ def test_gradient_is_the_derivative(kind: Similarity) -> None:
     sentence_sets, image_sets = Ragged.of([3, 4]), Ragged.of([2, 4])
 
     def similarity(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-        return batch_similarity(rows, columns, sentence_sets, image_sets, kind, k="half")
+        return blocks_similarity(rows @ columns.T, sentence_sets, image_sets, kind, k="half")
 
     assert torch.autograd.gradcheck(similarity, (text, image))
 

@@ -14,19 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from training.assignment import CHUNKS_PER_THREAD, Problems, _chunks, assign
 from training.data.ragged import Ragged
+from training.similarity.assignment import Problems, assign
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 INTERPRETED = Path(__file__).with_name("interpreted_solver.py")
 
 
-def problems_of(sentences: list[int], images: list[int], share: float = 1.0) -> Problems:
-    """Return every pair's problem, of `share` of its smaller side."""
+def problems_of(sentences: list[int], images: list[int], k: str = "min") -> Problems:
+    """Return every pair's problem."""
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
-    sizes = np.array(sentences)[sets], np.array(images)[others]
-    edges = np.ceil(share * np.minimum(*sizes)).astype(np.int64)
-    return Problems.of(Ragged.of(sentences).offsets[sets], Ragged.of(images).offsets[others], sizes, edges)
+    return Problems.of(Ragged.of(sentences), Ragged.of(images), sets, others, k)
 
 
 def blocks_of(gains: np.ndarray, sentences: list[int], images: list[int]) -> list[np.ndarray]:
@@ -73,11 +71,11 @@ def best_sum(block: np.ndarray, edges: int) -> float:
 @given(
     sentences=SIZES,
     images=SIZES,
-    share=st.sampled_from([1.0, 0.5, 0.01]),
+    k=st.sampled_from(["min", "half", "0.01"]),
     seed=st.integers(0, 1000),
 )
-def test_every_block_has_the_largest_sum(*, sentences: list[int], images: list[int], share: float, seed: int) -> None:
-    problems = problems_of(sentences, images, share)
+def test_every_block_has_the_largest_sum(*, sentences: list[int], images: list[int], k: str, seed: int) -> None:
+    problems = problems_of(sentences, images, k)
     for gains in matrices(sentences, images, seed):
         blocks = blocks_of(gains, sentences, images)
         expected = [best_sum(block, edges) for block, edges in zip(blocks, problems.edges.tolist(), strict=True)]
@@ -93,34 +91,8 @@ def test_sizes_at_which_either_solver_is_used() -> None:
         assert sums_of(gains, problems, assign(gains, problems)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_threads_change_nothing(share: float) -> None:
-    rng = np.random.default_rng(3)
-    sentences, images = rng.integers(30, 50, 30).tolist(), rng.integers(30, 60, 30).tolist()
-    problems = problems_of(sentences, images, share)
-    gains = rng.uniform(-1, 1, (sum(sentences), sum(images)))
-    alone = assign(gains, problems)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert len(_chunks(problems, 3)) > 1
-        assert np.array_equal(assign(gains, problems), alone)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_chunks_hold_every_problem_once_and_are_even() -> None:
-    chunks = _chunks(problems_of([40] * 60, [50] * 60), 2)
-    assert sorted(np.concatenate(chunks).tolist()) == list(range(3600))
-    assert len(chunks) == 2 * CHUNKS_PER_THREAD
-    assert max(map(len, chunks)) - min(map(len, chunks)) <= 2
-    assert len(_chunks(problems_of([40] * 3, [50] * 3), 2)) == 1
-    assert len(_chunks(problems_of([9] * 200, [10] * 200), 2)) == 1  # many, but each is small
-
-
 def test_no_problem_has_no_answer() -> None:
-    nothing = np.zeros(0, np.int64)
-    assert assign(np.zeros((0, 3)), Problems.of(nothing, nothing, (nothing, nothing), nothing)).tolist() == []
+    assert assign(np.zeros((0, 3)), problems_of([], [3])).tolist() == []
 
 
 NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="PyTorch for CPUs alone comes without Triton")
@@ -133,7 +105,7 @@ def test_the_solver_for_gpus_compiles_for_one(tmp_path: Path, monkeypatch: pytes
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from training.assignment_gpu import _solve
+    from training.similarity.assignment_gpu import _solve
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     signature = {"gains": "*fp32", "table": "*i64", "bonus": "*fp64", "taken": "*i64", "count": "i32"}
@@ -144,14 +116,14 @@ def test_the_solver_for_gpus_compiles_for_one(tmp_path: Path, monkeypatch: pytes
 
 @NEEDS_TRITON
 def test_the_solver_for_gpus_finds_the_same_sums_when_interpreted(tmp_path: Path) -> None:
-    cases = [([3, 5, 1], [4, 2], 1.0, 4), ([6], [7, 12], 0.3, 2), ([2], [40], 1.0, 1)]
+    cases = [([3, 5, 1], [4, 2], "min", 4), ([6], [7, 12], "0.3", 2), ([2], [40], "min", 1)]
     asked = [
-        (gains, problems_of(sentences, images, share))
-        for seed, (sentences, images, share, kinds) in enumerate(cases)
+        (gains, problems_of(sentences, images, k))
+        for seed, (sentences, images, k, kinds) in enumerate(cases)
         for gains in islice(matrices(sentences, images, seed), kinds)
     ]
     (tmp_path / "asked").write_bytes(pickle.dumps(asked))
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(INTERPRETED.parents[2])}
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(INTERPRETED.parents[3])}
     command = [sys.executable, str(INTERPRETED), str(tmp_path / "asked"), str(tmp_path / "solved")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -161,13 +133,13 @@ def test_the_solver_for_gpus_finds_the_same_sums_when_interpreted(tmp_path: Path
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_the_solver_for_gpus_finds_the_same_sums_on_one(share: float) -> None:
-    from training.assignment_gpu import assign_on_gpu
+@pytest.mark.parametrize("k", ["min", "half"])
+def test_the_solver_for_gpus_finds_the_same_sums_on_one(k: str) -> None:
+    from training.similarity.assignment_gpu import assign_on_gpu
 
     rng = np.random.default_rng(0)
     sentences, images = rng.integers(1, 40, 30).tolist(), rng.integers(1, 150, 30).tolist()
-    problems = problems_of(sentences, images, share)
+    problems = problems_of(sentences, images, k)
     gains = rng.uniform(-1, 1, (sum(sentences), sum(images))).astype(np.float32)
     taken = assign_on_gpu(torch.from_numpy(gains).cuda(), problems).cpu().numpy()
     expected = sums_of(gains, problems, assign(gains, problems))

@@ -1,0 +1,239 @@
+"""AP: maximum-weight matchings of sentences and images (Hessel 2019, 3.2), for one matrix or for all pairs of a batch.
+
+Every matching is an assignment problem, solved exactly: a block of one packed matrix, turned so that it has at most as
+many rows as columns. Each row takes one column of its own; where fewer edges than rows are wanted, the others take
+places to stay out. Staying out gains more than any entry, so every place is taken and exactly `edges` rows take an
+entry:
+
+                 width     height - edges places
+    height rows  gains     bonus
+
+`assign` solves on the host, `training.similarity.assignment_gpu` where the matrix lies on a GPU. Which entries are
+selected is not differentiated, the entries are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from lapjv import lapjv
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from training.config import Matching
+from training.data.ragged import Int64, Ragged, to_device
+
+Matrix = npt.NDArray[np.floating[Any]]
+SMALLEST_FOR_LAPJV = 16  # columns
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """E candidate edges of P pairs of sets, one a row of the smaller set, pair by pair; on the matrix's device.
+
+    Attributes:
+        entries: E positions in the matrix laid out row by row.
+        is_selected: E, whether the edge is one of the matching; elsewhere, the row stays out and its entry is any.
+        pairs: E numbers of the pairs of sets.
+    """
+
+    entries: Tensor
+    is_selected: Tensor
+    pairs: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """P blocks of an N x M matrix, each an assignment problem (every field: P of them).
+
+    Attributes:
+        tops: first row of the block in the matrix.
+        lefts: its first column.
+        heights: rows of the problem, at least 1.
+        widths: columns of the problem, at least as many.
+        is_turned: whether rows of the problem are columns of the matrix.
+        edges: how many rows take an entry, at most all.
+    """
+
+    tops: Int64
+    lefts: Int64
+    heights: Int64
+    widths: Int64
+    is_turned: npt.NDArray[np.bool_]
+    edges: Int64
+
+    @classmethod
+    def of(cls, sentences: Ragged, images: Ragged, sets: Int64, others: Int64, k: str) -> Problems:
+        """Return the problem of sentence set `sets[p]` against image set `others[p]` for every pair `p`."""
+        n, m = sentences.counts[sets], images.counts[others]
+        return cls(
+            tops=sentences.offsets[sets],
+            lefts=images.offsets[others],
+            heights=np.minimum(n, m),
+            widths=np.maximum(n, m),
+            is_turned=n > m,
+            edges=edge_counts(n, m, k),
+        )
+
+    def __len__(self) -> int:
+        return len(self.tops)
+
+    @property
+    def rows(self) -> Ragged:
+        """Return the rows of all problems, one problem after the other."""
+        return Ragged.of(self.heights)
+
+    @property
+    def places(self) -> Int64:
+        """Return how many rows stay out."""
+        return self.heights - self.edges
+
+    def steps(self, matrix_width: int) -> tuple[Int64, Int64]:
+        """Return how far apart rows, and columns, of a problem are among the matrix's entries laid out row by row."""
+        return np.where(self.is_turned, 1, matrix_width), np.where(self.is_turned, matrix_width, 1)
+
+
+def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int64:
+    """Return how many edges or maxima count for sets of the given sizes (arrays that broadcast).
+
+    `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n,
+    m).
+    """
+    smaller: Int64 = np.minimum(np.asarray(sentences, np.int64), np.asarray(images, np.int64))
+    if k == "min":
+        return smaller
+    if k == "half":
+        return (smaller + 1) // 2
+    value = float(k)
+    if value >= 1:
+        return np.minimum(smaller, int(value))
+    return np.ceil(np.round(value * smaller, 9)).astype(np.int64)
+
+
+def match(weights: Matrix, k: int, matching: Matching | str) -> tuple[Int64, Int64]:
+    """Return rows and columns of the maximum-weight matching of an n x m matrix, by row.
+
+    Args:
+        weights: n x m, finite.
+        k: number of edges, at most min(n, m).
+        matching: `exact`: exactly k edges; `at_most`: those of the best matching of at most k edges, which is the
+            best of exactly k over `max(weights, 0)` without the edges that were negative.
+    """
+    sets = [Ragged.of([size]) for size in weights.shape]
+    edges = match_batch(torch.from_numpy(np.array(weights)), *sets, k=str(k), matching=matching)
+    rows, columns = np.divmod(edges.entries[edges.is_selected].numpy(), weights.shape[1])
+    order = np.argsort(rows)
+    return rows[order], columns[order]
+
+
+def predicted_pairs(similarities: Matrix) -> tuple[Int64, Int64]:
+    """Return rows and columns of the links that an n x m matrix predicts, by row.
+
+    As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence
+    and each image has at most one link, and no link has a similarity below zero.
+    """
+    if not similarities.size:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return match(similarities, min(similarities.shape), Matching.AT_MOST)
+
+
+def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
+    """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
+
+    Args:
+        weights: N x M, all sentences against all images. What is not finite counts as 0 in the choice of entries; the
+            step's own check (`training.loop.step`) then says so.
+        sentences: which rows are of which of the B sentence sets.
+        images: which columns are of which of the C image sets.
+        k: see `edge_counts`.
+        matching: see `match`.
+
+    Returns:
+        Edges whose pair `(i, j)` is number `i * C + j`.
+    """
+    sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
+    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching))
+
+
+def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
+    """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
+
+    Arguments as of `match_batch`.
+    """
+    sets = np.arange(len(sentences))
+    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
+
+
+def assign(gains: Matrix, problems: Problems) -> Int64:
+    """Return the entry that each row of each problem takes, so that each problem's sum of entries is the largest.
+
+    Args:
+        gains: N x M, finite.
+        problems: blocks of it.
+
+    Returns:
+        Positions in `gains` laid out row by row, one a row of a problem, one problem after the other; `~position` (a
+        negative number) of the problem's first entry where a row stays out.
+    """
+    costs = -gains.astype(np.float64)
+    stay = -1.0 - np.abs(costs).max(initial=0.0)
+    taken = [np.zeros(0, np.int64)]
+    fields = problems.tops, problems.lefts, problems.heights, problems.widths, problems.is_turned, problems.places
+    for top, left, height, width, is_turned, places in zip(*(field.tolist() for field in fields), strict=True):
+        if is_turned:
+            block = costs[top : top + width, left : left + height].T
+        else:
+            block = costs[top : top + height, left : left + width]
+        taken.append(_columns(block, places, stay))
+    columns, rows = np.concatenate(taken), problems.rows
+    row_steps, column_steps = problems.steps(gains.shape[1])
+    starts = problems.tops * gains.shape[1] + problems.lefts
+    entries = starts[rows.owners] + rows.numbers * row_steps[rows.owners] + columns * column_steps[rows.owners]
+    found: Int64 = np.where(columns < problems.widths[rows.owners], entries, ~starts[rows.owners])
+    return found
+
+
+def _columns(costs: Matrix, places: int, stay: float) -> Int64:
+    """Return the column that each row takes; those past the last are places to stay out, which cost `stay`.
+
+    scipy takes rectangles; lapjv takes squares alone, and is faster where few rows must be added to make one.
+    """
+    height, width = costs.shape
+    whole = width + places
+    if whole >= SMALLEST_FOR_LAPJV and 6 * (whole - height) <= whole:
+        square = np.zeros((whole, whole))
+        square[:height, :width], square[:height, width:] = costs, stay
+        columns: Int64 = lapjv(square)[0][:height]
+        return columns
+    if places:
+        costs = np.hstack([costs, np.full((height, places), stay)])
+    columns = linear_sum_assignment(costs)[1]
+    return columns
+
+
+def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
+    finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
+    taken = _assign_anywhere(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
+    is_selected = taken >= 0
+    entries = torch.where(is_selected, taken, ~taken)
+    if matching is Matching.AT_MOST:
+        is_selected &= finite.flatten().index_select(0, entries) >= 0
+    return Edges(entries, is_selected, to_device(problems.rows.owners, weights.device))
+
+
+def _assign_anywhere(gains: Tensor, problems: Problems) -> Tensor:
+    """Return what `assign` does, as a tensor, computed where the matrix lies if that is possible.
+
+    PyTorch brings Triton along with its builds for GPUs alone; without it, the matrix is fetched.
+    """
+    if gains.is_cuda and find_spec("triton"):
+        from training.similarity.assignment_gpu import assign_on_gpu
+
+        return assign_on_gpu(gains, problems)
+    known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32))
+    return to_device(assign(known_to_numpy.cpu().numpy(), problems), gains.device)
