@@ -25,6 +25,7 @@ from schemas.tables import row_of, to_table
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
     from training.data.documents import GivenDocument
+    from training.evaluation.metrics.relations import RefineConfig
     from training.model import ModelCard
 
 Say = Callable[[str], None]
@@ -58,6 +59,16 @@ def link(
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
     ] = None,
+    refine_below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="Of models of relations: choose by similarities refined where a text's two largest differ by less.",
+        ),
+    ] = None,
+    refine_weight: Annotated[
+        float, typer.Option(metavar="LAMBDA", help="Of that refinement; 0: 0.12 for clue, 0.13 for others.")
+    ] = 0.0,
     tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
 ) -> None:
@@ -69,6 +80,7 @@ def link(
     console = Console(is_json=is_json)
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input FILE or --dataset NAME")
+    refine = _refinement(refine_below, refine_weight)
     if dataset is not None:
         if settings:
             raise UsageError("--set: of --input alone; a data set's vectors are in its shards")
@@ -82,6 +94,7 @@ def link(
             splits=splits or (),
             workers=workers,
             precision=precision,
+            refine=refine,
             calibration_path=calibration,
             tracking=tracking,
             say=console.say,
@@ -96,6 +109,7 @@ def link(
         Path(output),
         settings or [],
         precision=precision,
+        refine=refine,
         calibration_path=calibration,
         tracking=tracking,
         say=console.say,
@@ -104,6 +118,14 @@ def link(
     if summary["failures"]:
         lines.append(f"failures: {_reasons(summary)}: {summary['failures_path']}")
     console.summarise(lines, summary)
+
+
+def _refinement(below: float | None, weight: float) -> RefineConfig | None:
+    from training.evaluation.metrics.relations import RefineConfig
+
+    if below is None and weight:
+        raise UsageError("--refine-weight: expected --refine-below beside it")
+    return None if below is None else RefineConfig(below=below, weight=weight)
 
 
 def _version_lines(summary: dict[str, Any]) -> list[str]:
@@ -129,6 +151,7 @@ def link_file(
     settings: list[str],
     *,
     precision: float | None = None,
+    refine: RefineConfig | None = None,
     calibration_path: Path | None = None,
     tracking: str | None,
     say: Say,
@@ -161,6 +184,7 @@ def link_file(
             output=str(output),
             calibration=calibration,
             precision=precision,
+            refine=refine,
             say=say,
         )
     failures_path = output.with_suffix(".failures.parquet")

@@ -23,6 +23,14 @@ from schemas.tables import column, table_schema
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedRelation:
+    """A relation of a linked sentence and image, and its probability, 0 to 1."""
+
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class PredictedLink:
     """Sentence `sentence` of a document goes with its image `image` (both count from 0).
 
@@ -34,6 +42,7 @@ class PredictedLink:
         rank: place among the document's links by similarity, from 1.
         model: URI of the model that predicted it, with its version.
         probability: that it is true, 0 to 1, by the model's calibration; None without one.
+        relations: those that a coherence model predicts, each with its probability; None of other models.
     """
 
     document: str
@@ -43,6 +52,7 @@ class PredictedLink:
     rank: int
     model: str
     probability: float | None = None
+    relations: tuple[PredictedRelation, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +99,12 @@ class LinksManifest:
         return restore_json(cls, text, what=f"{where}: a manifest of links")
 
 
+_RELATION = pa.struct(
+    [
+        column("name", pa.string(), "relation"),
+        column("probability", pa.float32(), "that the sentence and the image have it", unit="0 to 1"),
+    ]
+)
 LINK_SCHEMA = table_schema(
     "links",
     1,
@@ -106,5 +122,6 @@ LINK_SCHEMA = table_schema(
             nullable=True,
             unit="0 to 1",
         ),
+        column("relations", pa.list_(_RELATION), "null of a model that predicts none", nullable=True),
     ],
 )

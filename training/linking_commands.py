@@ -19,7 +19,8 @@ from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument
 from training.evaluation.metrics.calibration import Calibration
-from training.linking.links import Linker, threshold_of
+from training.evaluation.metrics.relations import RefineConfig
+from training.linking.links import Linker, check_refined, threshold_of
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.linking.writing import write_links
 from training.mlflow.evaluations import calibration_of
@@ -88,15 +89,18 @@ def run_link(
     output: str,
     calibration: Calibration | None = None,
     precision: float | None = None,
+    refine: RefineConfig | None = None,
     say: Say,
 ) -> LinkSummary:
     """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
 
-    With a calibration links have a probability; with a precision, those below its threshold are left out.
+    With a calibration links have a probability; with a precision, those below its threshold are left out. With a
+    refinement, links are chosen by similarities that predicted relations refine.
     """
     seen, failures, began = 0, list[Failure](), time.monotonic()
-    linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration, precision=precision)
+    linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration, precision=precision, refine=refine)
     threshold_of(calibration, precision, loaded.uri)
+    check_refined(loaded.model, refine)
 
     def links() -> Iterator[PredictedLink]:
         nonlocal seen
@@ -128,6 +132,7 @@ def run_link_version(
     splits: Sequence[str] = (),
     workers: int = 1,
     precision: float | None = None,
+    refine: RefineConfig | None = None,
     calibration_path: Path | None = None,
     tracking: str | None = None,
     say: Say,
@@ -142,6 +147,7 @@ def run_link_version(
         splits: to be linked; none: all.
         workers: shards linked at once. With more than one, or with RAY_ADDRESS in the environment, by Ray.
         precision: share of links that is to be true; the others are left out.
+        refine: by which refined similarities links are chosen; None: by the cosines.
         calibration_path: file of the model's calibration; its run's by default.
         tracking: URI of the MLflow store.
         say: takes a line of progress.
@@ -164,6 +170,7 @@ def run_link_version(
         output=Folder(output if "://" in output else str(Path(output).absolute())),
         calibration=calibration_of(client, loaded, calibration_path),
         precision=precision,
+        refine=refine,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
     linked = link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)

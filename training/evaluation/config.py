@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.configs import require
+from training.evaluation.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.evaluation.metrics.retrieval import SAMPLE_PAIRS, SAMPLES
 from training.text.word_vectors import PACKAGED
 
@@ -25,6 +26,9 @@ class EvaluateConfig:
         sample_pairs: pairs of a sample of the retrieval pool (Alikhani 2022: 500).
         samples: how many samples are drawn; 0: the whole pool alone.
         distinct_images: an image of several documents is one candidate; otherwise one for each, as a table's rows.
+        refine_below: T of the similarity refinement: a text is refined where its two largest similarities differ by
+            less (Alikhani 2022: 0.1; their code: 0.05).
+        refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
     """
 
     image_features: str = AUTO
@@ -36,14 +40,20 @@ class EvaluateConfig:
     sample_pairs: int = SAMPLE_PAIRS
     samples: int = SAMPLES
     distinct_images: bool = True
+    refine_below: float = DIFFICULT_BELOW
+    refine_weight: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("word_dimensions", "sample_pairs"):
             value = getattr(self, name)
             require(value > 0, field=name, value=value, rule="must be positive")
-        for name in ("seed", "samples"):
+        for name in ("seed", "samples", "refine_below", "refine_weight"):
             value = getattr(self, name)
             require(value >= 0, field=name, value=value, rule="must not be negative")
+
+    @property
+    def refinement(self) -> RefineConfig:
+        return RefineConfig(below=self.refine_below, weight=self.refine_weight)
 
 
 STANDARD_CONFIG = EvaluateConfig()

@@ -30,13 +30,7 @@ from training.evaluation.metrics.captions import caption_scores, chosen_captions
 from training.evaluation.metrics.confusion import Choice, choices, confusion_scores, most_confused
 from training.evaluation.metrics.groups import RELATION, SOURCE, Group, language_groups, link_scores, role_groups
 from training.evaluation.metrics.pairs import linked_pool
-from training.evaluation.metrics.relations import (
-    DEFAULT_WEIGHT,
-    REFINEMENT_WEIGHTS,
-    Refinement,
-    RelationPredictor,
-    relation_scores,
-)
+from training.evaluation.metrics.relations import RelationPredictor, relation_scores
 from training.evaluation.metrics.retrieval import (
     Adjust,
     Direction,
@@ -133,9 +127,7 @@ class Subject:
 
     @cached_property
     def predictor(self) -> RelationPredictor:
-        if self.model.relations is None:
-            raise UsageError("the model predicts no relations")
-        return RelationPredictor(self.model.relations, self.model.card.relations)
+        return RelationPredictor.of(self.model)
 
     @cached_property
     def relations(self) -> dict[str, Relations]:
@@ -276,8 +268,8 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    weight = REFINEMENT_WEIGHTS.get(subject.manifest.dataset, DEFAULT_WEIGHT)
-    return subject.retrieval(subject.pool(subject.evaluation.links), adjust=Refinement(subject.predictor, weight))
+    refinement = subject.config.refinement.of(subject.predictor, subject.manifest.dataset)
+    return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
 
 
 def _relations(subject: Subject) -> Iterable[Score]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
-from schemas.links import PredictedLink
+from schemas.links import PredictedLink, PredictedRelation
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Int64
 from training.evaluation.metrics.calibration import Calibration
-from training.model import LinkModel
+from training.evaluation.metrics.relations import RefineConfig, RelationPredictor
+from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import Matrix, predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
@@ -53,12 +54,15 @@ class Linker:
         uri: its address, with its version; it is part of every link.
         calibration: gives links their probability; None: they have none.
         precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
+        refine: which links there are is decided by refined similarities (Alikhani 2022, eq. 4-6); links and documents
+            keep the cosines. None: by the cosines. A model without relations has none to refine by.
     """
 
     model: LinkModel
     uri: str
     calibration: Calibration | None = None
     precision: float | None = None
+    refine: RefineConfig | None = None
 
     def link_given(self, given: Iterable[GivenDocument]) -> Iterator[LinkedDocument | Failure]:
         """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
@@ -84,21 +88,32 @@ class Linker:
         """
         try:
             documents = read(batch)
-            matrices = self.model.similarities(documents)
+            embedded = self.model.embed(documents)
         except (UsageError, IntegrityError) as problem:
             if len(batch) == 1:
                 return [_failure(ids[0], Reason.UNREADABLE, str(problem), type(problem).__name__)]
             return [each for number, item in enumerate(batch) for each in self._link([item], [ids[number]], read)]
-        rows = zip(ids, documents.sentences, matrices, strict=True)
-        return [self._linked(key, documents.sentence_numbers[part], matrix) for key, part, matrix in rows]
+        rows = zip(ids, documents.sentences, embedded, strict=True)
+        return [self._linked(key, documents.sentence_numbers[part], vectors) for key, part, vectors in rows]
 
-    def _linked(self, document: str, sentence_numbers: Int64, matrix: Matrix) -> LinkedDocument | Failure:
+    def _linked(self, document: str, sentence_numbers: Int64, vectors: EmbeddedDocument) -> LinkedDocument | Failure:
+        matrix = vectors.similarities()
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
-        links = predicted_links(document, matrix, sentence_numbers, model_uri=self.uri)
+        rows, columns = predicted_pairs(self._refined(matrix, vectors))
+        links = matched_links(document, matrix, (rows, columns), sentence_numbers, model_uri=self.uri)
+        if self.model.relations is not None:
+            links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
         threshold = threshold_of(self.calibration, self.precision, self.uri)
         kept = calibrated([link for link in links if link.similarity >= threshold], self.calibration)
         return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
+
+    def _refined(self, matrix: Matrix, vectors: EmbeddedDocument) -> Matrix:
+        """Return the similarities by which links are chosen."""
+        if self.refine is None or not matrix.size:
+            return matrix
+        refinement = self.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
+        return refinement(matrix, vectors.texts, vectors.images)
 
 
 def predicted_links(
@@ -115,12 +130,33 @@ def predicted_links(
         sentence_numbers: indices of those n sentences in the document.
         model_uri: address of the model.
     """
-    rows, columns = predicted_pairs(matrix)
+    return matched_links(document, matrix, predicted_pairs(matrix), sentence_numbers, model_uri=model_uri)
+
+
+def matched_links(
+    document: str, matrix: Matrix, pairs: tuple[Int64, Int64], sentence_numbers: Int64, *, model_uri: str
+) -> list[PredictedLink]:
+    """Return the links of a matching (rows and columns of the matrix), the most similar first."""
+    rows, columns = pairs
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [
         PredictedLink(document, int(sentence_numbers[rows[e]]), int(columns[e]), float(weights[e]), rank, model_uri)
         for rank, e in enumerate(order, start=1)
+    ]
+
+
+def with_relations(
+    links: list[PredictedLink], predictor: RelationPredictor, vectors: EmbeddedDocument, sentence_numbers: Int64
+) -> list[PredictedLink]:
+    """Return a document's links, each with the relations that the model predicts for its sentence and image."""
+    row_of = {number: row for row, number in enumerate(sentence_numbers.tolist())}
+    rows = np.array([row_of[link.sentence] for link in links], np.int64)
+    columns = np.array([link.image for link in links], np.int64)
+    found = predictor.pairs(vectors.texts[rows], vectors.images[columns]).tolist()
+    return [
+        replace(link, relations=tuple(map(PredictedRelation, predictor.names, probabilities)))
+        for link, probabilities in zip(links, found, strict=True)
     ]
 
 
@@ -138,6 +174,12 @@ def threshold_of(calibration: Calibration | None, precision: float | None, model
             "data set it was trained on has validation links, or give one with --calibration"
         )
     return calibration.threshold(precision)
+
+
+def check_refined(model: LinkModel, refine: RefineConfig | None) -> None:
+    """Raise a `UsageError` where links are to be chosen by relations and the model predicts none."""
+    if refine is not None:
+        RelationPredictor.of(model)
 
 
 def _failure(document: str, reason: Reason, message: str, exception: str | None = None) -> Failure:

@@ -28,6 +28,7 @@ from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
 from training.evaluation.metrics.calibration import Calibration
+from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import Linker
 from training.linking.writing import links_file, parquet_bytes
 from training.model import LinkModel
@@ -47,6 +48,7 @@ class Linking:
         model: URI of the model, with its version.
         calibration: gives links their probability.
         precision: share of links that is to be true; None: all are kept.
+        refine: by which refined similarities links are chosen; None: by the cosines.
         made_by: fingerprint of everything that decides which links a shard has.
     """
 
@@ -56,6 +58,7 @@ class Linking:
     model: str
     calibration: Calibration | None
     precision: float | None
+    refine: RefineConfig | None
     made_by: str
 
     @property
@@ -113,7 +116,13 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
         read = read_for_model(card.config, card.data, *place, shards=[shard.number], unreadable=unreadable)
         failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
         documents = len(read) + len(failures)
-        linker = Linker(model=model, uri=linking.model, calibration=linking.calibration, precision=linking.precision)
+        linker = Linker(
+            model=model,
+            uri=linking.model,
+            calibration=linking.calibration,
+            precision=linking.precision,
+            refine=linking.refine,
+        )
         for found in linker.link_set(read):
             if isinstance(found, Failure):
                 failures.append(found)

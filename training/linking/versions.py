@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from schemas.configs import resolve
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
@@ -21,7 +22,8 @@ from schemas.versions import fingerprint
 from training.data.lake import split_parts
 from training.data.loading import read_for_model
 from training.evaluation.metrics.calibration import Calibration
-from training.linking.links import threshold_of
+from training.evaluation.metrics.relations import RefineConfig
+from training.linking.links import check_refined, threshold_of
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
 from training.model import LinkModel
 
@@ -64,6 +66,7 @@ def prepare_linking(
     output: Folder,
     calibration: Calibration | None = None,
     precision: float | None = None,
+    refine: RefineConfig | None = None,
 ) -> Linking:
     """Return what a linking needs to know; a mistake that would stop every shard is said here.
 
@@ -73,6 +76,7 @@ def prepare_linking(
     """
     manifest, folder = read_manifest(lake, reference)
     threshold_of(calibration, precision, uri)
+    check_refined(model, refine)
     for split in _splits(manifest):
         read_for_model(model.card.config, model.card.data, manifest, folder, split, shards=[])
     made_by = {
@@ -80,6 +84,7 @@ def prepare_linking(
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
         "calibration": None if calibration is None else calibration.to_json(),
         "precision": precision,
+        **({} if refine is None else {"refine": resolve(refine)}),
         "schema": schema_version(LINK_SCHEMA),
     }
     return Linking(
@@ -89,6 +94,7 @@ def prepare_linking(
         model=uri,
         calibration=calibration,
         precision=precision,
+        refine=refine,
         made_by=fingerprint(made_by),
     )
 

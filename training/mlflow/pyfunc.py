@@ -34,6 +34,7 @@ SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "i
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
 READ, SIMILARITIES, LINKS, MODEL = "read", "similarities", "links", "model"
+RELATIONS = "relations"
 LINK_FIELDS = ("sentence", "image", "similarity", "probability")
 ADDRESS_FILE = "registered_model_meta"  # where MLflow notes which version it downloaded
 
@@ -82,7 +83,7 @@ class LinkPredictor:
 
         `read` are the indices of the n sentences that the model reads (all, unless it goes by their roles), and
         `similarities` n lists of m cosines; `links` are those of `multilink link`, the most similar first, with their
-        `sentence`, `image`, `similarity` and `probability`.
+        `sentence`, `image`, `similarity` and `probability`; of a coherence model also their `relations`.
 
         Raises:
             UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
@@ -96,7 +97,7 @@ class LinkPredictor:
                 {
                     READ: each.sentence_numbers.tolist(),
                     SIMILARITIES: each.similarities.astype(np.float64).tolist(),
-                    LINKS: [{name: getattr(link, name) for name in LINK_FIELDS} for link in each.links],
+                    LINKS: [_fields(link) for link in each.links],
                     MODEL: self.uri,
                 }
             )
@@ -133,8 +134,12 @@ class LinkPredictor:
         )
 
 
-def _fields(links: Sequence[PredictedLink]) -> list[dict[str, Any]]:
-    return [{name: getattr(link, name) for name in LINK_FIELDS} for link in links]
+def _fields(link: PredictedLink) -> dict[str, Any]:
+    """Return what is told of a link; relations (name -> probability) of a model that predicts them."""
+    found = {name: getattr(link, name) for name in LINK_FIELDS}
+    if link.relations is not None:
+        found[RELATIONS] = {relation.name: relation.probability for relation in link.relations}
+    return found
 
 
 def inputs(model: LinkModel) -> dict[str, bool]:

@@ -6,7 +6,14 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
 
-from training.evaluation.metrics.relations import Refinement, RelationPredictor, average_precision, relation_scores
+from training.evaluation.config import EvaluateConfig
+from training.evaluation.metrics.relations import (
+    RefineConfig,
+    Refinement,
+    RelationPredictor,
+    average_precision,
+    relation_scores,
+)
 
 
 @pytest.mark.parametrize("levels", [3, 1000])
@@ -81,6 +88,20 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
         assert np.allclose(found, expected)
         changed = int((expected != similarities).any(axis=1).sum())
         assert 0 < changed < 6 and predictor.head.rows == changed * 5
+
+
+@pytest.mark.parametrize(
+    ("dataset", "config", "expected"),
+    [
+        ("cite", RefineConfig(), (0.13, 0.1)),
+        ("clue", RefineConfig(), (0.12, 0.1)),
+        ("mine", EvaluateConfig().refinement, (0.13, 0.1)),
+        ("clue", EvaluateConfig(refine_below=0.05, refine_weight=0.5).refinement, (0.5, 0.05)),
+    ],
+)
+def test_threshold_and_weight_are_settings(dataset, config, expected):
+    found = config.of(made()[0], dataset)
+    assert (found.weight, found.difficult_below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.links import LINK_SCHEMA, PredictedLink
+from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import check_schema
 from training.linking.links import predicted_links
 from training.linking.writing import write_links
@@ -40,7 +40,10 @@ def test_each_sentence_and_image_has_at_most_one_link() -> None:
 
 
 def test_written_links_have_the_schema(tmp_path: Path) -> None:
-    links = [PredictedLink("d", 1, 0, 0.5, 1, "m"), PredictedLink("e", 0, 2, 0.25, 1, "m")]
+    links = [
+        PredictedLink("d", 1, 0, 0.5, 1, "m"),
+        PredictedLink("e", 0, 2, 0.25, 1, "m", relations=(PredictedRelation("story", 0.75),)),
+    ]
     path = tmp_path / "out" / "links.parquet"
     assert write_links(links, path) == 2
     table = pq.read_table(path)
@@ -53,6 +56,7 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
         "rank": 1,
         "model": "m",
         "probability": None,
+        "relations": [{"name": "story", "probability": 0.75}],
     }
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
+from scipy.optimize import linear_sum_assignment
 
 from schemas.configs import dotted_keys, override
 from schemas.documents import Split
+from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
@@ -19,7 +21,8 @@ from training.config import DataConfig, SentenceConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
-from training.linking.links import LinkedDocument, Linker
+from training.evaluation.metrics.relations import RefineConfig
+from training.linking.links import LinkedDocument, Linker, check_refined
 from training.mlflow.loading import LoadedModel
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
@@ -155,6 +158,65 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
         np.testing.assert_allclose(one.similarities.ravel(), np.ravel(served["similarities"]), atol=1e-5)
         assert numbers(list(one.links)) == numbers(list(other.links))
         assert numbers(list(one.links)) == [(link["sentence"], link["image"]) for link in served["links"]]
+
+
+def refined_by_hand(matrix: np.ndarray, probabilities: np.ndarray, below: float, weight: float) -> np.ndarray:
+    """Equations 4 to 6 of Alikhani 2022, a row at a time."""
+    rows = []
+    for row, own in zip(matrix.astype(float), probabilities, strict=True):
+        is_difficult = len(row) > 1 and sorted(row)[-1] - sorted(row)[-2] < below
+        rows.append(row * np.exp(weight * abs(own - 0.5)).sum(axis=1) if is_difficult else row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("below", [None, 0.05, 0.5])
+def test_links_have_relations_and_are_chosen_by_refined_similarities(below: float | None, lake: Lake) -> None:
+    config = CONFIGURATIONS["hessel-2019"]
+    model = model_of(config, lake)
+    torch.manual_seed(1)
+    model = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
+    assert model.relations is not None
+    with torch.no_grad():
+        model.relations.affine.weight.mul_(30)
+    refine = None if below is None else RefineConfig(below=below, weight=3.0)
+    documents, differing = list(given(lake, model)), 0
+    for document, found in zip(
+        documents, Linker(model=model, uri="m", refine=refine).link_given(documents), strict=True
+    ):
+        assert isinstance(found, LinkedDocument)
+        [vectors] = model.embed(model.read([document]))
+        with torch.no_grad():
+            crossed = [
+                [
+                    torch.sigmoid(model.relations.affine(torch.tensor(np.concatenate([text, image])))).numpy()
+                    for image in vectors.images
+                ]
+                for text in vectors.texts
+            ]
+        matrix = vectors.texts @ vectors.images.T
+        wanted = refined_by_hand(matrix, np.array(crossed), below or 0.0, 3.0)
+        rows, columns = linear_sum_assignment(np.maximum(wanted, 0), maximize=True)
+        pairs = {(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if wanted[r, c] >= 0}
+        assert {(link.sentence, link.image) for link in found.links} == pairs
+        plain = linear_sum_assignment(np.maximum(matrix, 0), maximize=True)
+        differing += {(int(r), int(c)) for r, c in zip(*plain, strict=True) if matrix[r, c] >= 0} != pairs
+        for link in found.links:
+            assert link.similarity == pytest.approx(float(matrix[link.sentence, link.image]), abs=1e-6)
+            assert link.relations is not None and [each.name for each in link.relations] == ["story", "visible"]
+            expected = crossed[link.sentence][link.image]
+            assert [each.probability for each in link.relations] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert (differing > 0) is (below == 0.5)
+    with TestClient(make_app(LoadedModel(model=model, uri="m"), None)) as client:
+        example = client.get("/example").json()
+        [answer] = client.post("/invocations", json=example).json()["predictions"]
+    assert all(set(link["relations"]) == {"story", "visible"} for link in answer["links"])
+
+
+def test_a_model_without_relations_refines_nothing(lake: Lake) -> None:
+    model = model_of(CONFIGURATIONS["hessel-2019"], lake)
+    with pytest.raises(UsageError, match="the model predicts no relations"):
+        check_refined(model, RefineConfig())
+    check_refined(model, None)
 
 
 def test_a_caption_models_links_name_the_captions_sentence(lake: Lake) -> None:

@@ -14,9 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from schemas.configs import require
+from schemas.errors import UsageError
 from schemas.evaluation import Score
 from training.data.streams import stream
 from training.evaluation.bootstrap import LEVEL
+from training.model import LinkModel
 
 Float = npt.NDArray[np.floating[Any]]
 Float32 = npt.NDArray[np.float32]
@@ -35,6 +38,17 @@ class RelationPredictor:
     head: nn.Module
     names: tuple[str, ...]
 
+    @classmethod
+    def of(cls, model: LinkModel) -> RelationPredictor:
+        """Return the predictor of a model.
+
+        Raises:
+            UsageError: the model predicts no relations.
+        """
+        if model.relations is None:
+            raise UsageError("the model predicts no relations; train one with objective.name=coherence-aware")
+        return cls(model.relations, model.card.relations)
+
     def pairs(self, texts: Float, images: Float) -> Float32:
         """Return N x R probabilities of the relations of N texts with N images, row by row."""
         device = next(self.head.parameters()).device
@@ -46,6 +60,29 @@ class RelationPredictor:
     def crossed(self, texts: Float, images: Float) -> Float32:
         """Return Q x C x R probabilities of Q texts, each with all C images."""
         return np.stack([self.pairs(np.repeat(text[None], len(images), axis=0), images) for text in texts])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefineConfig:
+    """Settings of selective similarity refinement (Alikhani 2022, eq. 4-6).
+
+    Attributes:
+        below: T: a text is refined where its two largest similarities differ by less (A: 0.1; their code: 0.05).
+        weight: lambda; 0: 0.12 for CLUE, 0.13 for CITE++ and others (A).
+    """
+
+    below: float = DIFFICULT_BELOW
+    weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("below", "weight"):
+            value = getattr(self, name)
+            require(value >= 0, field=f"refinement's {name}", value=value, rule="must not be negative")
+
+    def of(self, predictor: RelationPredictor, dataset: str) -> Refinement:
+        """Return what refines the similarities of a model of a data set (NAME)."""
+        weight = self.weight or REFINEMENT_WEIGHTS.get(dataset, DEFAULT_WEIGHT)
+        return Refinement(predictor, weight=weight, difficult_below=self.below)
 
 
 @dataclass(frozen=True, slots=True)
