@@ -4,6 +4,18 @@ A document is ordered sentences, ordered image references, and links that are un
 states stay apart everywhere, as `None`, `()` (there is none), and a non-empty tuple. The dataclasses are what stages
 pass along; `document_schema` is what a documents part holds.
 
+Where a source knows its layout, `after_sentence` says of each image how many of the document's sentences stand wholly
+before it: 0 is before the first, n behind the last. An image beside a sentence (the caption below it, the step it
+shows, the paragraph it is set in) stands before that sentence:
+
+    sentences          0     1     2
+    image stands at   0     1     2     3        beside sentence 1: at 1
+
+The number refers to the sentences that the document has in the end. A sentence that was left out is not counted, an
+image behind the last sentence that was kept is at n, and the images that stay keep their numbers when others go. It is
+null where the order of the sentences tells nothing (shuffled, with distractors). In posts, recipes and stories it is
+nearly the ground truth: it is for evaluation, and no objective is ever shown it.
+
 An images part holds every image the same-numbered documents part refers to, once, with its features as columns. `jpeg`
 is the picture a person or a later extractor can use: orientation applied, RGB, shorter side 256 px. A data set made
 from feature vectors alone (`multi-retrieval`) has no pixels: the picture columns are null.
@@ -11,18 +23,20 @@ from feature vectors alone (`multi-retrieval`) has no pixels: the picture column
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, image_fields, sentence_fields
 from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"
 SHORTER_SIDE_PX = 256
+AFTER_SENTENCE = "after_sentence"
 
 
 class Split(StrEnum):
@@ -92,6 +106,13 @@ class Provenance:
 @travels
 @dataclass(frozen=True, slots=True)
 class Document:
+    """What a row of a documents part holds.
+
+    Attributes:
+        after_sentence: of each image, how many sentences stand before it (see the module), None where unknown; empty:
+            unknown of all.
+    """
+
     id: str
     dataset: str
     sentences: tuple[Sentence, ...]
@@ -100,6 +121,7 @@ class Document:
     provenance: Provenance
     language: str = UNDETERMINED
     split: Split | None = None
+    after_sentence: tuple[int | None, ...] = ()
 
 
 _SENTENCE = pa.struct(
@@ -142,15 +164,28 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("images", pa.list_(_IMAGE_REF), "in document order"),
         column("links", pa.list_(_LINK), "ground truth; null: unknown; empty: known, none", nullable=True),
         column("provenance", _PROVENANCE, "where it came from"),
+        column(
+            AFTER_SENTENCE,
+            pa.list_(pa.int32()),
+            "of each image, how many sentences stand before it in the layout; null: unknown",
+            unit="sentences",
+            is_added=True,
+        ),
     ]
     return table_schema("documents", 1, [*columns, *sentence_fields(features)])
 
 
 def to_row(document: Document) -> dict[str, Any]:
-    """Return a document as a row of `document_schema()` (its split must be assigned)."""
+    """Return a document as a row of `document_schema()` (its split must be assigned).
+
+    Raises:
+        IntegrityError: an image stands where the document has no sentence.
+    """
     if document.split is None:
         raise ValueError(f"document {document.id} has no split yet")
-    links = document.links
+    links, after = document.links, document.after_sentence
+    if after and (problem := layout_problem(after, sentences=len(document.sentences), images=len(document.images))):
+        raise IntegrityError(f"document {document.id}: {problem}")
     return {
         "id": document.id,
         "dataset": document.dataset,
@@ -174,7 +209,21 @@ def to_row(document: Document) -> dict[str, Any]:
             "url": document.provenance.url,
             "licence": document.provenance.licence,
         },
+        AFTER_SENTENCE: list(after) if is_placed(after) else None,
     }
+
+
+def is_placed(after: Sequence[int | None]) -> bool:
+    """Return whether it is known of any image where it stands."""
+    return any(place is not None for place in after)
+
+
+def layout_problem(after: Sequence[int | None], *, sentences: int, images: int) -> str:
+    """Return what is wrong with the places of a document's images ("" where nothing is)."""
+    if len(after) != images:
+        return f"{images} images, but {AFTER_SENTENCE} of {len(after)}"
+    outside = next((place for place in after if place is not None and not 0 <= place <= sentences), None)
+    return "" if outside is None else f"{AFTER_SENTENCE} {outside} is outside 0 to {sentences} sentences"
 
 
 @travels

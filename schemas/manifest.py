@@ -40,6 +40,7 @@ class SplitStatistics:
     """The row of Hessel 2019's table 1 for one split.
 
     `density` is links over sentence-image pairs, averaged over documents with known links (None where there is none).
+    `placed_images` are those of which it is known where they stand among the sentences.
     """
 
     documents: int
@@ -55,6 +56,7 @@ class SplitStatistics:
     links: int
     documents_with_known_links: int
     density: float | None
+    placed_images: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

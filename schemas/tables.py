@@ -19,6 +19,7 @@ MEANING = b"meaning"
 UNIT = b"unit"
 TABLE = b"multilink.table"
 VERSION = b"multilink.version"
+ADDED = b"added"
 FEATURE_PREFIX = "features."
 T = TypeVar("T")
 
@@ -38,10 +39,23 @@ def travels(record: type[T]) -> type[T]:
     return record
 
 
-def column(name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False, unit: str | None = None) -> pa.Field:
-    """Return a field whose metadata states its meaning and unit."""
-    metadata = {MEANING: meaning.encode()} | ({UNIT: unit.encode()} if unit else {})
-    return pa.field(name, kind, nullable=nullable, metadata=metadata)
+def column(
+    name: str,
+    kind: pa.DataType,
+    meaning: str,
+    *,
+    nullable: bool = False,
+    unit: str | None = None,
+    is_added: bool = False,
+) -> pa.Field:
+    """Return a field whose metadata states its meaning and unit.
+
+    A column that was added to a table which is out already (`is_added`) is nullable, and files may lack it.
+    """
+    metadata = (
+        {MEANING: meaning.encode()} | ({UNIT: unit.encode()} if unit else {}) | ({ADDED: b"1"} if is_added else {})
+    )
+    return pa.field(name, kind, nullable=nullable or is_added, metadata=metadata)
 
 
 def table_schema(name: str, version: int, columns: Sequence[pa.Field]) -> pa.Schema:
@@ -71,7 +85,8 @@ def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
     """Raise unless a file's schema has every expected column with its type, and the same table version.
 
-    Columns beyond the expected ones are allowed: a change of a schema is additive or bumps its version.
+    Columns beyond the expected ones are allowed: a change of a schema is additive or bumps its version. A column that
+    was added later may be absent: its values are null.
     """
     for key in (TABLE, VERSION):
         have, want = (found.metadata or {}).get(key), expected.metadata[key]
@@ -79,6 +94,8 @@ def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
             raise IntegrityError(f"{where}: {key.decode()} is {have!r}, this code reads {want!r}")
     for field in expected:
         position = found.get_field_index(field.name)
+        if position < 0 and ADDED in field.metadata:
+            continue
         if position < 0:
             raise IntegrityError(f"{where}: column {field.name} is missing")
         if found.field(position).type != field.type:

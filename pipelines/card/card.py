@@ -78,6 +78,8 @@ def dataset_card(manifest: Manifest) -> str:
         splits={table: found for table, found in splits.items() if found},
         tables=TABLES,
         image_features=[_hugging_face(field) for field in image_schema(manifest.columns("images"))],
+        placed=sum(row.placed_images for row in manifest.splits.values()),
+        shown=sum(row.images for row in manifest.splits.values()),
         statistics=split_lines(manifest),
         stages=stage_lines(manifest),
         settings=list(_settings(manifest.config)),

@@ -5,6 +5,7 @@ what became of their images, addresses become content hashes, and images that ca
 
     images of the candidate   a   b   c   d          b cannot be had
     images of the document    a       c   d          links renumber: 0 -> 0, 2 -> 1, 3 -> 2
+    stand after sentence      0   1   1   3          sentences stay: 0, 1, 3
 
 A document may lose further images later, when an extractor rejects them: the same rule, `without_images`.
 """
@@ -87,6 +88,7 @@ def settle(
         provenance=candidate.provenance,
         language=candidate.language,
         split=candidate.split,
+        after_sentence=_of_kept(candidate.after_sentence, list(kept)),
     )
     missing = len(candidate.image_uris) - len(kept)
     yield _judge(SettledDocument(document, tuple(kept.values())), missing, config, Stage.DOCUMENTS)
@@ -113,7 +115,8 @@ def without_images(
         if image.hash in rejected:
             yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
     images = tuple(document.images[position] for position in kept)
-    left = dataclasses.replace(document, images=images, links=_renumber(document.links, kept))
+    links, after = _renumber(document.links, kept), _of_kept(document.after_sentence, kept)
+    left = dataclasses.replace(document, images=images, links=links, after_sentence=after)
     yield _judge(SettledDocument(left, tuple(settled.images[position] for position in kept)), missing, config, stage)
 
 
@@ -133,3 +136,8 @@ def _renumber(links: tuple[Link, ...] | None, kept: list[int]) -> tuple[Link, ..
         return None
     new = {old: number for number, old in enumerate(kept)}
     return tuple(dataclasses.replace(link, image=new[link.image]) for link in links if link.image in new)
+
+
+def _of_kept(after: tuple[int | None, ...], kept: list[int]) -> tuple[int | None, ...]:
+    """Return where the kept images stand, which is where they stood; nothing where it is known of none."""
+    return tuple(after[position] for position in kept) if after else ()

@@ -122,16 +122,18 @@ def _counts(leaks: Iterable[LeakCount]) -> list[dict[str, Any]]:
 
 
 class DocumentSize(NamedTuple):
-    """Sentences, images and links of one document (`links` is None where they are unknown)."""
+    """Sentences, images and links of one document (`links` is None where they are unknown), and images with a place."""
 
     sentences: int
     images: int
     links: int | None
+    placed: int = 0
 
 
 def size_of(document: Document) -> DocumentSize:
     links = None if document.links is None else len({(link.sentence, link.image) for link in document.links})
-    return DocumentSize(len(document.sentences), len(document.images), links)
+    placed = sum(place is not None for place in document.after_sentence)
+    return DocumentSize(len(document.sentences), len(document.images), links, placed)
 
 
 def summarise(sizes: Mapping[DocumentSize, int], unique_images: int) -> SplitStatistics:
@@ -159,6 +161,7 @@ def summarise(sizes: Mapping[DocumentSize, int], unique_images: int) -> SplitSta
         links=sum(links),
         documents_with_known_links=len(densities),
         density=round(statistics.fmean(densities), 6) if densities else None,  # summed exactly: in any order
+        placed_images=sum(size.placed for size in every),
     )
 
 

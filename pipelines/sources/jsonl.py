@@ -2,17 +2,18 @@
 
     {"id": "cat-1", "language": "en", "split": "train",
      "sentences": ["A cat sleeps.", {"text": "Two cats", "role": "caption"}],
-     "images": [{"path": "cats/1.jpg"}, {"url": "https://example.org/2.jpg"}],
+     "images": [{"path": "cats/1.jpg", "after_sentence": 0}, {"url": "https://example.org/2.jpg"}],
      "links": [[0, 0], [1, 1]]}
 
-`language`, `split` and `links` are optional, and so are `url` and `licence` of a document and `licence` of an image.
-Other fields are passed over; absent or null links are unknown, `[]` says that there are none. An image path is relative
-to the file's folder (or `source.images`) and stays as written, so that a data set does not depend on where that is.
+`language`, `split` and `links` are optional, and so are `url` and `licence` of a document and `licence` and
+`after_sentence` of an image: how many sentences of the document stand before it (`schemas.documents`). Other fields are
+passed over; absent or null links are unknown, `[]` says that there are none. An image path is relative to the file's
+folder (or `source.images`) and stays as written, so that a data set does not depend on where that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from pipelines.sources.records import (
     identifier,
     json_lines,
     linked,
+    number,
     optional,
     outcomes_of,
     rejected,
@@ -35,7 +37,7 @@ from pipelines.sources.records import (
     stated,
     web_url,
 )
-from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split
+from schemas.documents import UNDETERMINED, Provenance, Role, Sentence, Split, is_placed
 from schemas.failures import Failure, Reason
 
 DATASET = "documents"
@@ -81,7 +83,9 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
     sentences = [_sentence(item) for item in required(record, "sentences", list)]
     images: list[dict[str, Any]] = [checked(item, dict, "an image") for item in required(record, "images", list)]
     pairs = [_pair(item) for item in optional(record, "links", list[object]())]
-    links, lost = linked(pairs, [bool(text.text) for text in sentences], [True] * len(images))
+    is_kept = [bool(text.text) for text in sentences]
+    links, lost = linked(pairs, is_kept, [True] * len(images))
+    after = tuple(_after_sentence(fields, is_kept) for fields in images)
     document = CandidateDocument(
         id=record_id,
         dataset=DATASET,
@@ -92,6 +96,7 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
         language=optional(record, "language", "").strip() or UNDETERMINED,
         split=None if record.get("split") is None else _member(Split, record["split"], "split"),
         image_licences=stated(map(_licence, images)),
+        after_sentence=after if is_placed(after) else (),
     )
     if document.sentences and document.image_uris:
         yield document
@@ -122,6 +127,17 @@ def _image_uri(fields: Mapping[str, Any]) -> str:
         found = " and ".join(given) or "none"
         raise FieldError(Reason.MISSING_FIELD, f"an image: expected 'path' or 'url', found {found}")
     return file_name(fields["path"], "an image's path") if given == ["path"] else web_url(fields["url"], "an image")
+
+
+def _after_sentence(fields: Mapping[str, Any], is_kept: Sequence[bool]) -> int | None:
+    """Return how many of the sentences that are kept stand before an image; None where the file does not say."""
+    if fields.get("after_sentence") is None:
+        return None
+    after = number(fields, "after_sentence")
+    if after > len(is_kept):
+        found = f"found {after}, the document has {len(is_kept)} sentences"
+        raise FieldError(Reason.BROKEN_RECORD, f"an image's after_sentence: {found}")
+    return sum(is_kept[:after])
 
 
 def _pair(item: object) -> tuple[int, int]:

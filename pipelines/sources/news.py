@@ -13,8 +13,9 @@
                         "image_path": "./bbc/images/0000/005.jpg", "article_path": "./bbc/articles/0000/005.txt"}, ...]
 
 A document is up to four texts by role and one picture. The links are known, and every text goes with the picture: N
-ranks pictures for each of the four roles alone and for all together. A body stays one text, as N encodes it. Files are
-streamed; GoodNews' URLs (100 MB for all 466,000) and splits are in memory.
+ranks pictures for each of the four roles alone and for all together. The picture stands beside its caption; without one
+it is not known where. A body stays one text, as N encodes it. Files are streamed; GoodNews' URLs (100 MB for all
+466,000) and splits are in memory.
 
 - JSON Lines: `id` and `image` (a path under the images' folder, or a URL) must be there, any of the texts may be absent
   or null, and so may `split` and `licence` (of text and image). Other fields are passed over.
@@ -186,6 +187,7 @@ def _article(
             language=language,
             split=split,
             image_licences=stated([licence]),
+            after_sentence=tuple(index for index, text in enumerate(sentences) if text.role is Role.CAPTION),
         )
     else:
         yield rejected(record_id, Reason.EMPTY_DOCUMENT, f"expected one of {', '.join(ROLES)}, found none")

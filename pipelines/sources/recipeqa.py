@@ -5,8 +5,9 @@
 
 A step's title comes with the visual questions and its images with the textual ones: the steps of all questions about a
 recipe are merged by their ids, whatever the order, before the recipe is judged. A step is a sentence (title and body
-joined by one space) linked to the step's images; a step without a word goes, and its images with it. The published
-validation questions give the test split; validation recipes are drawn from the training ones by a hash of their id.
+joined by one space) linked to the step's images, which stand beside it (beside the first, where several steps show
+one); a step without a word goes, and its images with it. The published validation questions give the test split;
+validation recipes are drawn from the training ones by a hash of their id.
 That a recipe has two images and two steps at least is for `DocumentsConfig` (`min_images`, `min_sentences`) to see to:
 here it needs one of each. Files are streamed; the recipes of one of them are in memory.
 """
@@ -87,7 +88,11 @@ class RecipeqaSource:
             raise FieldError(Reason.DUPLICATE_RECORD, message)
         steps = [step for _, step in sorted(recipe.steps.items()) if step.sentence.text]
         shown = [sorted(step.images, key=_longest) for step in steps]
-        positions = {name: index for index, name in enumerate(dict.fromkeys(name for names in shown for name in names))}
+        steps_of: dict[str, int] = {}  # of each image, the first step that shows it
+        for index, names in enumerate(shown):
+            for name in names:
+                steps_of.setdefault(name, index)
+        positions = {name: position for position, name in enumerate(steps_of)}
         is_val = share_of(recipe_id, seed=0) < VAL_SHARE
         if not steps:
             yield rejected(recipe_id, Reason.TOO_FEW_SENTENCES, "expected a step with words, found none")
@@ -103,6 +108,7 @@ class RecipeqaSource:
                 provenance=Provenance(DATASET, recipe_id),
                 language=LANGUAGE,
                 split=Split.TEST if published == "val" else Split.VAL if is_val else Split.TRAIN,
+                after_sentence=tuple(steps_of.values()),
             )
         for step_id, step in sorted(recipe.steps.items()):
             if not step.sentence.text:

@@ -48,6 +48,8 @@ class CandidateDocument:
         links: ground truth over `sentences` and `image_uris` (None: unknown), as indices from 0.
         split: where the source itself says; None leaves it to the splits stage.
         image_licences: of each image, where the source states it; empty: of none.
+        after_sentence: of each image, how many of `sentences` stand before it (`schemas.documents`), None where
+            unknown; empty: unknown of all.
     """
 
     id: str
@@ -59,6 +61,7 @@ class CandidateDocument:
     language: str = UNDETERMINED
     split: Split | None = None
     image_licences: tuple[str | None, ...] = ()
+    after_sentence: tuple[int | None, ...] = ()
 
     def licence_of(self, image: int) -> str | None:
         """Return the licence of an image by its position, None where the source states none."""

@@ -12,20 +12,23 @@ text. So these are counted first.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urljoin
 
-from pipelines.sources.records import FieldError
+from pipelines.sources.records import FieldError, clean
 from schemas.errors import ConfigError
 from schemas.failures import Reason
 
 if TYPE_CHECKING:  # spaCy brings torch with it: seconds and half a gigabyte, for the data sets that need neither
     from spacy.language import Language
 
+T = TypeVar("T")
 _ANY_LANGUAGE = "xx"
 _MAX_PARAGRAPH_CHARACTERS = 10_000_000  # spaCy's own limit of a million is about the memory of a parser
 _LONG_WORD = re.compile(r"(\S{500})(?=\S)")  # a word takes the tokenizer the square of its length
@@ -70,10 +73,65 @@ def absolute_url(base_url: str, address: str) -> str:
         return address
 
 
+@dataclass(frozen=True, slots=True)
+class Paragraphs(Generic[T]):
+    """The paragraphs of a text, and what stands between them.
+
+    Attributes:
+        texts: of each paragraph, in one line.
+        between: what is no text, each with how many paragraphs stand wholly before it.
+    """
+
+    texts: tuple[str, ...]
+    between: tuple[tuple[T, int], ...] = ()
+
+
+def paragraphs_of(pieces: Iterable[str | T], plain: Callable[[str], str] = clean) -> Paragraphs[T]:
+    """Return the lines of a text that are not blank as its paragraphs.
+
+    Args:
+        pieces: of the text, in order, and what stands between them.
+        plain: what becomes of a line before its white space becomes single spaces.
+    """
+    texts: list[str] = []
+    between: list[tuple[T, int]] = []
+    line: list[str] = []
+
+    def end_line() -> None:
+        text = " ".join(plain("".join(line)).split())
+        line.clear()
+        if text:
+            texts.append(text)
+
+    for piece in pieces:
+        if isinstance(piece, str):
+            head, *others = piece.split("\n")
+            line.append(head)
+            for other in others:
+                end_line()
+                line.append(other)
+        else:
+            between.append((piece, len(texts)))
+    end_line()
+    return Paragraphs(tuple(texts), tuple(between))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitText:
+    """The sentences of a text, each in one line, and the number of the paragraph that each is of."""
+
+    sentences: tuple[str, ...]
+    paragraphs: tuple[int, ...]
+
+    def before(self, paragraph: int) -> int:
+        """Return how many of the sentences stand before a paragraph."""
+        return bisect_left(self.paragraphs, paragraph)
+
+
 def split_sentences(
     paragraphs: Iterable[str], *, limit: int | None = None, language: str = "en", model: str = ""
-) -> tuple[str, ...]:
-    """Return the first `limit` sentences of a text, each in one line.
+) -> SplitText:
+    """Return the first `limit` sentences of a text.
 
     A sentence never spans two paragraphs; what has no letter or digit (a lone quotation mark) is none. No more of the
     text is read than it takes.
@@ -87,15 +145,16 @@ def split_sentences(
     Raises:
         ConfigError: there is no such pipeline, or it sets no sentence ends.
     """
-    return tuple(islice(_sentences(paragraphs, _splitter(language.partition("-")[0], model)), limit))
+    found = list(islice(_sentences(paragraphs, _splitter(language.partition("-")[0], model)), limit))
+    return SplitText(tuple(text for _, text in found), tuple(number for number, _ in found))
 
 
-def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[str]:
-    for paragraph in paragraphs:
+def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[tuple[int, str]]:
+    for number, paragraph in enumerate(paragraphs):
         text = _LONG_WORD.sub(r"\1 ", " ".join(paragraph.split()))
         for sentence in splitter(text).sents if text else ():
             if any(character.isalnum() for character in sentence.text):
-                yield sentence.text.strip()
+                yield number, sentence.text.strip()
 
 
 @lru_cache(maxsize=8)

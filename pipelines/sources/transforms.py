@@ -106,4 +106,4 @@ class ReadSource(beam.PTransform):
 
 
 def _article_id(article: Article) -> str:
-    return article[0].id
+    return article.document.id

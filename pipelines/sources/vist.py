@@ -130,7 +130,9 @@ def _stressed(stories: Sequence[CandidateDocument], source: VistSource) -> Itera
         sentences = (*story.sentences, *map(sentence, drawn))
         order = shuffled_order(len(sentences), seed=source.seed, key=story.id)
         links = (Link(position, index) for position, index in enumerate(order) if index < len(story.image_uris))
-        yield replace(story, sentences=tuple(sentences[index] for index in order), links=tuple(links))
+        # In a shuffled order no place tells anything.
+        texts = tuple(sentences[index] for index in order)
+        yield replace(story, sentences=texts, links=tuple(links), after_sentence=())
 
 
 def _stories(path: str, split: Split, source: VistSource) -> Iterator[CandidateDocument | Failure]:
@@ -213,7 +215,7 @@ def _problem(members: Sequence[_Annotation], photos: Mapping[str, str | None]) -
 def _story(
     members: Sequence[_Annotation], licences: Mapping[str, str | None], split: Split, dataset: str
 ) -> CandidateDocument:
-    """Return the document of a story: sentence i is about photo i.
+    """Return the document of a story: sentence i is about photo i, and stands beside it.
 
     Its id is `sis-<story id>`, or for descriptions, which have none, hashes of the photos and of the texts.
     """
@@ -230,6 +232,7 @@ def _story(
         language=LANGUAGE,
         split=split,
         image_licences=stated(licences.get(member.photo) for member in members),
+        after_sentence=tuple(range(len(members))),
     )
 
 

@@ -88,3 +88,29 @@ def test_a_record_is_the_same_after_its_travel() -> None:
         for protocol in (2, pickle.HIGHEST_PROTOCOL):
             again = pickle.loads(pickle.dumps(record, protocol))
             assert again == record and type(again) is type(record) and hash(again) == hash(record)
+
+
+@pytest.mark.parametrize("after", [(), (0, 2), (None, 1)])
+def test_where_images_stand_survives_the_table(after: tuple[int | None, ...]) -> None:
+    (row,) = to_table([to_row(dataclasses.replace(DOCUMENT, after_sentence=after))], document_schema()).to_pylist()
+    assert row["after_sentence"] == (list(after) or None)
+
+
+def test_unknown_of_all_images_is_null() -> None:
+    assert to_row(dataclasses.replace(DOCUMENT, after_sentence=(None, None)))["after_sentence"] is None
+
+
+@pytest.mark.parametrize(
+    ("after", "problem"),
+    [((0,), "2 images, but after_sentence of 1"), ((3, 0), "3 is outside 0 to 2"), ((0, -1), "-1 is outside 0 to 2")],
+)
+def test_an_image_stands_among_the_sentences(after: tuple[int, ...], problem: str) -> None:
+    with pytest.raises(IntegrityError, match=f"document a1: .*{problem}"):
+        to_row(dataclasses.replace(DOCUMENT, after_sentence=after))
+
+
+def test_a_file_may_lack_a_column_that_was_added_later() -> None:
+    older = document_schema().remove(document_schema().get_field_index("after_sentence"))
+    check_schema(older, document_schema(), where="part")
+    with pytest.raises(IntegrityError, match="column links is missing"):
+        check_schema(older.remove(older.get_field_index("links")), document_schema(), where="part")

@@ -101,14 +101,19 @@ def fetch_albums(
 
 
 def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: str) -> CandidateDocument:
-    """Return the document of an album: each caption is a sentence, linked to its image if that one is kept."""
+    """Return the document of an album: each caption is a sentence, linked to its image if that one is kept.
+
+    An image stands beside its caption, or where it would stand: before the captions of the blocks below.
+    """
     sentences: list[Sentence] = []
     images: list[str] = []
     links: list[Link] = []
+    after: list[int] = []
     for entry in entries:
         image = None if entry.is_animated else entry.image_uri
         if image is not None:
             images.append(image)
+            after.append(len(sentences))
         if entry.caption is not None:
             sentences.append(Sentence(entry.caption))
         if image is not None and entry.caption is not None:
@@ -121,6 +126,7 @@ def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: 
         links=tuple(links),
         provenance=Provenance("reddit", submission.id, submission.page_url, retrieved=retrieved),
         language=LANGUAGE,
+        after_sentence=tuple(after),
     )
 
 

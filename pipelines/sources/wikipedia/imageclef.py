@@ -7,8 +7,8 @@
     text/<language>/<d>/<id>.xml     one article in wiki markup
     images/<d>/<id>.jpg              read at the images stage, by the `file` above
 
-The link leads from the image to the article: it is inverted first, for one language, in memory (about 200 bytes an
-image: 50 MB for all 237,434), and the articles then stream past. Both trees may be folders, tars or zips, with or
+The link leads from the image to the article: it is inverted first, for one language, in memory (about 300 bytes an
+image: 70 MB for all 237,434), and the articles then stream past. Both trees may be folders, tars or zips, with or
 without `all_text/` before the paths. Links between sentences and images are unknown.
 """
 
@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from html.entities import html5
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.inputs import IMAGES, Input, require_language, require_least
 from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of, rejected, sentence, stated
 from pipelines.sources.text import split_sentences
-from pipelines.sources.wikipedia.wikitext import strip_markup
-from schemas.documents import Provenance
+from pipelines.sources.wikipedia.wikitext import file_key, strip_markup
+from schemas.documents import Provenance, is_placed
 from schemas.failures import Failure, Reason
 
 DATASET = "wiki"
@@ -73,15 +73,22 @@ class NamedImage:
     Attributes:
         file: path of the image in the collection.
         licence: as written in its metadata; None where that is blank.
+        name: under which articles show it; empty where its metadata do not say.
     """
 
     number: int
     id: str
     file: str
     licence: str | None = None
+    name: str = ""
 
 
-Article = tuple[CandidateDocument, bytes]  # a document without its sentences, and the file that has them
+class Article(NamedTuple):
+    """A document without its sentences, the file that has them, and the names that it gives the document's images."""
+
+    document: CandidateDocument
+    data: bytes
+    image_names: tuple[str, ...]
 
 
 def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Article | Failure]:
@@ -119,7 +126,7 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
         if len(images) < min_images:
             message = f"expected at least {min_images} images that name {key}, found {len(images)}"
             raise FieldError(Reason.TOO_FEW_IMAGES, message)
-        by_file = {image.file: image.licence for image in images}
+        by_file = {image.file: image for image in images}
         candidate = CandidateDocument(
             id=key.rpartition("/")[2],
             dataset=DATASET,
@@ -128,9 +135,9 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
             links=None,
             provenance=Provenance(SOURCE, key),
             language=source.language,
-            image_licences=stated(by_file.values()),
+            image_licences=stated(image.licence for image in by_file.values()),
         )
-        yield candidate, data
+        yield Article(candidate, data, tuple(image.name for image in by_file.values()))
 
     metadata = re.compile(r"(?:.*/)?(metadata/[^/]+/[^/]+\.xml)")
     texts = re.compile(rf"(?:.*/)?(text/{source.language}/[^/]+/[^/]+)\.xml")
@@ -142,14 +149,20 @@ def read_articles(source: ImageclefSource, *, min_images: int) -> Iterator[Artic
 
 def with_sentences(article: Article, *, source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:
     """Yield the document of an article with the sentences of its text, or why there is none."""
-    return outcomes_of([(article[0].provenance.record_id, article)], partial(_split, source))
+    return outcomes_of([(article.document.provenance.record_id, article)], partial(_split, source))
 
 
 def _split(source: ImageclefSource, article: Article, _: str) -> Iterator[CandidateDocument]:
-    document, data = article
-    paragraphs, limit = strip_markup(article_wikitext(data)), source.max_sentences
-    sentences = split_sentences(paragraphs, limit=limit, language=source.language, model=source.sentence_model)
-    yield replace(document, sentences=tuple(map(sentence, sentences)))
+    """Yield an article's document: an image stands where the text first names it, if it does."""
+    markup, limit = strip_markup(article_wikitext(article.data)), source.max_sentences
+    text = split_sentences(markup.texts, limit=limit, language=source.language, model=source.sentence_model)
+    paragraphs: dict[str, int] = {}
+    for file, paragraph in markup.between:
+        paragraphs.setdefault(file.key, paragraph)
+    found = (paragraphs.get(file_key(name)) for name in article.image_names)
+    after = tuple(None if paragraph is None else text.before(paragraph) for paragraph in found)
+    sentences = tuple(map(sentence, text.sentences))
+    yield replace(article.document, sentences=sentences, after_sentence=after if is_placed(after) else ())
 
 
 def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:
@@ -166,7 +179,8 @@ def parse_metadata(data: bytes) -> tuple[NamedImage, frozenset[str]]:
     licence = " ".join("".join(element.text or "" for element in root.findall("license")).split())
     named = (caption.get("article", "").strip().removesuffix(".xml") for caption in root.iter("caption"))
     number = int(record_id) if record_id.isdecimal() and len(record_id) < 19 else 0
-    return NamedImage(number, record_id, file, sys.intern(licence) if licence else None), frozenset(named)
+    name = (root.findtext("name") or "").strip()
+    return NamedImage(number, record_id, file, sys.intern(licence) if licence else None, name), frozenset(named)
 
 
 def article_wikitext(data: bytes) -> str:

@@ -143,18 +143,17 @@ def _document(
 ) -> CandidateDocument:
     language, title = page.language or source.language, str(page.title)
     images = [files.get(file_name(url), (url, None)) for url in page.image_urls]
-    sentences = split_sentences(
-        page.paragraphs, limit=source.max_sentences, language=language, model=source.sentence_model
-    )
+    text = split_sentences(page.paragraphs, limit=source.max_sentences, language=language, model=source.sentence_model)
     return CandidateDocument(
         id=page.page_id or title,
         dataset=DATASET,
-        sentences=tuple(map(sentence, sentences)),
+        sentences=tuple(map(sentence, text.sentences)),
         image_uris=tuple(url for url, _ in images),
         links=None,
         provenance=Provenance(SOURCE, title, page.url, source.licence or None, page.retrieved),
         language=language,
         image_licences=stated(licence for _, licence in images),
+        after_sentence=tuple(map(text.before, page.image_paragraphs)),
     )
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from pipelines.sources.inputs import is_language
 from pipelines.sources.records import FieldError, clean
-from pipelines.sources.text import absolute_url, check_work
+from pipelines.sources.text import absolute_url, check_work, paragraphs_of
 from schemas.failures import Reason
 
 _BLOCKS = frozenset(
@@ -59,6 +59,7 @@ class ArticlePage:
         language: as the page states it.
         paragraphs: in order, without markup.
         image_urls: absolute, in order, each once.
+        image_paragraphs: of each image, how many of the paragraphs stand wholly before it.
         retrieved: when it was fetched.
     """
 
@@ -68,6 +69,7 @@ class ArticlePage:
     language: str | None
     paragraphs: tuple[str, ...]
     image_urls: tuple[str, ...]
+    image_paragraphs: tuple[int, ...]
     retrieved: str | None = None
 
 
@@ -90,21 +92,24 @@ def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] =
     if not reader.has_body:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected the HTML of an article, found no body")
     url = absolute_url(base_url, reader.facts["url"]) if "url" in reader.facts else ""
-    lines = (" ".join(clean(line).split()) for line in "".join(reader.text).split("\n"))
-    images: dict[str, str] = {}
-    for address in reader.images:
-        images.setdefault(file_name(address), absolute_url(base_url, clean(address)))
+    found = paragraphs_of(reader.pieces)
+    images: dict[str, tuple[str, int]] = {}
+    for picture, paragraph in found.between:
+        image = absolute_url(base_url, clean(picture.address))
+        images.setdefault(file_name(picture.address), (image, paragraph))
+    kept = [
+        (image, paragraph)
+        for image, paragraph in images.values()
+        if not repositories or any(f"/wikipedia/{name}/" in image for name in repositories)
+    ]
     return ArticlePage(
         title=clean(unquote(url.partition("/wiki/")[2]).replace("_", " ")) or None,
         page_id=reader.facts.get("page_id"),
         url=url or None,
         language=reader.facts.get("language"),
-        paragraphs=tuple(line for line in lines if line),
-        image_urls=tuple(
-            image
-            for image in images.values()
-            if not repositories or any(f"/wikipedia/{name}/" in image for name in repositories)
-        ),
+        paragraphs=found.texts,
+        image_urls=tuple(image for image, _ in kept),
+        image_paragraphs=tuple(paragraph for _, paragraph in kept),
     )
 
 
@@ -130,13 +135,17 @@ class _Element:
     is_file: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    address: str
+
+
 class _Reader(HTMLParser):
     """Collects what a reader sees, a line break where a block begins or ends, and what the page says of itself."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.text: list[str] = []
-        self.images: list[str] = []
+        self.pieces: list[str | _Picture] = []
         self.facts: dict[str, str] = {}
         self.has_body = False
         self._open = [_Element("")]
@@ -148,7 +157,7 @@ class _Reader(HTMLParser):
             self.facts |= _facts(given)
             self.has_body |= tag == "body"
         elif tag == "img" and parent.is_file and parent.is_article and _is_picture(given):
-            self.images.append(given["src"].strip())
+            self.pieces.append(_Picture(given["src"].strip()))
         classes = frozenset(given.get("class", "").split())
         kind = given.get("typeof", "").replace("mw:Transclusion", "").strip()
         element = _Element(
@@ -170,11 +179,11 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open[-1].is_text:
-            self.text.append(data.replace("\n", " "))
+            self.pieces.append(data.replace("\n", " "))
 
     def _break_at(self, element: _Element) -> None:
         if element.is_text and element.name in _BLOCKS:
-            self.text.append("\n")
+            self.pieces.append("\n")
 
 
 def _facts(given: Mapping[str, str]) -> dict[str, str]:

@@ -3,18 +3,22 @@
 What stays: running text, list items, and the words of links. What goes: templates (info boxes, citations), references,
 tables, galleries and formulas, files with their captions (H: "not including captions"), categories, links to other
 languages, comments, headings. mwparserfromhell parses; templates are not expanded, for their text is not in the page.
+Where files stand is told: by links, galleries, tables and arguments of templates that name one. A file in the middle of
+a paragraph stands before it, as MediaWiki floats it beside what follows.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import mwparserfromhell
-from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
+from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 
 from pipelines.sources.records import FieldError, clean
-from pipelines.sources.text import check_work, count_unclosed
+from pipelines.sources.text import Paragraphs, check_work, count_unclosed, paragraphs_of
 from schemas.failures import Reason
 
 _DROPPED_TAGS = frozenset(
@@ -29,6 +33,8 @@ _DROPPED_LINKS = re.compile(
     r"\s*(?:(?i:file|image|media|category|datei|bild|kategorie|fichier|cat\u00e9gorie)|simple|[a-z]{2,3}(?:-[a-z-]+)?)\s*:"
 )
 _LEFT_OVER = re.compile(r"__[A-Z]+__|'{2,}")  # switches, and quotes of bold and italics that do not pair
+# The name of a file, up to its extension, from `[[File:`, `image =`, or the start of a gallery's line on.
+_FILE = re.compile(r"(?:^|[:=|>\n])[ \t]*([^\[\]{}|<>#:=\n]{1,240}\.[A-Za-z]{3,4})[ \t]*(?=[\]}|<\n]|$)")
 _REDIRECT = re.compile(r"\s*#(?:redirect|weiterleitung|redirection)\b", re.IGNORECASE)
 _CLOSINGS = {"}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
 _TOKEN = re.compile(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}(?!\})|\[|\]|</?(?!(?:br|hr|li|dd|dt)\b)[a-z]+\b(?=[^<>]*+(?<!/)>)")
@@ -36,8 +42,20 @@ _MAX_WORK = 2e7  # a few seconds
 _MAX_CHARACTERS = 2**21  # MediaWiki's own limit
 
 
-def strip_markup(wikitext: str) -> list[str]:
-    """Return the paragraphs of an article, in order, without markup; none for a redirect.
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file that markup names, by its `file_key`."""
+
+    key: str
+
+
+def file_key(name: str) -> str:
+    """Return what the spellings of a file's name have in common: `Great_auk.jpg`, `great auk.jpg`."""
+    return " ".join(html.unescape(name).replace("_", " ").split()).casefold()
+
+
+def strip_markup(wikitext: str) -> Paragraphs[NamedFile]:
+    """Return the paragraphs of an article, in order, without markup, and the files between them; none of a redirect.
 
     A line break ends a paragraph, as it does for list items; text that wraps inside a template does not matter.
 
@@ -46,7 +64,7 @@ def strip_markup(wikitext: str) -> list[str]:
         ParserError: the markup cannot be parsed.
     """
     if _REDIRECT.match(wikitext):
-        return []
+        return Paragraphs(())
     if len(wikitext) > _MAX_CHARACTERS:
         raise FieldError(Reason.BROKEN_RECORD, f"expected at most {_MAX_CHARACTERS} characters, found {len(wikitext)}")
     found = _TOKEN.findall(wikitext.lower())
@@ -54,13 +72,11 @@ def strip_markup(wikitext: str) -> list[str]:
         (_CLOSINGS.get(token, token.replace("/", "")), token[1:2] != "/" and token not in _CLOSINGS) for token in found
     )
     check_work(wikitext, limit=_MAX_WORK, unclosed=count_unclosed(tokens))
-    text = "".join(_visible(mwparserfromhell.parse(wikitext).nodes))
-    lines = (" ".join(_LEFT_OVER.sub("", clean(line)).split()) for line in text.split("\n"))
-    return [line for line in lines if line]
+    return paragraphs_of(_visible(mwparserfromhell.parse(wikitext).nodes), lambda line: _LEFT_OVER.sub("", clean(line)))
 
 
-def _visible(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the pieces of text that a reader sees; a line break where a block begins or ends."""
+def _visible(nodes: Iterable[Node]) -> Iterator[str | NamedFile]:
+    """Yield the pieces of text that a reader sees, and the files; a line break where a block begins or ends."""
     for node in nodes:
         if isinstance(node, Text):
             yield str(node)
@@ -74,18 +90,28 @@ def _visible(nodes: Iterable[Node]) -> Iterator[str]:
             yield from _visible(node.title.nodes) if node.title else ()
         elif isinstance(node, Tag):
             yield from _tag(node)
+        elif isinstance(node, Template):
+            yield from _files(node)
 
 
-def _link(link: Wikilink) -> Iterator[str]:
-    if not _DROPPED_LINKS.match(str(link.title)):
-        shown = link.title if link.text is None else link.text
-        text = "".join(_visible(shown.nodes))
-        yield text.removeprefix(":") if link.text is None else text
+def _files(node: Node) -> Iterator[NamedFile]:
+    """Yield the files that markup without text names."""
+    return (NamedFile(file_key(name)) for name in _FILE.findall(str(node)))
 
 
-def _tag(tag: Tag) -> Iterator[str]:
+def _link(link: Wikilink) -> Iterator[str | NamedFile]:
+    if _DROPPED_LINKS.match(str(link.title)):
+        yield from _files(link)
+        return
+    shown = link.title if link.text is None else link.text
+    text = "".join(piece for piece in _visible(shown.nodes) if isinstance(piece, str))
+    yield text.removeprefix(":") if link.text is None else text
+
+
+def _tag(tag: Tag) -> Iterator[str | NamedFile]:
     name = str(tag.tag).strip().lower()
     if name in _DROPPED_TAGS:
+        yield from _files(tag)
         return
     edge = "\n" if name in _BREAKS else ""
     yield edge

@@ -89,3 +89,19 @@ def test_a_later_stage_takes_images_out_by_the_same_rule() -> None:
     assert [found.image.hash for found in left.images] == ["h0", "h2"]
     *_, gone = without_images(settled, rejected, DocumentsConfig(min_images=3), stage=Stage.FEATURES)
     assert isinstance(gone, Failure) and (gone.stage, gone.reason) == (Stage.FEATURES, Reason.TOO_FEW_IMAGES)
+
+
+def test_images_that_are_left_stand_where_they_stood() -> None:
+    draft = dataclasses.replace(make_draft(), after_sentence=(0, None, 3))
+    gone = Failure(Stage.IMAGES, "http://i/1", Reason.NOT_FOUND, "404")
+    outcomes = {"http://i/0": found_image("h0"), "http://i/1": gone, "http://i/2": found_image("h2")}
+    _, settled = settle(draft, outcomes, DocumentsConfig(min_images=1))
+    assert isinstance(settled, SettledDocument)
+    assert settled.document.after_sentence == (0, 3)
+    flat = Failure(Stage.FEATURES, "h0", Reason.NOT_FINITE, "not finite")
+    _, left = without_images(settled, {"h0": flat}, DocumentsConfig(min_images=1), stage=Stage.FEATURES)
+    assert isinstance(left, SettledDocument)
+    assert left.document.after_sentence == (3,)
+    _, unknown = settle(make_draft(), outcomes, DocumentsConfig(min_images=1))
+    assert isinstance(unknown, SettledDocument)
+    assert unknown.document.after_sentence == ()

@@ -30,7 +30,10 @@ def test_a_full_document(tmp_path: Path) -> None:
         "language": "de",
         "split": "val",
         "sentences": ["Eine Katze.", {"text": "Zwei", "role": "caption"}, {"text": "Drei"}],
-        "images": [{"path": "cats/1.jpg"}, {"url": "http://x.example/2.jpg"}, {"path": "/3.jpg"}, {"path": "../4.gif"}],
+        "images": [
+            {"path": "cats/1.jpg", "after_sentence": 0}, {"url": "http://x.example/2.jpg"},
+            {"path": "/3.jpg", "after_sentence": 3}, {"path": "../4.gif", "after_sentence": None},
+        ],
         "links": [[1, 0], [0, 3], [1, 0]],
         "mood": "calm",
     }  # fmt: skip
@@ -44,6 +47,7 @@ def test_a_full_document(tmp_path: Path) -> None:
         provenance=Provenance("documents", "cat-1"),
         language="de",
         split=Split.VAL,
+        after_sentence=(0, None, 3, None),
     )
 
 
@@ -73,6 +77,10 @@ def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str,
         ({"images": [{"path": "a.jpg", "url": "http://x.example"}]}, "d missing-field"),
         ({"images": [{"path": ""}]}, "d missing-field"),
         ({"images": [{"url": "ftp://x.example"}]}, "d broken-record"),
+        ({"images": [{"path": "a.jpg", "after_sentence": 3}]}, "d broken-record"),
+        ({"images": [{"path": "a.jpg", "after_sentence": -1}]}, "d broken-record"),
+        ({"images": [{"path": "a.jpg", "after_sentence": 0.5}]}, "d broken-record"),
+        ({"images": [{"path": "a.jpg", "after_sentence": True}]}, "d broken-record"),
         ({"split": "validation"}, "d broken-record"),
         ({"language": 3}, "d broken-record"),
         ({"links": [[0]]}, "d broken-record"),
@@ -130,3 +138,12 @@ def test_links_that_lead_nowhere_go_and_the_document_stays(tmp_path: Path) -> No
 
 def test_a_document_of_blank_sentences_is_empty(tmp_path: Path) -> None:
     assert names(read(tmp_path, DOCUMENT | {"sentences": [" "]})) == ["d empty-document", "d empty-sentence"]
+
+
+def test_blank_sentences_are_not_counted_before_an_image(tmp_path: Path) -> None:
+    places = [0, 1, 2, 3, 4]
+    images = [{"path": f"{place}.jpg", "after_sentence": place} for place in places]
+    draft, *_ = read(tmp_path, DOCUMENT | {"sentences": [" ", "one", "", "two"], "images": images})
+    assert isinstance(draft, CandidateDocument)
+    assert [s.text for s in draft.sentences] == ["one", "two"]
+    assert draft.after_sentence == (0, 0, 1, 1, 2)

@@ -41,6 +41,7 @@ def draft(
         links=tuple(Link(index, 0) for index in range(len(texts))),
         provenance=Provenance(source, record_id, url),
         language=language,
+        after_sentence=(list(texts).index(CAPTION),) if CAPTION in texts else (),
     )
 
 

@@ -81,6 +81,7 @@ def test_steps_are_sentences_linked_to_their_images() -> None:
         provenance=Provenance("rqa", "plum-cake"),
         language="en",
         split=Split.TRAIN,
+        after_sentence=(0, 1, 1, 3),  # the third image is of two steps: it stands beside the first of them
     )
 
 
@@ -98,6 +99,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
         provenance=Provenance("rqa", "bean-stew"),
         language="en",
         split=Split.VAL,
+        after_sentence=(0, 1),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from pipelines.sources.text import split_sentences
+from pipelines.sources.text import Paragraphs, paragraphs_of, split_sentences
 from schemas.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ from schemas.errors import ConfigError
     ],
 )  # fmt: skip
 def test_rules(paragraphs: list[str], expected: tuple[str, ...]) -> None:
-    assert split_sentences(paragraphs) == expected
+    assert split_sentences(paragraphs).sentences == expected
 
 
 def test_no_more_is_read_than_it_takes() -> None:
@@ -33,22 +33,24 @@ def test_no_more_is_read_than_it_takes() -> None:
         yield "Three. Four."
         raise AssertionError("read on")
 
-    assert split_sentences(paragraphs(), limit=3) == ("One.", "Two.", "Three.")
+    found = split_sentences(paragraphs(), limit=3)
+    assert found.sentences == ("One.", "Two.", "Three.")
+    assert [found.before(paragraph) for paragraph in range(4)] == [0, 2, 3, 3]
 
 
 def test_a_paragraph_longer_than_spacy_likes() -> None:
     found = split_sentences(["A long bird sleeps. " * 60_000])  # 1.2 million characters
-    assert len(found) == 60_000
+    assert len(found.sentences) == 60_000
 
 
 @pytest.mark.parametrize("text", ["!?", "(", "\u20ac", "http://a"])
 def test_a_word_without_end_is_cut(text: str) -> None:
-    assert split_sentences([f"One sees {text * 50_000}", "Two."])[-1] == "Two."
+    assert split_sentences([f"One sees {text * 50_000}", "Two."]).sentences[-1] == "Two."
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "rm", "de-AT"])
 def test_other_languages(language: str) -> None:
-    assert split_sentences(["Allegra. Bun di!"], language=language) == ("Allegra.", "Bun di!")
+    assert split_sentences(["Allegra. Bun di!"], language=language).sentences == ("Allegra.", "Bun di!")
 
 
 def test_a_pipeline_of_ones_own(tmp_path: Path) -> None:
@@ -56,8 +58,17 @@ def test_a_pipeline_of_ones_own(tmp_path: Path) -> None:
     semicolons.add_pipe("sentencizer", config={"punct_chars": [";"]})
     semicolons.to_disk(tmp_path / "semicolons")
     spacy.blank("en").to_disk(tmp_path / "none")
-    assert split_sentences(["One. Two; three."], model=str(tmp_path / "semicolons")) == ("One. Two;", "three.")
+    found = split_sentences(["One. Two; three."], model=str(tmp_path / "semicolons"))
+    assert found.sentences == ("One. Two;", "three.")
     with pytest.raises(ConfigError, match="found none"):
         split_sentences(["x"], model=str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="expected an installed spaCy pipeline"):
         split_sentences(["x"], model="no_such_pipeline")
+
+
+def test_paragraphs_and_what_stands_between_them() -> None:
+    pieces = [1, " one", 2, " half\n", "\n \n", 3, "two\n\nthree", "\n", 4]
+    assert paragraphs_of(pieces, str.upper) == Paragraphs(
+        ("ONE HALF", "TWO", "THREE"), ((1, 0), (2, 0), (3, 1), (4, 3))
+    )
+    assert paragraphs_of([]) == Paragraphs(())

@@ -60,6 +60,7 @@ def test_descriptions_in_isolation() -> None:
     assert documents[THIRD].image_uris == CAFE
     assert documents[brides].image_uris == ("test/31.jpg", "test/32.jpg", "test/33.jpg", "test/34.jpg", "test/35.jpg")
     assert {draft.links for draft in drafts} == {FIVE_LINKS}
+    assert {draft.after_sentence for draft in drafts} == {(0, 1, 2, 3, 4)}
     assert {(draft.dataset, draft.language, draft.provenance.source) for draft in drafts} == {
         ("story-dii", "en", "vist")
     }
@@ -99,6 +100,7 @@ def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
             provenance=Provenance("vist", "500"),
             language="en",
             split=Split.VAL,
+            after_sentence=(0, 1, 2, 3, 4),
         ),
         CandidateDocument(
             id="sis-501",
@@ -115,6 +117,7 @@ def test_stories_in_sequence_are_grouped_by_id_and_ordered() -> None:
             provenance=Provenance("vist", "501"),
             language="en",
             split=Split.VAL,
+            after_sentence=(0, 1, 2, 3, 4),
         ),
     ]
     assert [(failure.record_id, failure.reason) for failure in failures] == [
@@ -182,7 +185,7 @@ def test_stress_documents_have_45_captions_of_other_photos_of_their_split(tmp_pa
     drafts, failures = read(stress_source(tmp_path))
     assert (len(drafts), failures) == (24 + 22, [])
     for draft in drafts:
-        assert draft.dataset == "dii-stress"
+        assert (draft.dataset, draft.after_sentence) == ("dii-stress", ())  # shuffled: no place tells anything
         assert (len(draft.sentences), len(set(texts(draft))), len(draft.image_uris)) == (50, 50, 5)
         photo_of = [int(text.removeprefix("photo ").partition(",")[0]) for text in texts(draft)]
         own = [int(uri.partition("/")[2].removesuffix(".jpg")) for uri in draft.image_uris]

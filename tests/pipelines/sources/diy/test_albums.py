@@ -206,6 +206,7 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
     assert document.image_uris == tuple(f"https://i.imgur.com/{number}.jpg" for number in (0, 1, 3))
     assert document.sentences == tuple(map(Sentence, ("first", "under a video", "last")))
     assert document.links == (Link(0, 1), Link(2, 2))
+    assert document.after_sentence == (0, 0, 2)  # the first has no caption; that of the video is between the others
     assert (document.id, document.dataset, document.language, document.split) == ("1abc", "diy", "en", None)
     assert document.provenance == Provenance("reddit", "1abc", "https://www.reddit.com/r/DIY/comments/1abc/")
     assert document.provenance.retrieved == "2026-11-22T00:00:00Z"

@@ -220,6 +220,7 @@ def test_an_article(wiki: Wiki, client: Client) -> None:
         provenance=Provenance("wikipedia", "Dodo & sons", url, "CC-BY-SA-4.0"),
         language="en",  # as the page states it
         image_licences=("CC BY-SA 3.0", None, "Public domain", None),
+        after_sentence=(0, 3, 5, 5),  # the infobox is before the first; the first paragraph has three sentences
     )
     assert fetch(source, client, "Dodo & sons") == document  # from the store
     assert wiki.paths == [path, first, second]  # robots.txt is not for an API
