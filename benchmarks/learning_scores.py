@@ -29,7 +29,7 @@ from training.evaluation.baselines import class_word_vectors, evaluate_object_de
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.evaluate import random_similarities
 from training.evaluation.metrics.links import Matrix, score_documents
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
 from training.model import LinkModel
@@ -172,7 +172,7 @@ class Bench:
 def fit(config: TrainConfig, data: Data) -> LinkModel:
     """Return a model trained in this process."""
     with tempfile.TemporaryDirectory(prefix="learning-") as folder:
-        result = train(config, data.training(config), SingleProcess(), run_directory=Path(folder))
+        result = train(config, data.training(config), Context(), run_directory=Path(folder))
         return LinkModel.load(result.model)
 
 

@@ -47,7 +47,7 @@ from training.config import (
 from training.data.documents import DocumentSet, HeldSplit, SplitIndex
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, prepare_split
 from training.loop.state import RunState, start
 from training.loop.step import StepGuard, take_step
@@ -237,7 +237,7 @@ class OurStep:
             sentence_features=None,
             sentence_dimensions=None,
         )
-        self.context = SingleProcess(device=device)
+        self.context = Context(device=device)
         model = LinkModel(ModelCard(config=config, data=identity), world.vocabulary).to(device)
         self.run: RunState = start(model)
         self.split: PreparedSplit = prepare_split(model, hold(world.documents))

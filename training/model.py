@@ -31,8 +31,7 @@ from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
 from training.towers.build import build_towers
 from training.towers.dropout import salt_dropouts
-from training.towers.inputs import ImageInput, Sizes, TextInput, Tower, image_input, text_input
-from training.towers.rows import Rows
+from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
 Float = npt.NDArray[np.floating[Any]]
 Float32 = npt.NDArray[np.float32]

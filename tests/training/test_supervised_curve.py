@@ -10,10 +10,9 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from training.config import LinearConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
-from training.data.loading import load_training_data
-from training.data.shown_links import is_labelled
+from training.data.loading import is_labelled, load_training_data
 from training.evaluation.studies import supervised_curve
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import train
 
 CONFIG = TrainConfig(
@@ -79,9 +78,7 @@ def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path
     auc = {}
     for name, place in (("right", lake), ("wrong", misled)):
         data = load_training_data(place, "synthetic", supervised())
-        auc[name] = train(supervised(), data, SingleProcess(), run_directory=tmp_path / name).history[-1][
-            "validation_auc"
-        ]
+        auc[name] = train(supervised(), data, Context(), run_directory=tmp_path / name).history[-1]["validation_auc"]
     assert auc["right"] > 85
     assert auc["wrong"] < 65
 

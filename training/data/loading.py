@@ -2,7 +2,7 @@
 
 Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and
 its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
-precision alone. The one exception is the supervised objective, an upper bound: it is shown links (`shown_links.py`).
+precision alone. The one exception is the supervised objective, an upper bound: it is shown links (`show_links`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, HeldSplit
-from training.data.lake import Columns, Unreadable, read_index, read_split
-from training.data.shown_links import show_links
+from training.data.lake import Columns, Unreadable, read_index, read_links, read_split
+from training.data.ragged import Int64
+from training.data.streams import stream
 from training.data.views import TextView
 from training.requirements import check_fits, inputs_of
 
@@ -171,3 +172,20 @@ def _hold(
     local[index.shards % world_size == rank] = np.arange(len(documents))
     shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None
     return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)
+
+
+def show_links(manifest: Manifest, folder: Folder, split: Split, config: TrainConfig) -> tuple[Int64 | None, ...]:
+    """Return per document its links, None where they are not shown: of all but the labelled share.
+
+    Every worker knows them all, as it knows the index: they are a few numbers a document. The share holds for
+    validation too: an epoch that were chosen by all its links would have seen more.
+    """
+    links = read_links(manifest, folder, split)
+    ids = read_index(manifest, folder, split).ids
+    share, seed = config.objective.labelled_share, config.training.seed
+    return tuple(row if is_labelled(id_, share=share, seed=seed) else None for id_, row in zip(ids, links, strict=True))
+
+
+def is_labelled(document: str, *, share: float, seed: int) -> bool:
+    """Return whether a document is of the labelled share; one that is, is of every larger share, too."""
+    return float(stream("labelled", seed, document).random()) < share

@@ -31,7 +31,7 @@ from training.evaluation.config import EvaluateConfig
 from training.evaluation.evaluate import Evaluation, evaluate_embedded, evaluate_matrices, random_similarities
 from training.evaluation.metrics.links import score_documents
 from training.model import EmbeddedDocument, embedded
-from training.text.tokens import tokenize
+from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
 
 MAX_CLASSES = 20

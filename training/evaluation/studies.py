@@ -18,7 +18,7 @@ from schemas.lake import Lake
 from training.config import ObjectiveName, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.loop.context import SingleProcess, choose_device
+from training.loop.context import Context, choose_device
 from training.loop.trainer import train
 from training.model import LinkModel
 
@@ -93,7 +93,7 @@ def supervised_curve(
         say(f"training {each.objective.name}" + ("" if share is None else f" on {100 * share:g}% of the links"))
         data = load_training_data(lake, reference, each)
         with tempfile.TemporaryDirectory(prefix="multilink-") as folder:
-            context = SingleProcess(device=choose_device(each.training.device))
+            context = Context(device=choose_device(each.training.device))
             model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
         yield CurvePoint(
             objective=each.objective.name,

@@ -1,8 +1,8 @@
 """Who else trains: the small surface between the loop and whatever runs it.
 
-The loop talks to a `Context` alone. `SingleProcess` is a unit test or a laptop; `TorchDistributed` is any initialised
-`torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and its
-latest checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as
+The loop talks to a `Context` alone. By itself it is one process, a unit test or a laptop; `TorchDistributed` is any
+initialised `torch.distributed` process group (gloo or NCCL), whoever started it: Ray's launcher passes its `report` and
+its latest checkpoint in as callables. No communication is differentiated: a worker gathers the others' embeddings as
 constants, puts its own attached ones in their place, computes the whole loss, and parameter gradients are summed over
 workers. That sum is exactly the gradient of the global loss, because each worker contributes the part through its own
 embeddings.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -43,55 +42,17 @@ def _no_checkpoint() -> Path | None:
     return None
 
 
-class Context(Protocol):
-    """What the loop knows of its surroundings."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def world_size(self) -> int: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def find_model(self) -> FindModel:
-        """Return what gives the local folder of a model by its folder or address."""
-        ...
-
-    def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
-        """Return every worker's rows, in rank order, without gradient.
-
-        First dimensions may differ (zero included); the other dimensions and the dtype may not. Where each worker's
-        number of rows is known (`counts`), nothing is waited for.
-        """
-        ...
-
-    def gather_table(self, rows: Int64) -> list[Int64]:
-        """Return every worker's R x C numbers of the host, in rank order; R may differ, C may not."""
-        ...
-
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each parameter's gradient by its sum over workers; a missing one counts as zero."""
-        ...
-
-    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
-        """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
-        ...
-
-    def say(self, line: str) -> None:
-        """Hand over a line of progress for whoever watches; the lines of rank 0 are enough."""
-        ...
-
-    def latest_checkpoint(self) -> Path | None:
-        """Return the folder of the checkpoint to resume from, or None for a fresh start."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SingleProcess:
-    """One process that trains alone."""
+class Context:
+    """What the loop knows of its surroundings: here, one process that trains alone.
+
+    Attributes:
+        device: that everything is computed on.
+        on_report: takes an epoch's metrics, and on rank 0 its checkpoint folder.
+        find_checkpoint: gives the folder of the checkpoint to resume from, or None for a fresh start.
+        on_progress: takes a line of progress.
+        find_model: gives the local folder of a model by its folder or address.
+    """
 
     device: torch.device = CPU
     on_report: Report = _report_nothing
@@ -108,35 +69,38 @@ class SingleProcess:
         return 1
 
     def gather(self, rows: Tensor, counts: Sequence[int] | None = None) -> list[Tensor]:
+        """Return every worker's rows, in rank order, without gradient.
+
+        First dimensions may differ (zero included); the other dimensions and the dtype may not. Where each worker's
+        number of rows is known (`counts`), nothing is waited for.
+        """
         return [rows.detach()]
 
     def gather_table(self, rows: Int64) -> list[Int64]:
+        """Return every worker's R x C numbers of the host, in rank order; R may differ, C may not."""
         return [rows]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Leave the gradients: they are the sum already, but for those that are missing."""
+        """Replace each parameter's gradient by its sum over workers; a missing one counts as zero."""
         _trained(parameters)
 
     def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
+        """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
         self.on_report(metrics, checkpoint)
 
     def say(self, line: str) -> None:
+        """Hand over a line of progress for whoever watches; the lines of rank 0 are enough."""
         if self.rank == 0:
             self.on_progress(line)
 
     def latest_checkpoint(self) -> Path | None:
+        """Return the folder of the checkpoint to resume from, or None for a fresh start."""
         return self.find_checkpoint()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TorchDistributed:
+class TorchDistributed(Context):
     """One worker of an initialised `torch.distributed` process group."""
-
-    device: torch.device
-    on_report: Report = _report_nothing
-    find_checkpoint: LatestCheckpoint = _no_checkpoint
-    on_progress: Say = _say_nothing
-    find_model: FindModel = Path
 
     @property
     def rank(self) -> int:
@@ -177,16 +141,6 @@ class TorchDistributed:
             dist.all_reduce(flat)
             for gradient, summed in zip(small, torch.split(flat, [each.numel() for each in small]), strict=True):
                 gradient.copy_(summed.view_as(gradient))
-
-    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
-        self.on_report(metrics, checkpoint)
-
-    def say(self, line: str) -> None:
-        if self.rank == 0:
-            self.on_progress(line)
-
-    def latest_checkpoint(self) -> Path | None:
-        return self.find_checkpoint()
 
 
 def _trained(parameters: Iterable[nn.Parameter]) -> list[Tensor]:

@@ -23,8 +23,7 @@ from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective, Relations
 from training.relations import label_matrix
 from training.towers.dropout import drawing
-from training.towers.inputs import TrainingPass, image_input, text_input
-from training.towers.rows import Rows, on_device
+from training.towers.inputs import Rows, TrainingPass, image_input, on_device, text_input
 
 ROWS_AT_ONCE = 4096
 

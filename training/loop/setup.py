@@ -22,8 +22,7 @@ from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
 from training.requirements import RANDOM_WORDS, inputs_of, words_start
-from training.text.tokens import tokenize
-from training.text.vocabulary import Vocabulary, count_words
+from training.text.vocabulary import Vocabulary, count_words, tokenize
 from training.text.word_vectors import read_aligned
 from training.towers.inputs import gather_json
 

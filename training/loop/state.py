@@ -105,12 +105,6 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     return state
 
 
-def latest(run_directory: Path) -> Path | None:
-    """Return the newest checkpoint of a run's folder, or None."""
-    found = sorted((run_directory / CHECKPOINTS).glob("epoch-*"), key=_epoch_of)
-    return found[-1] if found else None
-
-
 def remove_older(checkpoint: Path) -> None:
     """Remove the checkpoints of earlier epochs beside this one."""
     for other in checkpoint.parent.glob("epoch-*"):

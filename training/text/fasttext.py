@@ -1,6 +1,10 @@
-"""fastText's binary models (`.bin`): word and n-gram vectors, memory-mapped.
+"""fastText: n-grams of words, numbered as it numbers them, and its binary models (`.bin`), memory-mapped.
 
-Layout, little-endian (fastText 0.9, `fasttext.cc`, `dictionary.cc`, `densematrix.cc`):
+A word is put between `<` and `>`; its n-grams are runs of Unicode characters, hashed as UTF-8 bytes by 32-bit FNV-1a
+in which bytes are signed, as in fastText's `dictionary.cc` (`hash`, `computeSubwords`), into a fixed number of
+buckets. A single character at either end is none.
+
+Layout of a model, little-endian (fastText 0.9, `fasttext.cc`, `dictionary.cc`, `densematrix.cc`):
 
     int32 magic, version
     int32 dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate; float64 t
@@ -27,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import ConfigError
-from training.text.subwords import Subwords
 
 Float32 = npt.NDArray[np.float32]
 MAGIC, VERSIONS = 793712314, (11, 12)
@@ -39,6 +42,41 @@ _PRUNED, _ENTRY, _QUANTISED, _MATRIX = (
     struct.Struct("<2q"),
 )
 _MOST_DIMENSIONS, _WIDEST_WINDOW = 10_000, 1_000  # how a model without a magic number begins; no text does so
+BEGIN, END = "<", ">"
+_OFFSET_BASIS, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subwords:
+    """Which n-grams are read and into how many buckets they are hashed."""
+
+    shortest: int
+    longest: int
+    buckets: int
+
+    def of(self, word: str) -> list[int]:
+        """Return the buckets of a word's n-grams, by place and then by length."""
+        return [hash_bytes(ngram.encode()) % self.buckets for ngram in ngrams(word, self.shortest, self.longest)]
+
+
+def ngrams(word: str, shortest: int, longest: int) -> list[str]:
+    """Return the n-grams of a word between its marks, by place and then by length."""
+    marked = f"{BEGIN}{word}{END}"
+    return [
+        marked[start : start + size]
+        for start in range(len(marked))
+        for size in range(shortest, longest + 1)
+        if start + size <= len(marked) and not (size == 1 and start in (0, len(marked) - 1))
+    ]
+
+
+def hash_bytes(data: bytes) -> int:
+    """Return fastText's hash, 32 bits."""
+    value = _OFFSET_BASIS
+    for byte in data:
+        signed = byte | 0xFFFFFF00 if byte & 0x80 else byte
+        value = ((value ^ signed) * _PRIME) & _MASK
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""The vocabulary of a training split: which words are known, and their numbers.
+"""Tokens of a sentence, and the vocabulary of a training split: which words are known, and their numbers.
+
+Tokens are lower-cased and tweet-style (Hessel 2019, supplement): addresses, mentions, hashtags and emoticons stay
+whole. One regular expression, alternatives tried in order; a character that none matches (a lone symbol, an emoji) is
+a token of its own. Whitespace is never in a token.
 
 Number 0 is `<pad>`, 1 is `<unk>`; words follow by falling count, then alphabetically, so that the same counts give the
 same numbers however they were gathered.
@@ -6,6 +10,7 @@ same numbers however they were gathered.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +21,24 @@ import numpy.typing as npt
 
 from schemas.errors import IntegrityError
 from training.data.ragged import Ragged
-from training.text.tokens import tokenize
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 UNKNOWN_NUMBER = 1
 Int32 = npt.NDArray[np.int32]
+_URL = r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
+_EMAIL = r"[\w.+-]+@[\w-]+\.(?:[\w-]\.?)+[\w-]"
+_MENTION = r"@\w+"
+_HASHTAG = r"\#\w*[^\W\d]\w*"
+_EMOTICON = r"(?:[<>]?[:;=8][\-o*']?[)\](\[dp/\\|}{@](?!\w))|(?:[)\](\[/\\|}{][\-o*']?[:;=8](?!\w))|<3"
+_NUMBER = r"[+-]?\d+(?:[.,/:]\d+)*(?:st|nd|rd|th)?%?"
+_WORD = r"[^\W\d_](?:\w|['’\-](?=\w))*"
+_ELLIPSIS = r"\.{2,}|…"
+_TOKEN = re.compile("|".join([_URL, _EMAIL, _MENTION, _HASHTAG, _EMOTICON, _NUMBER, _WORD, _ELLIPSIS, r"\w+|\S"]))
+
+
+def tokenize(text: str) -> list[str]:
+    """Return the lower-cased tokens of a sentence, in order; empty or blank text has none."""
+    return _TOKEN.findall(text.lower())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Pretrained word vectors for a vocabulary, from the files people have.
+"""Word vectors for a vocabulary to start from: of the files people have, or trained on the training split itself.
 
 word2vec binary; the text formats of word2vec, GloVe, fastText (`.vec`) and MUSE, a word and its numbers a line, with or
 without a first line that holds count and size; fastText's `.bin`; and the packaged GloVe. Binary files are
@@ -19,11 +19,12 @@ import numpy.typing as npt
 from schemas.errors import ConfigError
 from training.data.streams import stream
 from training.text.fasttext import is_fasttext, open_fasttext
-from training.text.vocabulary import Vocabulary, in_language
+from training.text.vocabulary import Vocabulary, in_language, tokenize
 
 Float32 = npt.NDArray[np.float32]
 WordVector = tuple[str, Float32]
 UNIFORM_BOUND = 0.2
+WINDOW, MIN_COUNT = 10, 1
 BINARY_SUFFIX = ".bin"
 PACKAGED = "glove-6b-50d"
 TRAINED = "word2vec"
@@ -76,6 +77,34 @@ def read_aligned(sources: Sequence[str], wanted: Container[str], *, dimensions: 
         language, _, path = source.partition("=")
         for word, vector in read_vectors(path, _OfLanguage(wanted, language), dimensions=dimensions):
             yield in_language(word, language), vector
+
+
+def train_word2vec(texts: Iterable[str], *, dimensions: int, seed: int) -> Iterator[WordVector]:
+    """Yield the words of some sentences with vectors of `dimensions` numbers learned from them (CBOW, 5 passes).
+
+    Window and minimum count are those of Alikhani 2022. One thread and a fixed order of sentences: the same sentences
+    and seed give the same vectors. gensim is imported here alone.
+
+    Raises:
+        ConfigError: gensim is not installed.
+    """
+    try:
+        from gensim.models import Word2Vec
+    except ImportError as problem:
+        raise ConfigError("text.word_vectors = 'word2vec': gensim is not installed; pip install gensim") from problem
+    sentences = [tokens for tokens in map(tokenize, texts) if tokens]
+    if not sentences:
+        return
+    model = Word2Vec(
+        sentences=sentences,
+        vector_size=dimensions,
+        window=WINDOW,
+        min_count=MIN_COUNT,
+        seed=seed & 0x7FFFFFFF,
+        workers=1,
+    )
+    for word in model.wv.index_to_key:
+        yield word, np.asarray(model.wv[word], np.float32)
 
 
 def vector_file(source: str) -> Path:

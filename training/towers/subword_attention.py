@@ -19,10 +19,8 @@ from schemas.errors import ConfigError
 from training.config import SubwordAttentionConfig, SubwordsConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged, to_device
-from training.text.fasttext import FastText, is_fasttext, open_fasttext
-from training.text.subwords import Subwords
-from training.text.tokens import tokenize
-from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language
+from training.text.fasttext import FastText, Subwords, is_fasttext, open_fasttext
+from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language, tokenize
 from training.text.word_vectors import initial_vectors, uniform_vectors, vector_file
 from training.towers.dropout import RowDropout
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, required, unit

@@ -9,7 +9,6 @@ for any partition of the documents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,18 @@ from training.config import LinearBnConfig, LinearConfig, SentenceConfig
 from training.data.documents import HeldSplit
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
-from training.towers.inputs import ImageInput, Sizes, TextInput, Tower, TrainingPass, Workers, required, unit
-from training.towers.rows import Rows, VectorRows
+from training.towers.inputs import (
+    ImageInput,
+    Rows,
+    Sizes,
+    TextInput,
+    Tower,
+    TrainingPass,
+    VectorRows,
+    Workers,
+    required,
+    unit,
+)
 
 Float64 = npt.NDArray[np.float64]
 ROWS_AT_ONCE = 8192
@@ -58,11 +67,10 @@ class VectorTower(Tower):
             x_NV = self.norm(x_NV, training_pass)
         return unit(self.affine(self.dropout(x_NV)))
 
-    def _set_moments(self, own: Moments, workers: Workers) -> None:
+    def _set_moments(self, own: Float64, workers: Workers) -> None:
         if self.standardise is not None:
-            row = torch.from_numpy(own.packed())[None].to(workers.device)
-            total = torch.cat(workers.gather(row)).sum(dim=0).cpu().numpy()
-            self.standardise.set_moments(Moments.unpacked(total))
+            row = torch.from_numpy(own)[None].to(workers.device)
+            self.standardise.set_moments(torch.cat(workers.gather(row)).sum(dim=0).cpu().numpy())
 
 
 class SentenceTower(VectorTower):
@@ -113,26 +121,11 @@ class LinearTower(VectorTower):
         self._set_moments(moments(documents.image_bank, occurrences), workers)
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Number of rows, their sum and the sum of their squares (v each, float64)."""
+def moments(vectors: npt.NDArray[np.floating[Any]], occurrences: npt.NDArray[np.int64] | None = None) -> Float64:
+    """Return the moments of N x v vectors, each counted once or `occurrences[n]` times.
 
-    count: float
-    total: Float64
-    squares: Float64
-
-    def packed(self) -> Float64:
-        """Return the moments as one row of 1 + 2 v numbers."""
-        return np.concatenate([[self.count], self.total, self.squares])
-
-    @classmethod
-    def unpacked(cls, row: Float64) -> Moments:
-        total, squares = np.split(row[1:], 2)
-        return cls(float(row[0]), total, squares)
-
-
-def moments(vectors: npt.NDArray[np.floating[Any]], occurrences: npt.NDArray[np.int64] | None = None) -> Moments:
-    """Return the moments of N x v vectors, each counted once or `occurrences[n]` times."""
+    They are 1 + 2v numbers, whose sum over workers is that of all vectors: their count, sums and sums of squares.
+    """
     weights = np.ones(len(vectors)) if occurrences is None else occurrences.astype(np.float64)
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), ROWS_AT_ONCE):
@@ -140,7 +133,7 @@ def moments(vectors: npt.NDArray[np.floating[Any]], occurrences: npt.NDArray[np.
         share = weights[start : start + ROWS_AT_ONCE]
         total += share @ chunk
         squares += share @ np.square(chunk)
-    return Moments(float(weights.sum()), total, squares)
+    return np.concatenate([[weights.sum()], total, squares])
 
 
 class Standardise(nn.Module):
@@ -154,11 +147,10 @@ class Standardise(nn.Module):
         self.register_buffer("mean", torch.zeros(dimensions))
         self.register_buffer("deviation", torch.ones(dimensions))
 
-    def set_moments(self, found: Moments) -> None:
-        """Take mean and deviation from the moments of the training split."""
-        count = max(found.count, 1.0)
-        mean = found.total / count
-        deviation = np.sqrt(np.maximum(found.squares / count - np.square(mean), 0.0))
+    def set_moments(self, found: Float64) -> None:
+        """Take mean and deviation from the `moments` of the training split."""
+        mean, mean_square = np.split(found[1:] / max(found[0], 1.0), 2)
+        deviation = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0))
         deviation[deviation < 1e-6] = 1.0
         self.mean.copy_(torch.from_numpy(mean))
         self.deviation.copy_(torch.from_numpy(deviation))

@@ -14,10 +14,8 @@ from schemas.errors import UsageError
 from training.config import WordsConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged, to_device
-from training.text.tokens import tokenize
-from training.text.vocabulary import Vocabulary
-from training.text.word2vec import train_word2vec
-from training.text.word_vectors import TRAINED, WordVector, initial_vectors, read_aligned, read_vectors
+from training.text.vocabulary import Vocabulary, tokenize
+from training.text.word_vectors import TRAINED, WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, gather_json, required
 
 

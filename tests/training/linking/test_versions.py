@@ -27,7 +27,7 @@ from training.evaluation.evaluate import evaluate_model
 from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.link import RayWorkers
@@ -86,7 +86,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture(scope="module")
 def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = load_training_data(lake, "synthetic", CONFIG)
-    return train(CONFIG, data, SingleProcess(), run_directory=tmp_path_factory.mktemp("trained")).model
+    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 
 @pytest.fixture(scope="module")

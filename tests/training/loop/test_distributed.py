@@ -29,7 +29,7 @@ from training.config import (
     TrainConfig,
 )
 from training.data.loading import load_training_data
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 
@@ -114,7 +114,7 @@ def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig]) -
 
 
 def train_alone(lake: Lake, run: Path, config: TrainConfig) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=run)
+    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=run)
 
 
 def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tolerance: float) -> None:

@@ -21,7 +21,7 @@ from training.config import (
     TransformerConfig,
 )
 from training.data.loading import TrainingData, load_training_data
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
 from training.loop.state import start
@@ -71,7 +71,7 @@ def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trainin
 
 
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
-    context = SingleProcess()
+    context = Context()
     run = start(new_model(config, data, context))
     split = prepare_split(run.model, data.training)
     with NothingWaits():

@@ -28,7 +28,7 @@ from training.config import (
 from training.data.documents import HeldSplit, RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
@@ -77,7 +77,7 @@ def config_of(text: str = "gru", image: str = "linear", **settings: object) -> T
 
 
 def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=folder)
+    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=folder)
 
 
 def losses(result: TrainResult) -> list[float]:
@@ -139,7 +139,7 @@ def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> N
 def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
     data = with_regions(load_training_data(lake, "synthetic", BASE))
     config = config_of(text="transformer", image="region-concept", min_word_count=3)
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    result = train(config, data, Context(), run_directory=tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
     model = LinkModel.load(result.model)
     assert model.vocabulary is not None and "light" in model.vocabulary.numbers  # of a label, in no sentence
@@ -151,8 +151,8 @@ def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
     data = with_pictures(load_training_data(lakes.write_lake(str(tmp_path / "lake"), few, shards=1), "synthetic", BASE))
     config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
-    start = new_model(config, data, SingleProcess())
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    start = new_model(config, data, Context())
+    result = train(config, data, Context(), run_directory=tmp_path)
     kept = LinkModel.load(result.model)
     moved = [not torch.equal(a, b) for a, b in zip(start.image.parameters(), kept.image.parameters(), strict=True)]
     assert all(moved)
@@ -170,8 +170,8 @@ def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: L
     )
     config = replace(config_of(text="multi-source", sources=sources), training=settings)
     data = load_training_data(lake, "synthetic", config)
-    start = new_model(config, data, SingleProcess())
-    after = LinkModel.load(train(config, data, SingleProcess(), run_directory=tmp_path / "one").model)
+    start = new_model(config, data, Context())
+    after = LinkModel.load(train(config, data, Context(), run_directory=tmp_path / "one").model)
     assert isinstance(after.text, MultiSourceTower) and isinstance(start.text, MultiSourceTower)
     for source in sources:
         giver = LinkModel.load(givers[source])
@@ -185,7 +185,7 @@ def test_multi_source_starts_from_single_sources_which_stay_for_an_epoch(lake: L
     assert torch.equal(after.text.embedding.table.weight[row], caption.text.embedding.table.weight[other])  # type: ignore
     assert not torch.equal(after.text.fuser.first.weight, start.text.fuser.first.weight)
     longer = replace(config, training=replace(settings, epochs=2))
-    later = LinkModel.load(train(longer, data, SingleProcess(), run_directory=tmp_path / "two").model)
+    later = LinkModel.load(train(longer, data, Context(), run_directory=tmp_path / "two").model)
     assert not torch.equal(
         later.text.encoders["caption"].state_dict()["widen.weight"],  # type: ignore[union-attr]
         after.text.encoders["caption"].state_dict()["widen.weight"],
@@ -205,7 +205,7 @@ def test_all_for_one_keeps_all_but_the_word_vectors(lake: Lake, tmp_path: Path) 
     second = replace(
         second, training=replace(second.training, start_from=(str(tmp_path / "a" / "model"),), start_words=False)
     )
-    model = new_model(second, load_training_data(lake, "synthetic", second), SingleProcess())
+    model = new_model(second, load_training_data(lake, "synthetic", second), Context())
     assert model.text.state_dict()["embedding.weight"][row].tolist() == [0.25] * 8
     for name, value in giver.state_dict().items():
         if name != "text.embedding.weight":
@@ -216,8 +216,8 @@ def test_word2vec_starts_from_the_training_split(lake: Lake) -> None:
     pytest.importorskip("gensim")
     config = config_of(word_vectors="word2vec")
     data = load_training_data(lake, "synthetic", config)
-    one, two = (new_model(config, data, SingleProcess()) for _ in range(2))
-    plain = new_model(config_of(), data, SingleProcess())
+    one, two = (new_model(config, data, Context()) for _ in range(2))
+    plain = new_model(config_of(), data, Context())
     table = one.text.state_dict()["embedding.weight"]
     assert torch.equal(table, two.text.state_dict()["embedding.weight"])
     assert not torch.equal(table[2:], plain.text.state_dict()["embedding.weight"][2:])
@@ -238,14 +238,14 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
     with pytest.raises(ConfigError, match=r"leave data\.roles empty"):
         load(replace(config_of(text="multi-source"), data=DataConfig(roles=("caption",))))
     with pytest.raises(ConfigError, match="no such file"):
-        new_model(config_of(word_vectors="nothing.vec"), load(BASE), SingleProcess())
+        new_model(config_of(word_vectors="nothing.vec"), load(BASE), Context())
     (tmp_path / "fr.vec").write_text("chien 1 2 3 4 5 6 7 8\n")
     aligned = config_of(aligned_vectors=(f"fr={tmp_path}/fr.vec",), train_words=False)
     with pytest.raises(ConfigError, match="documents in de; name a file"):
-        new_model(aligned, load(BASE), SingleProcess())
+        new_model(aligned, load(BASE), Context())
     started = replace(BASE, training=replace(BASE.training, start_from=(str(tmp_path / "nothing"),)))
     with pytest.raises(ConfigError, match=r"training\.start_from = '.*nothing': .*found no model\.json"):
-        new_model(started, load(BASE), SingleProcess())
+        new_model(started, load(BASE), Context())
 
 
 @pytest.mark.parametrize(("source", "said"), [("", ["words start from random vectors"]), ("word2vec", [])])
@@ -254,5 +254,5 @@ def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[s
         pytest.importorskip("gensim")
     config, lines = config_of(word_vectors=source), list[str]()
     data = load_training_data(lake, "synthetic", config)
-    new_model(config, data, SingleProcess(on_progress=lines.append))
+    new_model(config, data, Context(on_progress=lines.append))
     assert [line.partition(",")[0] for line in lines] == said

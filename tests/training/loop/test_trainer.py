@@ -29,7 +29,7 @@ from training.config import (
 )
 from training.data.loading import TrainingData, load_training_data
 from training.loop import progress, state, trainer
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
 from training.loop.step import take_step
@@ -40,7 +40,7 @@ from training.objectives.batch import EncodedBatch, Moment
 from training.objectives.cross_document import CrossDocument
 from training.objectives.registry import build_objective
 from training.relations import label_matrix
-from training.similarity import set_similarity
+from training.similarity.sets import set_similarity
 from training.towers.inputs import image_input, text_input
 
 FROZEN = TrainConfig(
@@ -83,6 +83,11 @@ def assert_equal_weights(one: TrainResult, other: TrainResult) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def latest(run: Path) -> Path | None:
+    """The newest checkpoint of a run's folder."""
+    return max((run / "checkpoints").glob("epoch-*"), default=None)
+
+
 def with_loop(config: TrainConfig, **changes: object) -> TrainConfig:
     return replace(config, training=replace(config.training, **changes))
 
@@ -90,7 +95,7 @@ def with_loop(config: TrainConfig, **changes: object) -> TrainConfig:
 @pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
 def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path, similarity: Similarity) -> None:
     config = replace(with_loop(FROZEN, epochs=6), objective=ObjectiveConfig(similarity=similarity))
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    result = train(config, data, Context(), run_directory=tmp_path)
     first, last = result.history[0], result.history[-1]
     assert last["train_loss"] < first["train_loss"] / 2
     assert last["validation_auc"] > 95
@@ -101,7 +106,7 @@ def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path,
 
 def test_words_are_learnt(lake: Lake, tmp_path: Path) -> None:
     config = with_loop(WORDS, epochs=8, learning_rate=1e-2)
-    result = train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=tmp_path)
+    result = train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=tmp_path)
     assert result.history[-1]["train_loss"] < result.history[0]["train_loss"] * 0.8
     model = LinkModel.load(result.model)
     assert model.vocabulary is not None and "thing3" in model.vocabulary.words
@@ -109,7 +114,7 @@ def test_words_are_learnt(lake: Lake, tmp_path: Path) -> None:
 
 def test_nostruct_learns(data: TrainingData, tmp_path: Path) -> None:
     config = replace(with_loop(FROZEN, epochs=16), objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    result = train(config, data, Context(), run_directory=tmp_path)
     assert result.history[-1]["validation_auc"] > 75
 
 
@@ -124,7 +129,7 @@ def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config
     for name, documents in (("shown", made), ("hidden", {split: hide(each) for split, each in made.items()})):
         lake = lakes.write_lake(str(tmp_path / name), documents)
         given = load_training_data(lake, "synthetic", config)
-        results.append(train(config, given, SingleProcess(), run_directory=tmp_path / f"run-{name}"))
+        results.append(train(config, given, Context(), run_directory=tmp_path / f"run-{name}"))
     assert_equal_weights(*results)
     assert [row["validation_loss"] for row in results[0].history] == [
         row["validation_loss"] for row in results[1].history
@@ -142,7 +147,7 @@ def pairs(lakes: ModuleType, root: Path, change: Callable[[Any], Any] | None = N
 
 
 def train_on(lake: Lake, config: TrainConfig, run: Path) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), SingleProcess(), run_directory=run)
+    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=run)
 
 
 def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: ModuleType, tmp_path: Path) -> None:
@@ -195,7 +200,7 @@ def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake
 def test_progress_is_said(data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    train(with_loop(FROZEN, epochs=1), data, SingleProcess(on_progress=lines.append), run_directory=tmp_path)
+    train(with_loop(FROZEN, epochs=1), data, Context(on_progress=lines.append), run_directory=tmp_path)
     assert len(lines) == 8
     assert re.fullmatch(
         r"epoch 1/1, step 8/8: [\d.]+ documents/s, loss 0\.\d{4}, learning rate 0\.005, 0:00:00 left", lines[-1]
@@ -228,9 +233,9 @@ def test_a_single_validation_document_is_warned_of(
 @pytest.mark.parametrize("config", [FROZEN, WORDS], ids=["sentence", "gru"])
 def test_a_resumed_run_is_the_uninterrupted_one(lake: Lake, tmp_path: Path, config: TrainConfig) -> None:
     given = load_training_data(lake, "synthetic", config)
-    whole = train(config, given, SingleProcess(), run_directory=tmp_path / "whole")
+    whole = train(config, given, Context(), run_directory=tmp_path / "whole")
     run = tmp_path / "cut"
-    resumed = SingleProcess(find_checkpoint=lambda: state.latest(run))
+    resumed = Context(find_checkpoint=lambda: latest(run))
     for epochs in (1, 3, 4):
         torch.rand(epochs)  # the global random state is nobody's business
         last = train(with_loop(config, epochs=epochs), given, resumed, run_directory=run)
@@ -242,15 +247,15 @@ def test_a_resumed_run_is_the_uninterrupted_one(lake: Lake, tmp_path: Path, conf
 
 
 def test_resuming_a_finished_run_trains_nothing(data: TrainingData, tmp_path: Path) -> None:
-    first = train(FROZEN, data, SingleProcess(), run_directory=tmp_path)
-    again = train(FROZEN, data, SingleProcess(find_checkpoint=lambda: state.latest(tmp_path)), run_directory=tmp_path)
+    first = train(FROZEN, data, Context(), run_directory=tmp_path)
+    again = train(FROZEN, data, Context(find_checkpoint=lambda: latest(tmp_path)), run_directory=tmp_path)
     assert again.history == first.history
     assert_equal_weights(first, again)
 
 
 def test_another_configuration_does_not_resume(data: TrainingData, tmp_path: Path) -> None:
-    train(with_loop(FROZEN, epochs=1), data, SingleProcess(), run_directory=tmp_path)
-    context = SingleProcess(find_checkpoint=lambda: state.latest(tmp_path))
+    train(with_loop(FROZEN, epochs=1), data, Context(), run_directory=tmp_path)
+    context = Context(find_checkpoint=lambda: latest(tmp_path))
     with pytest.raises(ConfigError, match=r"training\.learning_rate = 0\.005, this run 0\.001"):
         train(with_loop(FROZEN, learning_rate=1e-3), data, context, run_directory=tmp_path)
 
@@ -259,7 +264,7 @@ def test_training_leaves_the_global_random_state_alone(data: TrainingData, tmp_p
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    train(with_loop(FROZEN, epochs=1), data, SingleProcess(), run_directory=tmp_path)
+    train(with_loop(FROZEN, epochs=1), data, Context(), run_directory=tmp_path)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -270,14 +275,14 @@ def test_one_checkpoint_is_kept_and_reported_each_epoch(data: TrainingData, tmp_
         assert checkpoint is not None
         reports.append((metrics["epoch"], checkpoint.name, (checkpoint / "best" / "weights.pt").exists()))
 
-    train(with_loop(FROZEN, epochs=3), data, SingleProcess(on_report=report), run_directory=tmp_path)
+    train(with_loop(FROZEN, epochs=3), data, Context(on_report=report), run_directory=tmp_path)
     assert reports == [(1.0, "epoch-0001", True), (2.0, "epoch-0002", True), (3.0, "epoch-0003", True)]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-0003"]
 
 
 @pytest.mark.parametrize("select", list(Select))
 def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select) -> None:
-    result = train(with_loop(FROZEN, select=select, epochs=5), data, SingleProcess(), run_directory=tmp_path)
+    result = train(with_loop(FROZEN, select=select, epochs=5), data, Context(), run_directory=tmp_path)
     metric = {
         Select.LOSS: "validation_loss",
         Select.RETRIEVAL: "validation_rank",
@@ -292,11 +297,9 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
 
 
 def test_the_median_rank_is_that_of_own_image_sets_document_by_document(data: TrainingData) -> None:
-    model, held = new_model(FROZEN, data, SingleProcess()), data.validation
+    model, held = new_model(FROZEN, data, Context()), data.validation
     assert held is not None
-    found = validate(
-        model, prepare_split(model, held), build_objective(FROZEN.objective, seed=0), SingleProcess(), epoch=1
-    )
+    found = validate(model, prepare_split(model, held), build_objective(FROZEN.objective, seed=0), Context(), epoch=1)
     vectors = model.embed(held.documents)
     ranks = []
     for own in vectors:
@@ -326,23 +329,23 @@ def test_a_loss_that_is_no_number_is_never_the_best(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses_of(monkeypatch, math.nan, 0.9, 0.3, math.nan)
-    found = train(with_loop(FROZEN, epochs=4), data, SingleProcess(), run_directory=tmp_path / "a")
+    found = train(with_loop(FROZEN, epochs=4), data, Context(), run_directory=tmp_path / "a")
     assert (found.best_epoch, found.best_validation_loss) == (3, 0.3)
     losses_of(monkeypatch, math.nan, math.nan)
     with pytest.raises(BuildError, match="no epoch had a validation loss or rank that is a number"):
-        train(with_loop(FROZEN, epochs=2), data, SingleProcess(), run_directory=tmp_path / "b")
+        train(with_loop(FROZEN, epochs=2), data, Context(), run_directory=tmp_path / "b")
 
 
 def test_of_equal_epochs_the_earliest_is_kept(data: TrainingData, tmp_path: Path) -> None:
     config = with_loop(FROZEN, learning_rate=1e-30)
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    result = train(config, data, Context(), run_directory=tmp_path)
     assert len({row["validation_loss"] for row in result.history}) == 1
     assert result.best_epoch == 1
 
 
 def test_rate_falls_after_more_than_so_many_epochs_without_improvement(data: TrainingData, tmp_path: Path) -> None:
     config = with_loop(FROZEN, learning_rate=1e-30, epochs=8, schedule=PlateauSchedule(epochs=2))
-    result = train(config, data, SingleProcess(), run_directory=tmp_path)
+    result = train(config, data, Context(), run_directory=tmp_path)
     rates = [row["learning_rate"] / 1e-30 for row in result.history]
     # epoch 1 improves on nothing; 2, 3 and 4 do not improve: that is more than two
     assert rates == pytest.approx([1, 1, 1, 1, 0.2, 0.2, 0.2, 0.04])
@@ -353,8 +356,8 @@ def test_without_validation_only_last_can_be_selected(lakes: ModuleType, tmp_pat
     given = load_training_data(lake, "synthetic", FROZEN)
     assert given.validation is None
     with pytest.raises(UsageError, match=r"--set training\.select=last"):
-        train(FROZEN, given, SingleProcess(), run_directory=tmp_path / "run")
-    result = train(with_loop(FROZEN, select=Select.LAST), given, SingleProcess(), run_directory=tmp_path / "run")
+        train(FROZEN, given, Context(), run_directory=tmp_path / "run")
+    result = train(with_loop(FROZEN, select=Select.LAST), given, Context(), run_directory=tmp_path / "run")
     assert (result.best_epoch, result.best_validation_loss) == (4, None)
     assert set(result.history[0]) == {"epoch", "train_loss", "learning_rate", "documents_per_second"}
 
@@ -368,7 +371,7 @@ class Broken(CrossDocument):
 
 
 def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingData) -> None:
-    run = state.start(new_model(FROZEN, data, SingleProcess()))
+    run = state.start(new_model(FROZEN, data, Context()))
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     with pytest.raises(BuildError, match=r"epoch 2, step 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
         take_step(
@@ -378,7 +381,7 @@ def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingD
             split=prepare_split(run.model, data.training),
             positions=np.arange(5),
             moment=Moment(split="training", epoch=2, step=7),
-            context=SingleProcess(),
+            context=Context(),
         )
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
@@ -387,7 +390,7 @@ def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> Non
     bank = data.training.documents.image_bank.copy()
     bank[data.training.documents.image_rows[data.training.documents.images.offsets[3]]] = np.nan
     documents = replace(data.training.documents, image_bank=bank)
-    run = state.start(new_model(FROZEN, data, SingleProcess()))
+    run = state.start(new_model(FROZEN, data, Context()))
     with pytest.raises(BuildError, match=rf"documents with such vectors: {documents.ids[3]}; check"):
         take_step(
             run.model,
@@ -396,7 +399,7 @@ def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> Non
             split=prepare_split(run.model, replace(data.training, documents=documents)),
             positions=np.flatnonzero(data.training.local >= 0)[:6],
             moment=Moment(split="training", epoch=1, step=0),
-            context=SingleProcess(),
+            context=Context(),
         )
 
 
@@ -419,7 +422,7 @@ def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, cap
     lake = lakes.write_lake(str(tmp_path / "lake"), same)
     with caplog.at_level(logging.WARNING):
         given = load_training_data(lake, "synthetic", FROZEN)
-        train(with_loop(FROZEN, epochs=1), given, SingleProcess(), run_directory=tmp_path / "run")
+        train(with_loop(FROZEN, epochs=1), given, Context(), run_directory=tmp_path / "run")
     assert "all validation documents are equally similar" in caplog.text
     assert "all training pairs are equally similar" in caplog.text
 
@@ -428,7 +431,7 @@ def test_bfloat16_trains_too(lake: Lake, tmp_path: Path) -> None:
     for config in (FROZEN, WORDS):
         changed = with_loop(config, precision=Precision.BFLOAT16, epochs=3)
         given = load_training_data(lake, "synthetic", changed)
-        result = train(changed, given, SingleProcess(), run_directory=tmp_path / config.text.name)
+        result = train(changed, given, Context(), run_directory=tmp_path / config.text.name)
         assert result.history[-1]["train_loss"] < result.history[0]["train_loss"]
 
 

@@ -15,7 +15,6 @@ from schemas.configs import restore
 from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
-from training.loop import state
 from training.loop.context import TorchDistributed
 from training.loop.trainer import train
 
@@ -23,7 +22,7 @@ from training.loop.trainer import train
 def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     data = load_training_data(lake, "synthetic", config, rank=rank, world_size=world_size)
-    latest = state.latest(run)
+    latest = max((run / "checkpoints").glob("epoch-*"), default=None)
     dist.barrier()  # all have looked before one writes
     context = TorchDistributed(device=torch.device("cpu"), find_checkpoint=lambda: latest)
     result = train(config, data, context, run_directory=run)

@@ -13,7 +13,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
 from training.data.loading import identify, load_training_data
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.model import LinkModel, ModelCard
@@ -43,7 +43,7 @@ def registry_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
 def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to link, as a folder."""
     data = load_training_data(registry_lake, "synthetic", CONFIG)
-    return train(CONFIG, data, SingleProcess(), run_directory=tmp_path_factory.mktemp("trained")).model
+    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
 
 
 @pytest.fixture(scope="session")

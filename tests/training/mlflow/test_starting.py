@@ -11,7 +11,7 @@ from schemas.errors import ConfigError, NotFoundError
 from schemas.lake import Lake
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.setup import new_model
 from training.mlflow.starting import keep_start, pin_start
 from training.model import LinkModel
@@ -59,8 +59,8 @@ def test_workers_start_from_a_copy_in_the_runs_folder(
     keep_start(config, run)
     assert has_start(run, "models:/linker/1")
     data = load_training_data(registry_lake, "synthetic", config)
-    started = new_model(config, data, SingleProcess(find_model=partial(fetch_start, run)))
+    started = new_model(config, data, Context(find_model=partial(fetch_start, run)))
     assert all(torch.equal(value, giver.state_dict()[name]) for name, value in started.state_dict().items())
     assert started.card.config.training.start_from == ("models:/linker/1",)
     with pytest.raises(ConfigError, match=r"training\.start_from = 'models:/linker/1': .*found no model\.json"):
-        new_model(config, data, SingleProcess(find_model=partial(fetch_start, run.child("other"))))
+        new_model(config, data, Context(find_model=partial(fetch_start, run.child("other"))))

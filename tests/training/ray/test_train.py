@@ -19,7 +19,7 @@ from schemas.errors import ConfigError, UsageError
 from schemas.lake import Folder, Lake
 from training.config import LinearConfig, LoopConfig, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
-from training.loop.context import SingleProcess
+from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.model import LinkModel
@@ -60,7 +60,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def train_undisturbed(config: TrainConfig, lake: Lake, folder: Path) -> LinkModel:
     """Return the model of one process that nothing stops."""
     data = load_training_data(lake, "synthetic", config)
-    return LinkModel.load(train(config, data, SingleProcess(), run_directory=folder).model)
+    return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
 
 
 def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float) -> None:

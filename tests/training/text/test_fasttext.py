@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import ConfigError
-from training.text.fasttext import is_fasttext, open_fasttext
-from training.text.subwords import Subwords, hash_bytes, ngrams
+from training.text.fasttext import Subwords, hash_bytes, is_fasttext, ngrams, open_fasttext
 from training.text.word_vectors import read_vectors
 
 SENTENCES = [["hund", "läuft", "straße"], ["hunde", "laufen", "über", "straßen"], ["日本", "hund"]] * 3

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.text.tokens import tokenize
+from training.text.vocabulary import tokenize
 
 
 @pytest.mark.parametrize(

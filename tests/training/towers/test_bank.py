@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from training.towers.rows import VectorRows, on_device, to_bank
+from training.towers.inputs import BankRows, VectorRows, on_device
 from training.towers.vectors import VectorTower
 
 CPU = torch.device("cpu")
@@ -12,7 +12,7 @@ def test_a_bank_gives_what_the_host_gives() -> None:
     rows = VectorRows(np.random.default_rng(0).normal(size=(9, 5)).astype(np.float16))
     tower = VectorTower(5, 4, dropout=0.0)
     chosen = np.array([3, 3, 0, 8])
-    bank = to_bank(rows, CPU)
+    bank = BankRows(torch.from_numpy(rows.vectors))
     assert len(bank) == 9
     assert len(bank.take(chosen)) == 4
     assert torch.equal(tower(bank.take(chosen)), tower(rows.take(chosen)))

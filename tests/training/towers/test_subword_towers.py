@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from schemas.errors import UsageError
 from training.config import MultiSourceConfig, SubwordAttentionConfig, SubwordGruConfig, TrainConfig
-from training.text.subwords import Subwords
+from training.text.fasttext import Subwords
 from training.text.vocabulary import Vocabulary
 from training.towers.attention import attention_weights
 from training.towers.build import build_towers
