@@ -166,8 +166,8 @@ def link_file(
         raise UsageError(f"--input {source}: no such file")
     from pipelines.documents_for_linking import read_vectors
     from training.linking_commands import run_link
-    from training.mlflow.evaluations import calibration_of
-    from training.mlflow.loading import load
+    from training.mlflow.registering import calibration_of
+    from training.mlflow.registry import load
     from training.mlflow.runs import open_tracking
 
     client = open_tracking(tracking)
@@ -201,7 +201,7 @@ def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extrac
     from pipelines.documents_for_linking import Extraction
     from pipelines.features.extraction import plan_features
     from schemas.configs import override
-    from training.requirements import inputs_of
+    from training.data.requirements import inputs_of
 
     data, config = card.data, override(recipe("documents"), settings)
     images = tuple(name for name in (data.image_features, data.region_features) if name)

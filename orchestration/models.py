@@ -34,7 +34,7 @@ def config_of(step: TrainStep) -> TrainConfig:
 def find_trained(tracking: str, step: TrainStep) -> Summary | None:
     """Return the summary of the training that this step would repeat, or None where it has not been done."""
     from training.mlflow.runs import open_tracking
-    from training.mlflow.starting import earlier_run
+    from training.mlflow.tracked_training import earlier_run
 
     dataset, _, version = step.dataset.partition("@")
     run = earlier_run(open_tracking(tracking), config_of(step), dataset, version)
@@ -61,7 +61,7 @@ def resumable(tracking: str, step: TrainStep, *, is_retry: bool) -> str:
     A run that says it is running is another's, unless this is another attempt of the step that may have left it so.
     """
     from training.mlflow.runs import open_tracking
-    from training.mlflow.starting import earlier_run
+    from training.mlflow.tracked_training import earlier_run
 
     dataset, _, version = step.dataset.partition("@")
     client = open_tracking(tracking)

@@ -86,7 +86,7 @@ class TrainStep:
         return ["train", "--dataset", self.dataset, *where, "--no-report", *what, "--json"]
 
     def run(self, say: Say) -> Summary:
-        from training.tracked_training import run_train
+        from training.mlflow.tracked_training import run_train
 
         return run_train(
             lake=self.lake,
@@ -118,8 +118,7 @@ class EvaluateStep:
     def run(self, say: Say) -> Summary:
         from pathlib import Path
 
-        from training.commands import run_evaluate
-        from training.reporting import run_report
+        from training.commands import run_evaluate, run_report
 
         summary = run_evaluate(model=self.model, dataset=self.dataset, lake=self.lake, tracking=self.tracking, say=say)
         if not self.report:
@@ -142,7 +141,7 @@ class CompareStep:
         return ["compare", *self.models, *where, "--split", "val", "--json"]
 
     def run(self, say: Say) -> Summary:
-        from training.comparing import run_compare
+        from training.commands import run_compare
 
         return run_compare(
             models=self.models, dataset=self.dataset, lake=self.lake, split="val", tracking=self.tracking, say=say

@@ -1,48 +1,34 @@
-"""The commands that train, compare and promote: they parse, delegate, and print one summary.
+"""Every command that trains, measures, compares, promotes or serves: it parses, makes one call, and prints a summary.
 
-`evaluate` is in `evaluate_cli.py`, what measures and registers nothing in `study_cli.py`.
+Commands that link documents, or need `pipelines` as well, are in `orchestration`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from schemas.configs import override
 from schemas.console import Console
 from schemas.errors import GateError, UsageError
 from schemas.lake import Lake
-from training import evaluate_cli, study_cli
-
-LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
-TrackingOption = Annotated[
-    str | None,
-    typer.Option("--tracking-uri", help="MLflow's address; MLFLOW_TRACKING_URI, else ./mlflow.db, by default."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
-]
+from training import options
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
-    app.command()(train)
-    evaluate_cli.register(app)
-    app.command()(compare)
-    app.command()(promote)
-    app.command()(rollback)
-    app.command()(copy)
-    app.command()(serve)
-    study_cli.register(app)
+    for command in (train, evaluate, compare, promote, rollback, copy, serve, supervised, transfer):
+        app.command()(command)
 
 
 def train(
-    lake: LakeOption,
+    lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; a resumed run knows its own.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")] = None,
-    settings: SetOption = None,
+    settings: options.Settings = None,
     workers: Annotated[int, typer.Option(help="Training processes.")] = 1,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
@@ -50,13 +36,13 @@ def train(
     with_report: Annotated[
         bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
     ] = True,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Train on a data set with Ray, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
-    from training.tracked_training import run_train
+    from training.mlflow.tracked_training import run_train
 
     console = Console(is_json=is_json)
     summary = run_train(
@@ -69,45 +55,163 @@ def train(
         tracking=tracking,
         say=console.say,
     )
-    loss = summary.best_validation_loss
-    kept = f"epoch {summary.best_epoch} of {summary.epochs} kept"
-    lines = [
-        f"{summary.model_uri}: {kept}" + (f", validation loss {loss:.4f}" if loss is not None else ""),
-        f"run {summary.run_id} in {summary.tracking_uri}",
-    ]
-    values = summary.to_json()
+    lines, values = summary.lines(), summary.to_json()
     if with_report:
-        from training.reporting import run_training_report
+        from training.commands import run_training_report
 
         judged = run_training_report(summary, lake=lake, tracking=tracking, say=console.say)
-        lines += [] if judged is None else evaluate_cli.summary_lines(judged)
+        lines += [] if judged is None else judged.lines()
         values["evaluation"] = None if judged is None else judged.to_json()
     console.summarise(lines, values)
 
 
+def evaluate(
+    model: Annotated[
+        str | None, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
+    split: options.Split = "test",
+    lake: options.LakePath = "",
+    report: options.Report = None,
+    scores: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
+    ] = None,
+    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="Instead of a model: random, object-detection, joint-embeddings.")
+    ] = None,
+    with_baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Score the baselines beside the model, too.")
+    ] = True,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Columns and word vectors of the baselines; samples of retrieval."
+        ),
+    ] = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
+
+    Retrieval, relations, calibration and the rest are measured where they apply, beside the baselines the data set
+    carries what they need for; all numbers are kept as a table with the model's run and beside the report.
+
+    With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
+    [[sentence, image], ...]}.
+    """
+    console = Console(is_json=is_json)
+    given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
+    if settings and scores is not None:
+        raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+    from training.commands import run_baseline, run_evaluate, run_evaluate_scores, run_report
+    from training.evaluation.evaluate import STANDARD_CONFIG
+
+    config = override(STANDARD_CONFIG, settings or [])
+    if baseline is not None:
+        _check(
+            "evaluate --baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"]
+        )
+        summary = run_baseline(baseline=baseline, dataset=dataset or "", lake=lake, split=split, config=config)
+    elif scores is not None:
+        _check("evaluate --scores", given, refused=["--model", "--dataset", "--report"])
+        summary = run_evaluate_scores(scores)
+    else:
+        _check("evaluate", given, needed=["--model", "--dataset", "--lake"])
+        summary = run_evaluate(
+            model=model or "",
+            dataset=dataset or "",
+            lake=lake,
+            split=split,
+            tracking=tracking,
+            config=config,
+            with_captions=with_captions,
+            with_baselines=with_baselines,
+            say=console.say,
+        )
+    page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
+    _summarise(console, summary.lines(), summary.to_json(), page)
+
+
 def compare(
     models: Annotated[list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="The first is the yardstick.")],
-    lake: LakeOption,
+    lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    split: options.Split = "test",
+    report: options.Report = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
-    from training.comparing import run_compare
-    from training.report.pages import comparison_lines
+    from training.commands import run_compare
+    from training.report.pages import comparison_lines, comparison_page, write_page
 
     console = Console(is_json=is_json)
-    summary = run_compare(
-        models=models, dataset=dataset, lake=lake, split=split, directory=report, tracking=tracking, say=console.say
+    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=console.say)
+    page = None if report is None else write_page(report, comparison_page(found))
+    _summarise(console, comparison_lines(found), found.to_json(), page)
+
+
+def supervised(
+    lake: options.LakePath,
+    dataset: options.Dataset,
+    recipe: Annotated[str, typer.Option(help="Named settings, whose objective is the one compared with.")] = "tiny",
+    settings: options.Settings = None,
+    shares: Annotated[str, typer.Option(help="Shares of labelled documents, separated by commas.")] = "0.1,0.2,0.4,1",
+    split: options.Split = "test",
+    report: options.Report = None,
+    is_json: options.Json = False,
+) -> None:
+    """Show how many labelled documents a supervised model needs to match what is learnt without links.
+
+    Trains in this process; nothing is registered.
+    """
+    from training.evaluation.studies import supervised_curve
+    from training.recipes import recipe as named_recipe
+    from training.report.pages import curve_table, supervised_page, write_page
+
+    console, home = Console(is_json=is_json), Lake.at(lake)
+    try:
+        parts = [float(share) for share in _items(shares, "--shares")]
+    except ValueError:
+        raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
+    config, reference = override(named_recipe(recipe), settings or []), "@".join(home.find(dataset))
+    points = list(supervised_curve(config, home, reference, shares=parts, split=split, say=console.say))
+    page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
+    values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
+    _summarise(console, [f"{reference}, {split}", *curve_table(points).lines()], values, page)
+
+
+def transfer(
+    lake: options.LakePath,
+    models: Annotated[str, typer.Option(help="Addresses of models, separated by commas, as for evaluate.")],
+    datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
+    split: options.Split = "test",
+    report: options.Report = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """Judge models on data sets they were not trained on: AUC of every model on every data set."""
+    from training.commands import run_transfer
+    from training.report.pages import transfer_page, transfer_table, write_page
+
+    console = Console(is_json=is_json)
+    cells = run_transfer(
+        models=_items(models, "--models"),
+        datasets=_items(datasets, "--datasets"),
+        lake=lake,
+        split=split,
+        tracking=tracking,
+        say=console.say,
     )
-    page = [] if summary.page is None else [f"report: {summary.page}"]
-    console.summarise([*comparison_lines(summary.comparison), *page], summary.to_json())
+    problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
+    page = None if report is None else write_page(report, transfer_page(cells, split=split))
+    values = {"split": split, "cells": [cell.to_json() for cell in cells]}
+    _summarise(console, [*transfer_table(cells).lines(), *problems], values, page)
 
 
 def promote(
-    model: Annotated[str, typer.Option(help="Registered model.")],
+    model: options.Model,
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/gate.py.")
@@ -117,8 +221,8 @@ def promote(
     ] = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
     lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Make a version the champion if the policy allows it; exit status 1 where not.
 
@@ -149,12 +253,12 @@ def promote(
 
 
 def rollback(
-    model: Annotated[str, typer.Option(help="Registered model.")],
+    model: options.Model,
     champion: Annotated[
         str | None, typer.Option("--from", metavar="VERSION", help="Only if this version is the champion.")
     ] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Make the previous champion the champion again; exit status 1 where there is none."""
     from training.mlflow.promotion import rollback as roll_back
@@ -167,14 +271,14 @@ def rollback(
 
 
 def copy(
-    model: Annotated[str, typer.Option(help="Registered model.")],
+    model: options.Model,
     version: Annotated[str, typer.Option(help="Its version, or an alias such as champion.")],
     to: Annotated[str, typer.Option(metavar="URI", help="MLflow's address of the other registry.")],
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
     ] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
     from training.mlflow.copying import copy_version
@@ -200,8 +304,8 @@ def serve(
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
     ] = None,
-    tracking: TrackingOption = None,
-    is_json: JsonOption = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Answer documents with their links over HTTP, until interrupted.
 
@@ -210,11 +314,29 @@ def serve(
     """
     from training.mlflow.serving import run_serve
 
-    run_serve(
-        model=model,
-        host=host,
-        port=port,
-        calibration_path=calibration,
-        tracking=tracking,
-        announce=Console(is_json=is_json).summarise,
-    )
+    announce = Console(is_json=is_json).summarise
+    run_serve(model=model, host=host, port=port, calibration_path=calibration, tracking=tracking, announce=announce)
+
+
+def _summarise(console: Console, lines: Sequence[str], values: Mapping[str, Any], page: Path | None) -> None:
+    """Print a summary, and where its page is."""
+    shown = {} if page is None else {"report": str(page)}
+    console.summarise([*lines, *(f"report: {path}" for path in shown.values())], {**values, **shown})
+
+
+def _check(
+    command: str, given: Mapping[str, object], *, needed: Sequence[str] = (), refused: Sequence[str] = ()
+) -> None:
+    """Raise a UsageError where options do not go together."""
+    if missing := [name for name in needed if not given[name]]:
+        raise UsageError(f"{command}: expected {', '.join(missing)} as well")
+    if unwanted := [name for name in refused if given[name]]:
+        raise UsageError(f"{command}: expected no {', '.join(unwanted)}")
+
+
+def _items(text: str, option: str) -> list[str]:
+    """Return what an option lists, separated by commas."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if not items:
+        raise UsageError(f"{option} {text!r}: expected at least one name")
+    return items

@@ -1,41 +1,54 @@
-"""What the command evaluate does: plain functions from arguments to a summary.
+"""What the commands evaluate, compare and transfer do, and the report that evaluate and a training run write.
 
-`run_train` is in `tracked_training.py`, linking in `linking_commands.py`, promotion in `mlflow/`. Parsing
-arguments, printing and exit statuses are `training.cli`'s. A function that takes long tells its progress to `say`, a
-line at a time.
+Plain functions from arguments to a summary, which gives its lines for a person and its values for a machine.
+`run_train` is in `mlflow/tracked_training.py`, linking in `linking_commands.py`, promotion in `mlflow/`. Parsing,
+printing and exit statuses are `cli.py`'s. A function that takes long tells its progress to `say`, a line at a time.
+A report is made from what is in the registry and the lake alone, so that it can be made later, too.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.configs import override
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.evaluation import Score
-from schemas.lake import Lake
-from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.beside import TITLES, score_beside
-from training.evaluation.config import STANDARD_CONFIG, EvaluateConfig
-from training.evaluation.evaluate import Evaluation
-from training.evaluation.judge import Judged, judge_model
+from schemas.lake import Folder, Lake
+from schemas.manifest import FileEntry, Manifest, read_manifest
+from training.data.lake import read_part, split_parts
+from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
+from training.evaluation.compare import Contestant, ModelComparison, compare_models
+from training.evaluation.evaluate import STANDARD_CONFIG, EvaluateConfig, Evaluation, evaluate_model
+from training.evaluation.judge import Judged, judge_model, read_pictures
 from training.evaluation.rows import (
     RANDOM,
     EvaluationReport,
     documents_of,
     interval_json,
     kind_of,
+    left_out_of,
     means_of,
 )
 from training.evaluation.score_files import evaluate_scores
-from training.mlflow.evaluations import nostruct_rival, record_evaluation
-from training.mlflow.loading import LoadedModel, load
-from training.mlflow.runs import log_scores, open_tracking
+from training.evaluation.studies import TransferCell, transfer_cells
+from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
+from training.mlflow.registry import LoadedModel, load
+from training.mlflow.runs import log_scores, open_tracking, training_curve
+from training.mlflow.tracked_training import TrainSummary
+from training.report.examples import ExampleDocument, ExampleGroup, choose_examples
+from training.report.pages import ReportContent, report_page, write_page
+from training.report.sections import score_table, sections
+from training.similarity.assignment import predicted_pairs
 
 Say = Callable[[str], None]
+FEW_DOCUMENTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +82,17 @@ class EvaluateSummary:
     def means(self, measure: str | None = None) -> dict[str, Score]:
         """Return metric -> mean of the model, or of a baseline beside it; where documents are pairs, of retrieval."""
         return means_of(self.rows, measure or kind_of(self.rows))
+
+    def lines(self) -> list[str]:
+        """Return the scores as a table, baselines and random below, what was left out, and the other tables."""
+        table, count = score_table(self.rows, "model"), documents_of(self.rows)
+        left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
+        lines = [*([] if table is None else table.lines()), f"{count} documents; left out: {left_out or 'none'}"]
+        if count < FEW_DOCUMENTS:
+            lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
+        if self.judged is not None:
+            lines += [line for each in sections(self.rows).values() for line in ("", *each.lines())]
+        return [*lines, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
         """Return the means with their intervals, random's beside them, and the numbers of documents."""
@@ -150,14 +174,14 @@ def run_evaluate(
     )
 
 
-def run_evaluate_scores(path: str) -> EvaluateSummary:
+def run_evaluate_scores(path: Path) -> EvaluateSummary:
     """Score the similarity matrices of a JSON Lines file."""
-    evaluation = evaluate_scores(Path(path))
+    evaluation = evaluate_scores(path)
     return EvaluateSummary(evaluation=evaluation, rows=tuple(evaluation.rows()))
 
 
 def run_baseline(
-    *, baseline: str, dataset: str, lake: str, split: str = Split.TEST, settings: Sequence[str] = ()
+    *, baseline: str, dataset: str, lake: str, split: str = Split.TEST, config: EvaluateConfig = STANDARD_CONFIG
 ) -> EvaluateSummary:
     """Score a baseline on a split of a data set.
 
@@ -166,14 +190,14 @@ def run_baseline(
         dataset: NAME or NAME@VERSION.
         lake: path or URI.
         split: train, val or test.
-        settings: `KEY=VALUE` of `EvaluateConfig`.
+        config: columns and word vectors that it reads.
 
     Raises:
         UsageError: there is no such baseline, data set, split or column, or no document can be scored.
     """
     if baseline not in set(Baseline):
         raise UsageError(f"--baseline {baseline}: expected one of {', '.join(Baseline)}")
-    config, home = override(STANDARD_CONFIG, settings), Lake.at(lake)
+    home = Lake.at(lake)
     reference = "@".join(home.find(dataset))
     found = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
     return EvaluateSummary(
@@ -198,3 +222,193 @@ def _metrics(means: Mapping[str, Score], prefix: str) -> dict[str, float]:
         for value, suffix in ((score.value, ""), (score.low, "_low"), (score.high, "_high"))
     }
     return {name: value for name, value in named.items() if value is not None}
+
+
+REPORT_ARTIFACT = "report"
+EXAMPLES_EACH = 2
+JUDGED_SPLITS = (Split.TEST, Split.VAL)
+
+
+def run_compare(
+    *,
+    models: Sequence[str],
+    dataset: str | None,
+    lake: str,
+    split: str = Split.TEST,
+    tracking: str | None = None,
+    say: Say,
+) -> ModelComparison:
+    """Score models on the same documents and compare each with the first.
+
+    Args:
+        models: ids of runs, or addresses as `run_evaluate` takes them.
+        dataset: NAME or NAME@VERSION; None: what the first model was trained on.
+        lake: holds it.
+        split: whose documents are scored.
+        tracking: MLflow's address.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: there are fewer than two models; a model, the data set or split is not there; or no document could
+            be scored with every model.
+    """
+    if len(models) < 2:
+        raise UsageError(f"compare: expected at least two models, found {len(models)}")
+    client, home = open_tracking(tracking), Lake.at(lake)
+    loaded = [load(model, client) for model in models]
+    reference = "@".join(home.find(dataset or loaded[0].model.card.data.reference))
+    contestants = []
+    for name, model in zip(model_names(loaded), loaded, strict=True):
+        say(f"scoring {model.uri} on {reference}, split {split}")
+        contestants.append(Contestant(name, evaluate_model(model.model, home, reference, split)))
+    return compare_models(contestants, dataset=reference, split=str(split))
+
+
+def model_names(loaded: Sequence[LoadedModel]) -> list[str]:
+    """Return a short name for each model: name and version where it is registered, else its run or address.
+
+    No name comes twice.
+    """
+    names: list[str] = []
+    for model in loaded:
+        name = f"{model.version.name} {model.version.version}" if model.version else model.uri
+        if name.startswith("runs:/"):
+            name = f"run {name.removeprefix('runs:/')[:8]}"
+        taken = names.count(name) + sum(other.startswith(f"{name} (") for other in names)
+        names.append(f"{name} ({taken + 1})" if taken else name)
+    return names
+
+
+def run_transfer(
+    *,
+    models: Sequence[str],
+    datasets: Sequence[str],
+    lake: str,
+    split: str = Split.TEST,
+    tracking: str | None = None,
+    say: Say,
+) -> tuple[TransferCell, ...]:
+    """Judge every model on every data set.
+
+    Raises:
+        UsageError: a model, data set or split is not there.
+    """
+    home, client = Lake.at(lake), open_tracking(tracking)
+    references = ["@".join(home.find(dataset)) for dataset in datasets]
+    loaded = {found.uri: found.model for found in (load(model, client) for model in models)}
+    return tuple(transfer_cells(loaded, home, references, split, say=say))
+
+
+def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking: str | None = None) -> Path:
+    """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
+
+    Args:
+        summary: of a model's evaluation (not of a scores file or a baseline: there is no model to describe).
+        lake: holds the data set.
+        directory: for the page and the table.
+        tracking: MLflow's address.
+
+    Raises:
+        UsageError: the summary is of no model.
+    """
+    loaded, judged, report = summary.loaded, summary.judged, summary.report
+    if loaded is None or judged is None or report is None:
+        raise UsageError("--report: expected a model and a data set; a scores file has neither")
+    client, version, card = open_tracking(tracking), loaded.version, loaded.model.card
+    manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
+    shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
+    content = ReportContent(
+        table=report,
+        config=card.config,
+        kept_epoch=card.epoch,
+        history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
+        examples=example_groups(judged.evaluation, manifest, folder, report.split),
+        statistics=manifest.splits,
+        calibration=judged.calibration,
+        confused=judged.confused,
+        pictures=read_pictures(manifest, folder, report.split, shown),
+    )
+    path = write_page(directory, report_page(content))
+    for written in (path, report.write(directory)):
+        if loaded.run_id is not None:
+            client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)
+        if version is not None:
+            attach(client, version, written, REPORT_ARTIFACT)
+    if version is not None and summary.dataset == card.data.reference:
+        write_card(client, version, loaded.model, report)
+    return path
+
+
+def run_training_report(
+    trained: TrainSummary, *, lake: str, tracking: str | None = None, say: Callable[[str], None]
+) -> EvaluateSummary | None:
+    """Judge the model of a training run and keep table, report and card with its version; None where it cannot be.
+
+    Args:
+        trained: summary of the run.
+        lake: path or URI of the lake.
+        tracking: MLflow's address.
+        say: takes a line of progress, and why there is no report.
+    """
+    reference = f"{trained.dataset}@{trained.dataset_version}"
+    manifest, _ = read_manifest(Lake.at(lake), reference)
+    split = judged_split(manifest)
+    if split is None:
+        say(f"no report: no test or validation document of {reference} has known links")
+        return None
+    try:
+        summary = run_evaluate(
+            model=trained.model_uri, dataset=reference, lake=lake, split=split, tracking=tracking, say=say
+        )
+    except UsageError as problem:
+        say(f"no report: {problem}")
+        return None
+    with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
+        run_report(summary, lake=lake, directory=Path(scratch), tracking=tracking)
+    say(f"report and scores are with {trained.model_uri} and run {trained.run_id}")
+    return summary
+
+
+def judged_split(manifest: Manifest) -> Split | None:
+    """Return the test split, or else the validation split, whichever has documents with a link."""
+    return next((split for split in JUDGED_SPLITS if split in manifest.splits and manifest.splits[split].links), None)
+
+
+def example_groups(
+    evaluation: Evaluation, manifest: Manifest, folder: Folder, split: Split | str, *, each: int = EXAMPLES_EACH
+) -> tuple[ExampleGroup, ...]:
+    """Return the best, typical and worst documents with their pictures, predicted and true links."""
+    chosen = choose_examples(evaluation.document_auc, each=each)
+    wanted = {document for ids in chosen.values() for document in ids}
+    shown: dict[str, ExampleDocument] = {}
+    for documents_part, images_part in split_parts(manifest, split) if wanted else ():
+        rows = _rows(folder, documents_part, ["id", "sentences", "images"], wanted)
+        hashes = {image["hash"] for row in rows for image in row["images"]}
+        pictures = {row["hash"]: row["jpeg"] for row in _rows(folder, images_part, ["hash", "jpeg"], hashes)}
+        shown |= {row["id"]: _example(evaluation, row, pictures) for row in rows}
+    return tuple(ExampleGroup(title, tuple(shown[name] for name in names)) for title, names in chosen.items())
+
+
+def _rows(folder: Folder, part: FileEntry, columns: list[str], wanted: set[str]) -> list[dict[str, Any]]:
+    """Return the rows of a part whose first column is wanted; nothing is read where nothing is."""
+    if not wanted:
+        return []
+    table = read_part(folder, part, columns)
+    is_wanted = pc.is_in(table.column(columns[0]), value_set=pa.array(sorted(wanted), pa.string()))
+    rows: list[dict[str, Any]] = table.filter(is_wanted).to_pylist()
+    return rows
+
+
+def _example(evaluation: Evaluation, row: dict[str, Any], pictures: dict[str, bytes | None]) -> ExampleDocument:
+    position = evaluation.ids.index(row["id"])
+    matrix, numbers = evaluation.matrices[position], evaluation.sentence_numbers[position]
+    known = evaluation.links[position]
+    pairs = zip(*predicted_pairs(matrix), strict=True)
+    return ExampleDocument(
+        id=row["id"],
+        auc=evaluation.document_auc.get(row["id"]),
+        sentences=tuple(sentence["text"] for sentence in row["sentences"]),
+        images=tuple(pictures[image["hash"]] for image in row["images"]),
+        predicted=tuple((int(numbers[s]), int(i), float(matrix[s, i])) for s, i in pairs),
+        links=None if known is None else tuple((int(numbers[s]), int(i)) for s, i in known),
+    )

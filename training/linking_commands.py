@@ -20,12 +20,10 @@ from schemas.links import PredictedLink
 from training.data.documents import GivenDocument
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
-from training.linking.links import Linker, check_refined, threshold_of
+from training.linking.links import Linker, check_refined, threshold_of, write_links
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.linking.writing import write_links
-from training.mlflow.evaluations import calibration_of
-from training.mlflow.loading import LoadedModel, load
-from training.mlflow.registry import champion_of_dataset
+from training.mlflow.registering import calibration_of
+from training.mlflow.registry import LoadedModel, champion_of_dataset, load
 from training.mlflow.runs import open_tracking
 
 Say = Callable[[str], None]

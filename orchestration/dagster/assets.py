@@ -31,7 +31,7 @@ from orchestration.models import Trained, registered_name, run_address, trained_
 from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Summary
 from schemas.configs import resolve
-from training.evaluation.metrics.scores import ScoreKind
+from training.evaluation.metrics.links import ScoreKind
 
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"

@@ -21,7 +21,7 @@ from schemas.versions import code_version, fingerprint
 
 if TYPE_CHECKING:
     from training.commands import EvaluateSummary
-    from training.tracked_training import TrainSummary
+    from training.mlflow.tracked_training import TrainSummary
 
 DATASET = "diy"
 MODEL_SETTINGS: dict[str, list[str]] = {"NoStruct": ["objective.name=nostruct"], "AP": []}
@@ -102,7 +102,7 @@ class DemoRun:
 
     def train(self, title: str, version: str) -> TrainSummary:
         """Train one model, or take the one that the same settings gave on this version before."""
-        from training.tracked_training import TrainSummary, run_train
+        from training.mlflow.tracked_training import TrainSummary, run_train
 
         settings = MODEL_SETTINGS[title]
         key = fingerprint([version, "tiny", settings, self.workers, code_version()])[:16]
@@ -142,7 +142,7 @@ class DemoRun:
 
     def report(self, scores: dict[str, EvaluateSummary]) -> Path:
         """Write the HTML report of the model; NoStruct and the other baselines were scored beside it."""
-        from training.reporting import run_report
+        from training.commands import run_report
 
         return run_report(
             scores["AP"], lake=self.lake.root.uri, directory=self.workspace / "report", tracking=self.tracking
@@ -179,7 +179,7 @@ class DemoRun:
 
 def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:
     """Return the table and the three things to open next."""
-    from training.evaluation.metrics.scores import ScoreKind
+    from training.evaluation.metrics.links import ScoreKind
     from training.report.sections import models_table
     from training.report.tables import score_row
 

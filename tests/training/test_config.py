@@ -21,8 +21,8 @@ from training.config import (
     TrainConfig,
     TransformerConfig,
 )
+from training.data.requirements import told
 from training.recipes import RECIPES, recipe
-from training.requirements import told
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
 def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
     from fastapi.testclient import TestClient
 
-    from training.mlflow.loading import LoadedModel
+    from training.mlflow.registry import LoadedModel
     from training.mlflow.serving import make_app
 
     model = model_of(towers).eval()

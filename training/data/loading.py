@@ -23,9 +23,9 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet, HeldSplit
 from training.data.lake import Columns, Unreadable, read_index, read_links, read_split
 from training.data.ragged import Int64
+from training.data.requirements import check_fits, inputs_of
 from training.data.streams import stream
 from training.data.views import TextView
-from training.requirements import check_fits, inputs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
 
     Raises:
         ConfigError: the data set lacks what the configuration's towers read.
-        UsageError: the objective does not fit the data (`training.requirements`).
+        UsageError: the objective does not fit the data (`training.data.requirements`).
     """
     check_fits(config, manifest)
     reads, data = inputs_of(config), config.data

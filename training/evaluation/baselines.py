@@ -1,7 +1,9 @@
-"""Baselines that need no model (SPEC 7): random, object detection, frozen joint embeddings. NoStruct is trained.
+"""Baselines (SPEC 7): object detection and frozen joint embeddings, which need no model; and what stands beside one.
 
 Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
-`evaluate.py`, since every evaluation has them.
+`evaluate.py`, since every evaluation has them. Beside a model stands each baseline that its data set carries what it
+needs for, on the documents the model was judged on, read as the model reads them; one that cannot be scored is named
+with its reason. NoStruct is trained: which model there is, is the registry's to say (`training.mlflow.registering`).
 
 Object detection (Hessel 2019, 3.3): an image is the mean of the word vectors of its K most probable class labels, a
 sentence the mean of its words' vectors; their cosine is the similarity. K runs over 1 to 20. The paper reports the K
@@ -11,8 +13,8 @@ best on the validation split.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,16 +23,26 @@ import numpy.typing as npt
 
 from schemas.documents import Split
 from schemas.errors import UsageError
+from schemas.evaluation import Score
 from schemas.features import FeatureKind
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
+from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.views import ALL_SENTENCES, TextView
-from training.evaluation.config import EvaluateConfig
-from training.evaluation.evaluate import Evaluation, evaluate_embedded, evaluate_matrices, random_similarities
+from training.evaluation.evaluate import (
+    AUTO,
+    EvaluateConfig,
+    Evaluation,
+    evaluate_embedded,
+    evaluate_matrices,
+    evaluate_model,
+    random_similarities,
+    scored_ids,
+)
 from training.evaluation.metrics.links import score_documents
-from training.model import EmbeddedDocument, embedded
+from training.evaluation.rows import absent, of_measure
+from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
 
@@ -256,3 +268,94 @@ def _unit(rows: Float) -> Float32:
     wide = rows.astype(np.float32)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+NOSTRUCT = "nostruct"
+TITLES: Mapping[str, str] = {
+    NOSTRUCT: "NoStruct",
+    Baseline.JOINT_EMBEDDINGS: "frozen joint embeddings",
+    Baseline.OBJECT_DETECTION: "object detection",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """A NoStruct model of the same data set version, and what a reader is told of it; or why there is none."""
+
+    model: LinkModel | None
+    note: str
+
+
+def score_beside(
+    model: LinkModel,
+    evaluation: Evaluation,
+    lake: Lake,
+    reference: str,
+    *,
+    split: str,
+    config: EvaluateConfig,
+    rival: Rival,
+) -> tuple[Score, ...]:
+    """Return the mean scores of each baseline on the documents of a model's evaluation, or why it has none.
+
+    Args:
+        model: that was evaluated.
+        evaluation: what came of it.
+        lake: holds the data set.
+        reference: NAME@VERSION.
+        split: of it.
+        config: columns and word vectors of the baselines.
+        rival: the NoStruct model.
+    """
+    manifest, _ = read_manifest(lake, reference)
+    view = TextView.of(model.card.config)
+
+    def nostruct() -> BaselineResult:
+        if rival.model is None:
+            raise UsageError(rival.note)
+        with_pairs = evaluation.pairs is not None
+        found = evaluate_model(rival.model, lake, reference, split, with_pairs=with_pairs)
+        return BaselineResult(evaluation=found, note=rival.note)
+
+    def joint_embeddings() -> BaselineResult:
+        columns = joint_columns(manifest, config)
+        return evaluate_baseline(Baseline.JOINT_EMBEDDINGS, lake, reference, split, config=columns, view=view)
+
+    def object_detection() -> BaselineResult:
+        if not evaluation.scores:
+            raise UsageError("its K is chosen by AUC, which no document has")
+        return evaluate_baseline(Baseline.OBJECT_DETECTION, lake, reference, split, config=config, view=view)
+
+    attempts: Mapping[str, Callable[[], BaselineResult]] = {
+        NOSTRUCT: nostruct,
+        Baseline.JOINT_EMBEDDINGS: joint_embeddings,
+        Baseline.OBJECT_DETECTION: object_detection,
+    }
+    return tuple(row for name, attempt in attempts.items() for row in _rows(str(name), attempt, evaluation))
+
+
+def joint_columns(manifest: Manifest, config: EvaluateConfig) -> EvaluateConfig:
+    """Return the settings with the columns of one joint model: those named, else the two of one name and size.
+
+    Raises:
+        UsageError: there are no such columns.
+    """
+    if AUTO not in (config.sentence_features, config.image_features):
+        return config
+    sentences, images = manifest.extractors("documents"), manifest.extractors("images")
+    shared = sorted(name for name in sentences if sentences[name] == images.get(name))
+    if not shared:
+        raise UsageError("no two columns are named as of one joint model (sentence_features, image_features)")
+    return replace(config, sentence_features=shared[0], image_features=shared[0])
+
+
+def _rows(name: str, attempt: Callable[[], BaselineResult], own: Evaluation) -> tuple[Score, ...]:
+    """Return a baseline's means, which are of the same kind and documents as the model's, or why there are none."""
+    try:
+        found = attempt()
+        theirs = found.evaluation.scores if own.own.kind is own.scores.kind else found.evaluation.pairs
+        if theirs is None or scored_ids(found.evaluation, theirs) != scored_ids(own, own.own):
+            raise UsageError("it was not scored on the same documents: it reads other sentences of them")
+    except UsageError as problem:
+        return (absent(name, problem),)
+    return of_measure(name, theirs.means().values(), note=found.note)

@@ -17,7 +17,7 @@ from schemas.errors import UsageError
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import Comparison, compare
 from training.evaluation.evaluate import Evaluation, scored_ids
-from training.evaluation.metrics.scores import Float64, ScoreKind, mean_scores
+from training.evaluation.metrics.links import Float64, ScoreKind, mean_scores
 from training.evaluation.metrics.spread import spearman
 from training.evaluation.rows import interval_json
 
@@ -52,6 +52,8 @@ class ModelComparison:
     """Models compared on the documents they have in common.
 
     Attributes:
+        dataset: NAME@VERSION they are of.
+        split: split of it.
         documents: ids of those.
         left_out: documents that some models were scored on and others not.
         kind: of the scores.
@@ -59,6 +61,8 @@ class ModelComparison:
         agreement: rank correlation of the leading metric, model by model; None where a model's does not vary.
     """
 
+    dataset: str
+    split: str
     documents: tuple[str, ...]
     left_out: int
     kind: ScoreKind
@@ -68,6 +72,8 @@ class ModelComparison:
     def to_json(self) -> dict[str, Any]:
         """Return means, differences and agreement; not the scores of single documents."""
         return {
+            "dataset": self.dataset,
+            "split": self.split,
             "documents": len(self.documents),
             "left_out": self.left_out,
             "models": [
@@ -86,8 +92,13 @@ class ModelComparison:
         }
 
 
-def compare_models(contestants: Sequence[Contestant]) -> ModelComparison:
+def compare_models(contestants: Sequence[Contestant], *, dataset: str, split: str) -> ModelComparison:
     """Return how models compare; the first is what the others are compared with.
+
+    Args:
+        contestants: evaluated on the same split.
+        dataset: NAME@VERSION it is of.
+        split: its name.
 
     Raises:
         UsageError: there are fewer than two models, or no document that all were scored on.
@@ -110,6 +121,8 @@ def compare_models(contestants: Sequence[Contestant]) -> ModelComparison:
         for number, (contestant, own) in enumerate(zip(contestants, values, strict=True))
     )
     return ModelComparison(
+        dataset=dataset,
+        split=split,
         documents=documents,
         left_out=len({document for table in tables for document in table}) - len(documents),
         kind=kind,

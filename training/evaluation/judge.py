@@ -23,22 +23,31 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_part, read_split, split_parts
 from training.data.ragged import Int64
 from training.data.views import TextView
-from training.evaluation.config import STANDARD_CONFIG, EvaluateConfig
-from training.evaluation.evaluate import Evaluation, evaluate_embedded, read_documents, scored_ids
+from training.evaluation.evaluate import (
+    STANDARD_CONFIG,
+    EvaluateConfig,
+    Evaluation,
+    evaluate_embedded,
+    read_documents,
+    scored_ids,
+)
 from training.evaluation.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.evaluation.metrics.captions import caption_scores, chosen_captions
 from training.evaluation.metrics.confusion import Choice, choices, confusion_scores, most_confused
 from training.evaluation.metrics.groups import RELATION, SOURCE, Group, language_groups, link_scores, role_groups
-from training.evaluation.metrics.pairs import linked_pool
-from training.evaluation.metrics.relations import RelationPredictor, relation_scores
+from training.evaluation.metrics.links import ScoreKind
+from training.evaluation.metrics.relations import (
+    RelationPredictor,
+    relation_scores,
+)
 from training.evaluation.metrics.retrieval import (
     Adjust,
     Direction,
     Pool,
     Vectors,
+    linked_pool,
     retrieval_scores,
 )
-from training.evaluation.metrics.scores import ScoreKind
 from training.evaluation.metrics.spread import analyse_documents
 from training.evaluation.rows import DOCUMENT, absent
 from training.model import EmbeddedDocument, LinkModel

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from schemas.errors import NotFoundError
 from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.tables import check_schema, to_table
-from training.evaluation.metrics.links import FULLY_LINKED
-from training.evaluation.metrics.scores import ScoreKind
+from training.evaluation.metrics.links import FULLY_LINKED, ScoreKind
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"

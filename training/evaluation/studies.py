@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from schemas.configs import override
 from schemas.documents import Split
@@ -18,6 +19,7 @@ from schemas.lake import Lake
 from training.config import ObjectiveName, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
+from training.evaluation.rows import interval_json
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
 from training.model import LinkModel
@@ -38,6 +40,10 @@ class CurvePoint:
     share: float | None
     labelled: int
     means: Mapping[str, Score]
+
+    def to_json(self) -> dict[str, Any]:
+        means = {metric: interval_json(score) for metric, score in self.means.items()}
+        return {"objective": self.objective, "share": self.share, "labelled": self.labelled} | means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,17 @@ class TransferCell:
     def is_transfer(self) -> bool:
         """Return whether model and data set are of different data sets (versions of one are not)."""
         return self.trained_on.partition("@")[0] != self.dataset.partition("@")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cell with its means; one that could not be judged has none."""
+        return {
+            "model": self.model,
+            "trained_on": self.trained_on,
+            "dataset": self.dataset,
+            "is_transfer": self.is_transfer,
+            "problem": self.problem,
+            **{metric: interval_json(score) for metric, score in self.means.items()},
+        }
 
 
 def supervised_curve(
@@ -104,7 +121,12 @@ def supervised_curve(
 
 
 def transfer_cells(
-    models: Mapping[str, LinkModel], lake: Lake, references: Sequence[str], split: Split | str = Split.TEST
+    models: Mapping[str, LinkModel],
+    lake: Lake,
+    references: Sequence[str],
+    split: Split | str = Split.TEST,
+    *,
+    say: Callable[[str], None],
 ) -> Iterator[TransferCell]:
     """Yield every model on every data set, model by model (Li 2022, table 4).
 
@@ -115,6 +137,7 @@ def transfer_cells(
         lake: that the data sets are in.
         references: NAME@VERSION each.
         split: of every data set.
+        say: takes a line of progress.
 
     Raises:
         NotFoundError: a data set, version or split is not there.
@@ -123,8 +146,10 @@ def transfer_cells(
         for reference in references:
             cell = TransferCell(model=address, trained_on=model.card.data.reference, dataset=reference)
             try:
-                yield replace(cell, means=evaluate_model(model, lake, reference, split).mean)
+                cell = replace(cell, means=evaluate_model(model, lake, reference, split).mean)
             except NotFoundError:
                 raise
             except UsageError as problem:
-                yield replace(cell, problem=str(problem))
+                cell = replace(cell, problem=str(problem))
+            say(f"{cell.model} on {cell.dataset}: " + (cell.problem or "done"))
+            yield cell

@@ -29,8 +29,7 @@ from training.data.lake import Unreadable
 from training.data.loading import read_for_model
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
-from training.linking.links import Linker
-from training.linking.writing import links_file, parquet_bytes
+from training.linking.links import Linker, links_file, parquet_bytes
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"

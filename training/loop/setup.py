@@ -16,12 +16,12 @@ from schemas.errors import ConfigError
 from training.config import TrainConfig, WordsConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
+from training.data.requirements import RANDOM_WORDS, inputs_of, words_start
 from training.data.streams import StreamKey, seed_of
 from training.loop.context import Context
 from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
-from training.requirements import RANDOM_WORDS, inputs_of, words_start
 from training.text.vocabulary import Vocabulary, count_words, tokenize
 from training.text.word_vectors import read_aligned
 from training.towers.inputs import gather_json

@@ -20,6 +20,7 @@ from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
 from training.data.batches import training_batches
 from training.data.loading import TrainingData
+from training.data.requirements import check_pairs
 from training.loop import state as states
 from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, prepare_split
@@ -33,7 +34,6 @@ from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment, Objective
 from training.objectives.registry import build_objective
-from training.requirements import check_pairs
 
 logger = logging.getLogger(__name__)
 MODEL = "model"

@@ -49,7 +49,7 @@ from schemas.errors import ConfigError, NotFoundError, UsageError
 from training.data.streams import stream
 from training.evaluation.bootstrap import LEVEL, Interval
 from training.evaluation.evaluate import Evaluation
-from training.evaluation.metrics.scores import LinkScore, PairScore, ScoreKind
+from training.evaluation.metrics.links import LinkScore, PairScore, ScoreKind
 
 Float64 = npt.NDArray[np.float64]
 Scores = Mapping[str, LinkScore | PairScore]

@@ -24,11 +24,11 @@ from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Ragged
+from training.data.requirements import inputs_of
 from training.data.views import TextView
 from training.evaluation.metrics.calibration import Calibration
 from training.linking.links import Linker
 from training.model import LinkModel
-from training.requirements import inputs_of
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"

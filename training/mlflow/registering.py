@@ -1,31 +1,98 @@
-"""What is kept of a registered version: both towers as one logged model, its signature, digests, card and reports."""
+"""What is kept of a registered version and of the run that trained it, and read back for the next evaluation.
+
+With the version: both towers as one logged model, its signature, digests, reports, and the model card: what a person
+must know before using it, as Markdown (`model_card.md.j2`). The card says what is known when a model is registered, and
+is written anew with the scores when the model has been evaluated on the data it is for. With the run:
+
+    evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
+    evaluation/calibration.json                                   of the data set version it was trained on
+"""
 
 from __future__ import annotations
 
+import platform
+import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 import mlflow
 import mlflow.pyfunc
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
+from schemas.configs import resolve
+from schemas.errors import IntegrityError, UsageError
+from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
+from training.data.requirements import told
+from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
+from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.rows import EvaluationReport
 from training.mlflow import pyfunc
-from training.mlflow.card import CARD_FILE, installed_versions, model_card
 from training.mlflow.registry import (
     CHALLENGER,
     DATASET_DIGEST_TAG,
     MODEL_DIGEST_TAG,
+    LoadedModel,
     ModelVersion,
     find_version,
+    load_version,
     make_name,
+    model_name,
+    models_of,
 )
+from training.mlflow.runs import flatten, log_scores, read_artifact
 from training.model import LinkModel
 from training.model_files import folder_digest
+
+CARD_FILE = "model_card.md"
+OWN = ("links", "pairs")
+SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
+METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
+PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the installed version of each package that a model needs to be used; absent ones are left out."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def model_card(model: LinkModel, version: ModelVersion, report: EvaluationReport | None) -> str:
+    """Return the card of a registered model, with the scores of its evaluation where there is one."""
+    card = model.card
+    environment = Environment(
+        loader=PackageLoader("training.mlflow", "."), undefined=StrictUndefined, trim_blocks=True, autoescape=False
+    )
+    return environment.get_template("model_card.md.j2").render(
+        version=version,
+        data=card.data,
+        config=card.config,
+        told=told(card.config),
+        epoch=card.epoch,
+        words=len(model.vocabulary or ()),
+        report=report,
+        rows=[
+            row
+            for row in (() if report is None else report.rows)
+            if row.value is not None and row.metric in METRICS and row.measure in SHOWN and "=" not in row.group
+        ],
+        own=OWN,
+        tables={
+            "Settings": flatten(resolve(card.config)),
+            "Environment it was registered in": {"Python": platform.python_version()} | installed_versions(),
+            "Tags": version.tags,
+        },
+    )
+
 
 MODEL_ARTIFACT = "model"
 
@@ -119,3 +186,72 @@ def _requirements() -> list[str]:
     except metadata.PackageNotFoundError:
         own = "multilink[core]"
     return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]
+
+
+FOLDER = "evaluation"
+_NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
+_AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
+
+
+def record_evaluation(
+    client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
+) -> None:
+    """Keep an evaluation with the run of a model, if it has one.
+
+    Metrics and the calibration are kept for the data set version it was trained on alone, the table for any.
+    """
+    if loaded.run_id is None:
+        return
+    is_own = f"{report.dataset}@{report.dataset_version}" == loaded.model.card.data.reference
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        report.write(Path(scratch) / f"{report.dataset}-{report.dataset_version}-{report.split}")
+        if is_own and calibration is not None:
+            (Path(scratch) / FILE_NAME).write_text(calibration.to_json(), encoding="utf-8")
+        client.log_artifacts(loaded.run_id, scratch, FOLDER)
+    if is_own:
+        log_scores(client, loaded.run_id, metric_values(report))
+
+
+def metric_values(report: EvaluationReport) -> dict[str, float]:
+    """Return the numbers a run shows as metrics beside its link scores, named as MLflow allows."""
+    return {
+        _NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value
+        for name, value in report.values().items()
+        if name.startswith(_AS_METRICS)
+    }
+
+
+def calibration_of(client: mlflow.MlflowClient, loaded: LoadedModel, path: Path | None = None) -> Calibration | None:
+    """Return a model's calibration: of a file where one is given, else of its run; None where there is none.
+
+    Raises:
+        UsageError: the file is not there.
+        IntegrityError: what is there is no calibration.
+    """
+    if path is not None:
+        return read_calibration(path)
+    name = f"{FOLDER}/{FILE_NAME}"
+    text = None if loaded.run_id is None else read_artifact(client, loaded.run_id, name)
+    return None if text is None else Calibration.from_json(text, where=f"{name} of run {loaded.run_id}")
+
+
+def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> Rival:
+    """Return the newest NoStruct model that was trained on NAME@VERSION, or why there is none to set beside a model.
+
+    Args:
+        client: of the registry.
+        loaded: the model that is judged.
+        reference: what it is judged on.
+    """
+    nostruct = ObjectiveName.NOSTRUCT.value
+    if loaded.model.card.config.objective.name == nostruct:
+        return Rival(model=None, note="it is the model that is judged")
+    dataset, _, version = reference.partition("@")
+    name = model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=nostruct)))
+    found = models_of(client, name, version)
+    if not found:
+        return Rival(model=None, note=f"no model {name} of this data set version is registered")
+    try:
+        return Rival(model=load_version(found[0]).model, note=f"version {found[0].version}")
+    except (UsageError, IntegrityError) as problem:
+        return Rival(model=None, note=f"{found[0].uri} cannot be loaded: {problem}")

@@ -28,7 +28,7 @@ from schemas.configs import Json, resolve, restore
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import code_version
 from training.config import TrainConfig
-from training.requirements import told
+from training.data.requirements import told
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"

@@ -31,9 +31,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from schemas.errors import UsageError
 from training.evaluation.metrics.calibration import Calibration
 from training.mlflow import pyfunc
-from training.mlflow.evaluations import calibration_of
-from training.mlflow.loading import LoadedModel, load
 from training.mlflow.pyfunc import LinkPredictor
+from training.mlflow.registering import calibration_of
+from training.mlflow.registry import LoadedModel, load
 from training.mlflow.runs import open_tracking
 
 MAX_BODY_BYTES = 32 << 20

@@ -21,10 +21,11 @@ from schemas.configs import Json, resolve
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
+from training.data.requirements import told
 from training.evaluation.compare import ModelComparison, ModelResult
 from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
 from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.scores import ScoreKind
+from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.metrics.spread import spearman
 from training.evaluation.rows import (
     DOCUMENT,
@@ -57,7 +58,6 @@ from training.report.tables import (
     score_row,
     value_text,
 )
-from training.requirements import told
 
 FILE_NAME = "index.html"
 LINKS = ScoreKind.LINKS.metrics
@@ -223,9 +223,10 @@ def loss_with_auc(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
     return [(f"AUC inside documents against the loss between them{note}", chart)]
 
 
-def comparison_page(found: ModelComparison, *, dataset: str, version: str, split: str) -> str:
+def comparison_page(found: ModelComparison) -> str:
     """Return the page of several models on the same documents."""
     metrics, first = found.kind.metrics, found.models[0]
+    dataset = found.dataset.partition("@")[0]
     rows = [
         score_row(each.name, each.means, metrics, RowKind.BASELINE if number else RowKind.MODEL)
         for number, each in enumerate(found.models)
@@ -233,9 +234,7 @@ def comparison_page(found: ModelComparison, *, dataset: str, version: str, split
     return render(
         "compare",
         found=found,
-        dataset=dataset,
-        version=version,
-        split=split,
+        name=dataset,
         leading=metrics[found.kind.leading],
         table=models_table([*rows, *published_rows(dataset, found.kind)], found.kind),
         differences=difference_table(found),

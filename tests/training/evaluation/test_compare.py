@@ -10,6 +10,8 @@ from training.evaluation.evaluate import evaluate_matrices
 from training.evaluation.metrics.spread import spearman
 from training.report.pages import comparison_lines, comparison_page
 
+WHERE = {"dataset": "diy@v1", "split": "test"}
+
 
 def contestant(name, noise, documents=range(40)):
     """A model whose similarity of a linked pair is 1 plus noise."""
@@ -24,7 +26,7 @@ def contestant(name, noise, documents=range(40)):
 
 def test_differences_are_to_the_first_and_paired():
     first, second = contestant("good", 0.3), contestant("worse", 2.0)
-    found = compare_models([first, second])
+    found = compare_models([first, second], **WHERE)
     auc = [np.array(list(model.evaluation.document_auc.values())) for model in (first, second)]
     assert found.models[0].differences == {} and found.models[0].means == first.evaluation.mean
     assert found.models[1].differences["auc"] == compare(auc[1], auc[0])
@@ -35,21 +37,21 @@ def test_differences_are_to_the_first_and_paired():
 
 
 def test_only_common_documents_are_compared():
-    found = compare_models([contestant("a", 1.0, range(30)), contestant("b", 2.0, range(10, 40))])
+    found = compare_models([contestant("a", 1.0, range(30)), contestant("b", 2.0, range(10, 40))], **WHERE)
     assert found.documents == tuple(f"d{place}" for place in range(10, 30)) and found.left_out == 20
     assert "20 documents; 20 were not scored with every model" in comparison_lines(found)[-1]
 
 
 def test_what_cannot_be_compared():
     with pytest.raises(UsageError, match="at least two"):
-        compare_models([contestant("a", 1.0)])
+        compare_models([contestant("a", 1.0)], **WHERE)
     with pytest.raises(UsageError, match="no document"):
-        compare_models([contestant("a", 1.0, range(3)), contestant("b", 1.0, range(3, 6))])
+        compare_models([contestant("a", 1.0, range(3)), contestant("b", 1.0, range(3, 6))], **WHERE)
 
 
 def test_the_page_says_what_the_text_says():
-    found = compare_models([contestant("a <b>", 1.0), contestant("b", 2.0)])
-    page = comparison_page(found, dataset="diy", version="v1", split="test")
+    found = compare_models([contestant("a <b>", 1.0), contestant("b", 2.0)], **WHERE)
+    page = comparison_page(found)
     assert "a &lt;b&gt;" in page and "a <b>" not in page
     assert "http:" not in page and "https:" not in page and "<script" not in page
     for result in found.models:

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
 
-from training.evaluation.config import EvaluateConfig
+from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.metrics.relations import (
     RefineConfig,
     Refinement,

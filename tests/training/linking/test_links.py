@@ -7,8 +7,7 @@ import pytest
 
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import check_schema
-from training.linking.links import predicted_links
-from training.linking.writing import write_links
+from training.linking.links import predicted_links, write_links
 
 
 def test_links_are_the_best_assignment_not_each_rows_best() -> None:

@@ -23,7 +23,7 @@ from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
 from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined
-from training.mlflow.loading import LoadedModel
+from training.mlflow.registry import LoadedModel
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES

@@ -6,7 +6,7 @@ step it prints what came of it.
 
 import sys
 
-from training.mlflow.champions import current, succeed
+from training.mlflow.promotion import current, succeed
 from training.mlflow.runs import connect
 
 

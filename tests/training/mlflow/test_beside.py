@@ -12,18 +12,15 @@ import pytest
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_evaluate
+from training.commands import EvaluateSummary, run_evaluate, run_report
 from training.config import ObjectiveConfig
 from training.data.lake import Columns, read_split
-from training.evaluate_cli import summary_lines
-from training.evaluation.config import EvaluateConfig
-from training.evaluation.evaluate import evaluate_model
+from training.evaluation.evaluate import EvaluateConfig, evaluate_model
 from training.evaluation.metrics.links import score_documents
 from training.evaluation.rows import EvaluationReport
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines
-from training.reporting import run_report
 
 Register = Callable[[Path], str]
 
@@ -87,7 +84,7 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
     row = table(summary.report)["nostruct", "auc"]
     assert (row.value, row.low, row.n) == (expected["auc"].value, expected["auc"].low, len(summary.evaluation.scores))
     assert table(summary.report)["object-detection", "absent"].note.startswith("the data set has no classes of its")
-    assert [line.split()[0] for line in summary_lines(summary)[1:4]] == ["model", "NoStruct", "random"]
+    assert [line.split()[0] for line in summary.lines()[1:4]] == ["model", "NoStruct", "random"]
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
     assert text.index("NoStruct<") < text.index("random<") and f"{expected['auc'].value:.1f}" in text

@@ -8,8 +8,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, GateError, NotFoundError
-from training.mlflow.champions import current, settle, succeed
-from training.mlflow.promotion import rollback
+from training.mlflow.promotion import current, rollback, settle, succeed
 from training.mlflow.registry import model_names
 
 WRITES = ("create_registered_model", "create_model_version", "set_registered_model_alias")

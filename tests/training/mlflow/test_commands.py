@@ -18,9 +18,8 @@ from training.commands import run_evaluate, run_evaluate_scores
 from training.data.documents import GivenDocument
 from training.evaluation.evaluate import evaluate_model
 from training.linking_commands import run_link
-from training.mlflow.loading import load
 from training.mlflow.promotion import promote
-from training.mlflow.registry import find_version
+from training.mlflow.registry import find_version, load
 from training.model import LinkModel
 
 Register = Callable[[Path], str]

@@ -8,10 +8,9 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
 from training.mlflow.copying import copy_version, shown_uri
-from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import DECISION_TAG, find_version
+from training.mlflow.registry import DECISION_TAG, find_version, load
 from training.mlflow.runs import connect
 from training.model import LinkModel
 from training.model_files import folder_digest

@@ -14,21 +14,18 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_evaluate
-from training.comparing import run_compare
+from training.commands import EvaluateSummary, run_compare, run_evaluate, run_report
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
-from training.evaluate_cli import summary_lines
-from training.evaluation.config import EvaluateConfig
+from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
 from training.evaluation.metrics.links import score_documents
 from training.evaluation.rows import read_evaluation
 from training.linking_commands import run_link
-from training.mlflow.evaluations import calibration_of
-from training.mlflow.loading import load
-from training.mlflow.registry import find_version
+from training.mlflow.registering import calibration_of
+from training.mlflow.registry import find_version, load
 from training.model import LinkModel
-from training.reporting import run_report
+from training.report.pages import comparison_page
 
 Register = Callable[[Path], str]
 
@@ -169,7 +166,7 @@ def test_pairs_are_judged_by_retrieval(
     assert groups == {"text to image, whole pool of 40", "image to text, whole pool of 40"}
     absent = {row.measure: row.note for row in summary.rows if row.metric == "absent"}
     assert "unlinked pair" in absent["calibration"]
-    assert any(line.startswith("text to image, whole pool of 40  ") for line in summary_lines(summary))
+    assert any(line.startswith("text to image, whole pool of 40  ") for line in summary.lines())
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     assert "Median rank" in page.read_text(encoding="utf-8")
     json.dumps(summary.to_json(), allow_nan=False)
@@ -181,22 +178,20 @@ def test_compare_scores_runs_and_folders_on_the_same_documents(
     registry_lake: Lake,
     trained: Path,
     untrained: Path,
-    tmp_path: Path,
 ) -> None:
     register_model(trained)
     summary = run_compare(
         models=["models:/linker/1", str(untrained), str(untrained)],
         dataset=None,
         lake=registry_lake.root.uri,
-        directory=tmp_path / "page",
         tracking=client.tracking_uri,
         say=print,
     )
-    names = [result.name for result in summary.comparison.models]
+    names = [result.name for result in summary.models]
     assert names == ["linker 1", str(untrained), f"{untrained} (2)"] and summary.dataset == "synthetic@v1"
-    assert summary.comparison.models[1].differences["auc"].difference.high < 0
-    assert summary.comparison.models[1].leading == summary.comparison.models[2].leading
-    assert summary.page is not None and "linker 1" in summary.page.read_text(encoding="utf-8")
+    assert summary.models[1].differences["auc"].difference.high < 0
+    assert summary.models[1].leading == summary.models[2].leading
+    assert "linker 1" in comparison_page(summary)
     json.dumps(summary.to_json(), allow_nan=False)
     with pytest.raises(NotFoundError, match=f"runs:/{'0' * 32}/model: no model of multilink there"):
         load("0" * 32, client)

@@ -25,8 +25,7 @@ from training.commands import run_evaluate
 from training.evaluation.evaluate import read_documents
 from training.linking_commands import run_link_version
 from training.mlflow import serving
-from training.mlflow.loading import load
-from training.mlflow.registry import CHAMPION, champion_of_dataset
+from training.mlflow.registry import CHAMPION, champion_of_dataset, load
 from training.mlflow.serving import MAX_BODY_BYTES, bind
 from training.model import LinkModel
 

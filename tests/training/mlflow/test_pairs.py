@@ -11,13 +11,11 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
-from training.commands import run_evaluate
-from training.comparing import run_compare
-from training.evaluate_cli import summary_lines
+from training.commands import run_compare, run_evaluate
 from training.mlflow.gate import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
-from training.report.pages import comparison_lines
+from training.report.pages import comparison_lines, comparison_page
 
 Register = Callable[[Path], str]
 
@@ -85,17 +83,16 @@ def test_a_policy_names_the_measure_its_minima_and_guards(
 
 
 def test_pairs_are_compared_by_retrieval(
-    client: mlflow.MlflowClient, pairs: Lake, trained: Path, untrained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, pairs: Lake, trained: Path, untrained: Path
 ) -> None:
     summary = run_compare(
         models=[str(trained), str(untrained)],
         dataset="synthetic",
         lake=pairs.root.uri,
-        directory=tmp_path,
         tracking=client.tracking_uri,
         say=print,
     )
-    trained_one, other = summary.comparison.models
+    trained_one, other = summary.models
     assert other.differences.keys() == {"recall_at_1", "recall_at_5", "recall_at_10", "reciprocal_rank"}
     assert other.differences["reciprocal_rank"].difference.high < 0
     evaluated = run_evaluate(
@@ -103,11 +100,10 @@ def test_pairs_are_compared_by_retrieval(
     )
     assert evaluated.evaluation.pairs is not None and evaluated.evaluation.pairs.means() == trained_one.means
     assert evaluated.to_json()["reciprocal_rank"]["mean"] == trained_one.means["reciprocal_rank"].value
-    lines = summary_lines(evaluated)
+    lines = evaluated.lines()
     assert lines[0].split()[1:4] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
     assert "60 documents; left out: none" in lines
-    assert "R@10" in comparison_lines(summary.comparison)[0]
-    assert summary.page is not None
-    page = summary.page.read_text(encoding="utf-8")
+    assert "R@10" in comparison_lines(summary)[0]
+    page = comparison_page(summary)
     assert "per-document reciprocal rank" in page and f"{trained_one.means['recall_at_5'].value:.1f}" in page
     json.dumps(summary.to_json(), allow_nan=False)

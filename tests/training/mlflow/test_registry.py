@@ -14,17 +14,17 @@ from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from training.config import LoopConfig, ObjectiveConfig, TrainConfig
 from training.data.documents import GivenDocument
-from training.mlflow.loading import load
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registering import artifact_folder, attach
 from training.mlflow.registry import (
     alias_holder,
     canonical_name,
     find_version,
+    load,
     model_name,
     versions,
 )
-from training.mlflow.starting import keep_start
+from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel
 from training.model_files import folder_digest
 

@@ -13,7 +13,7 @@ from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
 from training.loop.setup import new_model
-from training.mlflow.starting import keep_start, pin_start
+from training.mlflow.tracked_training import keep_start, pin_start
 from training.model import LinkModel
 from training.ray.run_folder import fetch_start, has_start, runs_folder
 

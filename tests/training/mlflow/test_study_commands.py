@@ -11,10 +11,9 @@ from orchestration.cli import run
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_baseline
+from training.commands import run_baseline, run_transfer
 from training.evaluation.evaluate import evaluate_model
 from training.model import LinkModel
-from training.study_commands import run_transfer
 
 
 def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:
@@ -24,7 +23,7 @@ def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: La
     assert found.to_json()["baseline"] == "random" and found.to_json()["dataset"] == "synthetic@v1"
 
 
-def test_what_a_baseline_lacks_is_said(registry_lake: Lake) -> None:
+def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake = registry_lake.root.uri
     with pytest.raises(UsageError, match="12 numbers, image vectors 16: they are not of one joint model"):
         run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake)
@@ -32,8 +31,8 @@ def test_what_a_baseline_lacks_is_said(registry_lake: Lake) -> None:
         run_baseline(baseline="object-detection", dataset="synthetic", lake=lake)
     with pytest.raises(UsageError, match="--baseline clip: expected one of random, object-detection, joint-embeddings"):
         run_baseline(baseline="clip", dataset="synthetic", lake=lake)
-    with pytest.raises(UsageError, match="word_vector"):
-        run_baseline(baseline="random", dataset="synthetic", lake=lake, settings=["word_vector=x"])
+    evaluate = ["evaluate", "--baseline", "random", "--dataset", "synthetic", "--lake", lake]
+    assert run([*evaluate, "--set", "word_vector=x"]) == 2 and "word_vector" in capsys.readouterr().err
 
 
 def test_joint_embeddings_of_one_model_link_without_training(lakes: ModuleType, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from training.commands import judged_split, run_training_report
 from training.evaluation.rows import read_evaluation
 from training.mlflow.registering import artifact_folder
 from training.mlflow.registry import find_version
-from training.reporting import judged_split, run_training_report
-from training.tracked_training import TrainSummary
+from training.mlflow.tracked_training import TrainSummary
 
 Register = Callable[[Path], str]
 

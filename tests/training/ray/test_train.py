@@ -22,10 +22,10 @@ from training.data.loading import load_training_data
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow.runs import connect
+from training.mlflow.tracked_training import run_train
 from training.model import LinkModel
 from training.ray.run_folder import runs_folder
 from training.ray.train import _drop_torn_snapshot, _own_error, launch
-from training.tracked_training import run_train
 
 CONFIG = TrainConfig(
     recipe="tiny",
@@ -39,7 +39,7 @@ import json, sys
 from schemas.configs import restore
 from training import recipes
 from training.config import TrainConfig
-from training.tracked_training import run_train
+from training.mlflow.tracked_training import run_train
 settings = json.loads(sys.argv[1])
 config = restore(TrainConfig, settings.pop("config"))
 recipes.RECIPES["tiny"] = lambda: config

@@ -28,8 +28,7 @@ from training.report.examples import (
     thumbnail_uri,
 )
 from training.report.pages import ReportContent, report_page, training_panels, write_page
-from training.report.published import published
-from training.report.sections import published_rows
+from training.report.sections import published, published_rows
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 SCRIPT = "<script>alert('a & b')</script>"

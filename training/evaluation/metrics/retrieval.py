@@ -1,5 +1,9 @@
 """Retrieval in both directions: recall at 1, 5, 10 and median rank (Alikhani 2022, table 4; Liu 2020, table 1).
 
+Also how well the texts of each document find their images, by which pairs are judged: a document of one text and one
+image has no AUC, since its only pair is linked, but it has a rank, as has any document with links. These scores are
+means over a document's linked texts, in percent, so that two models can be compared document by document.
+
 A query is a text (or an image) with a true partner; the candidates are all images (texts) of a pool. Its rank is that
 of its best true partner among what is no partner of it, from 1. Ties never depend on sort order: a rank is its expected
 value over all orders of equal candidates, and recall the expected share. Sizes: Q queries, C candidates, P true pairs,
@@ -8,7 +12,7 @@ d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -18,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.evaluation import Score
+from training.data.documents import DocumentSet
 from training.data.streams import stream
 from training.evaluation.bootstrap import median_interval, pooled_interval
+from training.evaluation.metrics.links import DocumentScores, PairScore, ScoreKind
 
 CUTOFFS = (1, 5, 10)
 RECALL = tuple(f"recall_at_{cutoff}" for cutoff in CUTOFFS)
@@ -237,3 +243,77 @@ def _restricted(pool: Pool, rows: Int64) -> Pool:
     pairs = pool.pairs[inside]
     renumbered = np.stack([np.searchsorted(texts, pairs[:, 0]), np.searchsorted(images, pairs[:, 1])], axis=1)
     return Pool(texts=pool.texts[texts], images=pool.images[images], pairs=renumbered, documents=pool.documents[inside])
+
+
+def linked_pool(
+    documents: DocumentSet,
+    texts: Sequence[Vectors],
+    images: Sequence[Vectors],
+    links: Sequence[Int64 | None],
+    *,
+    are_distinct: bool = True,
+) -> Pool:
+    """Return the linked texts and the linked images of all documents.
+
+    Args:
+        documents: whose `image_rows` say which images are the same.
+        texts: n x d unit vectors of each document.
+        images: m x d unit vectors of each document.
+        links: of each document, or None where unknown.
+        are_distinct: an image in several documents is one candidate, the partner of all its texts; otherwise it is a
+            candidate for each document it is in (the rows of a table of pairs).
+    """
+    queries: list[Vectors] = []
+    candidates: list[Vectors] = []
+    query_of: dict[tuple[int, int], int] = {}
+    candidate_of: dict[tuple[int, int], int] = {}
+    pairs: list[tuple[int, int, int]] = []
+    for number, known in enumerate(links):
+        if known is None or not len(known):
+            continue
+        rows = documents.image_rows[documents.images.rows(number)]
+        for sentence, image in np.unique(known, axis=0).tolist():
+            query, candidate = (number, sentence), (0, int(rows[image])) if are_distinct else (number, image)
+            if query not in query_of:
+                query_of[query] = len(queries)
+                queries.append(texts[number][sentence])
+            if candidate not in candidate_of:
+                candidate_of[candidate] = len(candidates)
+                candidates.append(images[number][image])
+            pairs.append((query_of[query], candidate_of[candidate], number))
+    table = np.array(pairs, np.int64).reshape(-1, 3)
+    return Pool(
+        texts=np.stack(queries) if queries else np.zeros((0, 0), np.float32),
+        images=np.stack(candidates) if candidates else np.zeros((0, 0), np.float32),
+        pairs=table[:, :2],
+        documents=table[:, 2],
+    )
+
+
+def score_pairs(pool: Pool) -> DocumentScores | None:
+    """Return how well the texts of each document find its images; None without a pair."""
+    if not len(pool.pairs):
+        return None
+    ranks, documents = direction_ranks(pool, Direction.TEXT_TO_IMAGE)
+    numbers, rows = np.unique(documents, return_inverse=True)
+    candidates = len(pool.images)
+    partners, kinds = np.unique(np.bincount(pool.pairs[:, 0]), return_inverse=True)
+    chance = Ranks.of(np.zeros_like(partners), candidates - partners, partners)  # in a random order everything ties
+    return DocumentScores(
+        kind=ScoreKind.PAIRS,
+        documents=tuple(numbers.tolist()),
+        scores=tuple(PairScore(*row) for row in _by_document(_columns(ranks), rows).tolist()),
+        candidates=candidates,
+        chance=PairScore(*_by_document(_columns(chance)[kinds], rows).mean(axis=0).tolist()),
+    )
+
+
+def _columns(ranks: Ranks) -> Float64:
+    return np.asarray(100 * np.column_stack([ranks.found, ranks.reciprocal]), np.float64)
+
+
+def _by_document(columns: Float64, rows: Int64) -> Float64:
+    """Return a row a document: the means of its queries' scores."""
+    sums = np.zeros((int(rows.max()) + 1, columns.shape[1]))
+    np.add.at(sums, rows, columns)
+    return sums / np.bincount(rows)[:, None]

@@ -2,6 +2,11 @@
 
 What is put in order here: find the data set, settle the configuration (a resumed run's is its own), start or continue
 the MLflow run, launch, log, register. Ray is imported late: its import takes seconds, mistakes should be said first.
+
+Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
+run begins, so that the run's configuration says what it started from, and leaves copies in the run's folder in the
+lake, where every worker finds them (`training.ray.run_folder.fetch_start`). A scheduler asks `earlier_run` before it
+trains, so that a step that was killed is continued and one that was done is not done twice.
 """
 
 from __future__ import annotations
@@ -9,19 +14,31 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import mlflow
+
 from schemas.configs import override
-from schemas.errors import UsageError
-from schemas.lake import Lake
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
+from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.trainer import TrainResult
 from training.mlflow.registering import register
-from training.mlflow.registry import EPOCHS_TAG, ModelVersion, model_name, versions
+from training.mlflow.registry import (
+    EPOCHS_TAG,
+    ModelVersion,
+    download,
+    find_version,
+    model_name,
+    registered_name,
+    versions,
+)
 from training.mlflow.runs import (
     CURVE_FILE,
     DATASET_TAG,
@@ -34,9 +51,73 @@ from training.mlflow.runs import (
     resume_run,
     start_run,
 )
-from training.mlflow.starting import keep_start, pin_start
-from training.ray.run_folder import runs_folder
+from training.ray.run_folder import has_start, is_address, runs_folder, store_start
 from training.recipes import recipe as named_recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """A run of one configuration on one data set version; `version` is its model, once that was registered."""
+
+    id: str
+    status: str
+    version: ModelVersion | None
+
+
+def pin_start(config: TrainConfig, client: mlflow.MlflowClient) -> TrainConfig:
+    """Return a configuration whose `training.start_from` names versions in place of aliases.
+
+    Raises:
+        NotFoundError: the registry has no such model, version or alias.
+    """
+    pinned = tuple(_pinned(item, client) for item in config.training.start_from)
+    return replace(config, training=replace(config.training, start_from=pinned))
+
+
+def keep_start(config: TrainConfig, run: Folder) -> None:
+    """Copy the models that `training.start_from` names by an address into a run's folder; those there stay.
+
+    Raises:
+        NotFoundError: an address leads to no model.
+    """
+    for item in config.training.start_from:
+        _, address = split_start(item)
+        if is_address(address) and not has_start(run, address):
+            with download(address, option="training.start_from") as folder:
+                store_start(run, address, folder)
+
+
+def earlier_run(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, version: str) -> EarlierRun | None:
+    """Return the newest run with exactly this configuration on `dataset`@`version`, one with a model first.
+
+    Aliases in `training.start_from` count as the versions they stand for now.
+    """
+    config = pin_start(config, client)
+    experiment = client.get_experiment_by_name(f"multilink-{dataset}")
+    if experiment is None:
+        return None
+    wanted = f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'"
+    found: list[EarlierRun] = []
+    for run in client.search_runs([experiment.experiment_id], wanted, order_by=["attributes.start_time DESC"]):
+        with suppress(UsageError):  # a run without a configuration that this code can read
+            if TrackedRun(client, run.info.run_id, run.data.tags).config() == config:
+                models = versions(client, f"run_id = '{run.info.run_id}'")
+                own = models[0] if models else None
+                found.append(EarlierRun(id=run.info.run_id, status=run.info.status, version=own))
+    return min(found, key=lambda run: run.version is None, default=None)
+
+
+def _pinned(item: str, client: mlflow.MlflowClient) -> str:
+    source, address = split_start(item)
+    registered = registered_name(address)
+    if registered is None:
+        return item
+    try:
+        version = find_version(client, *registered)
+    except NotFoundError as problem:
+        raise NotFoundError(f"training.start_from = {address!r}: {problem}") from problem
+    return f"{source}{SOURCE_SIGN}{version.uri}" if source else version.uri
+
 
 DEFAULT_RECIPE = "hessel-2019"
 Say = Callable[[str], None]
@@ -60,6 +141,11 @@ class TrainSummary:
     @property
     def model_uri(self) -> str:
         return f"models:/{self.model}/{self.version}"
+
+    def lines(self) -> list[str]:
+        loss = "" if self.best_validation_loss is None else f", validation loss {self.best_validation_loss:.4f}"
+        kept = f"{self.model_uri}: epoch {self.best_epoch} of {self.epochs} kept{loss}"
+        return [kept, f"run {self.run_id} in {self.tracking_uri}"]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"model_uri": self.model_uri}
