@@ -127,9 +127,10 @@ def add_vectors(
     A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
     """
     plan = extraction.plan
-    refs = {found.image.hash: found.copy for document in documents for found in document.images if found.copy}
+    known = {found.image.hash: found for document in documents for found in document.images if found.copy}
+    refs = {key: found.copy for key, found in known.items() if found.copy}
     jpegs = dict(zip(refs, copies.read([*refs.values()], ["jpeg"])["jpeg"].to_pylist(), strict=True))
-    found = _filled(plan, IMAGES, jpegs)
+    found = _filled(plan, IMAGES, jpegs, [known[key].image.source or key for key in jpegs])
     rejected = {key: missing_feature(key, value) for key, value in found.items() if isinstance(value, Rejected)}
     texts = [[sentence.text for sentence in each.document.sentences] for each in documents]
     keys = [texts_key(of_document) for of_document in texts]
@@ -148,10 +149,12 @@ def add_vectors(
                 yield _with_values(kept.document, images, sentences, extraction, pictures)
 
 
-def _filled(plan: FeaturePlan, table: str, items: Mapping[str, Any]) -> dict[str, FeatureRefs | Rejected]:
-    """Return where the values of each item are, by its key."""
+def _filled(
+    plan: FeaturePlan, table: str, items: Mapping[str, Any], names: Sequence[str] = ()
+) -> dict[str, FeatureRefs | Rejected]:
+    """Return where the values of each item are, by its key; see `Features.fill`."""
     features, values = Features(plan, table), list(items.values())
-    found = dict(zip(items, features.fill([*items], lambda numbers: [values[n] for n in numbers]), strict=True))
+    found = dict(zip(items, features.fill([*items], lambda numbers: [values[n] for n in numbers], names), strict=True))
     features.close()
     return found
 

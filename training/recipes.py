@@ -69,8 +69,10 @@ def li_2022() -> TrainConfig:
     """Li et al. 2022 on the Story sets: transformer, regions with concepts, C+I+D over TK.
 
     For mscoco: `--set training.learning_rate=1e-5 --set training.warmup_steps=3000 --set objective.kept_share=0.8`.
-    TK is the average of the 2k pairs, as the paper has it. Word vectors are as of `hessel-2019`. The paper gives no
-    number of epochs (50, Hessel's) and no dropout (0.1, Vaswani's).
+    The paper's regions are bottom-up-attention's of Visual Genome, 36 each (mscoco: adaptive). A build reads them from
+    the published files: `features.images=NAME`, `features.weights=NAME=FILE`; of files without classes set
+    `image.concepts=false`. TK is the average of the 2k pairs, as the paper has it. Word vectors are as of
+    `hessel-2019`. The paper gives no number of epochs (50, Hessel's) and no dropout (0.1, Vaswani's).
     """
     return TrainConfig(
         recipe="li-2022",

@@ -16,12 +16,14 @@ import timeit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
+from pipelines.features.given_regions import SUFFIXES
 from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
@@ -35,10 +37,14 @@ AVAILABLE = "available"
 ROUNDS = 3
 _WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
 _OWN_NETWORKS = {IMAGES: "onnx:image_extractor", DOCUMENTS: "onnx:OnnxText"}
+_OWN_REGIONS = "given_regions:GivenRegions"
 
 
 class Extractor(Protocol):
-    """A network, and the columns that it gives at once."""
+    """A network, and the columns that it gives at once.
+
+    One that has the attribute `reads_names` looks pictures up by the names of their files (`given_regions`).
+    """
 
     @property
     def columns(self) -> tuple[FeatureColumn, ...]:
@@ -131,10 +137,12 @@ def extractors(
 
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
     known = ENTRIES[table]
+    if table == IMAGES and name not in known and name in weights and _is_regions(weights[name]):
+        return Entry(factory=_OWN_REGIONS, network=name, kind=FeatureKind.REGIONS, weights=OWN)
     if name not in known and name not in _own_networks(weights):
         raise ConfigError(
             f"{SETTINGS[table]} = {name!r}: expected one of {', '.join(sorted(known))}, or a network of your own: "
-            f"features.weights={name}=PATH.onnx"
+            f"features.weights={name}=PATH.onnx, or regions of others: features.weights={name}=PATH.tsv"
         )
     return known.get(name) or Entry(factory=_OWN_NETWORKS[table], network=name, weights=OWN)
 
@@ -142,6 +150,11 @@ def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
 def _own_networks(weights: Mapping[str, WeightFile]) -> list[str]:
     known = {name for entries in ENTRIES.values() for name in entries}
     return [name for name, file in weights.items() if name not in known and file.uri.endswith(".onnx")]
+
+
+def _is_regions(file: WeightFile) -> bool:
+    """Return whether a weight is a published file, or a folder of files, of regions."""
+    return file.uri.endswith(SUFFIXES) or Path(file.uri).expanduser().is_dir()
 
 
 def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) -> list[dict[str, Any]]:
@@ -155,6 +168,7 @@ def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) ->
     """
     weights = parse_weights(config.weights, http)
     rows = [_listed(name, table, config, http) for table, entries in ENTRIES.items() for name in entries]
+    rows += [_listed(name, IMAGES, config, http) for name, file in weights.items() if _is_regions(file)]
     for name in _own_networks(weights):  # of images or of sentences: the other row says so
         found = [_listed(name, table, config, http) for table in ENTRIES]
         rows.append(next((row for row in found if row["state"] == AVAILABLE), found[0]))
@@ -203,6 +217,8 @@ def measured(name: str, config: FeaturesConfig, http: HttpConfig | None = None, 
     """
     table = DOCUMENTS if name in {*ENTRIES[DOCUMENTS], *config.sentences} else IMAGES
     [extractor] = extractors([name], table, config, http)
+    if hasattr(extractor, "reads_names"):
+        raise ConfigError(f"{name}: its values are looked up, not computed")
     items = made_up_pictures(count) if table == IMAGES else [[text] for text in made_up_sentences(count)]
     rows = extractor.extract(items)  # it loads the network, and does not count
     seconds = min(timeit.repeat(partial(extractor.extract, items), number=1, repeat=ROUNDS))

@@ -21,6 +21,7 @@ from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.values import (
     DOCUMENTS,
     IMAGES,
+    Passing,
     Rejected,
     Row,
     Value,
@@ -168,10 +169,6 @@ def missing_feature(record_id: str, problem: Rejected) -> Failure:
     return Failure(Stage.FEATURES, record_id, Reason.FEATURE_MISSING, problem.message)
 
 
-class Unexpected(Rejected):
-    """An error that no extractor foresees: about this item now, and not kept for later builds."""
-
-
 class Features:
     """The computed columns of a table, in one worker: what is kept, and open packs for what is computed."""
 
@@ -183,13 +180,14 @@ class Features:
         self._batch = PASSES_AT_ONCE * max(plan.config.batch_images, plan.config.threads)
 
     def fill(
-        self, keys: Sequence[str], read: Callable[[Sequence[int]], Iterable[Any]]
+        self, keys: Sequence[str], read: Callable[[Sequence[int]], Iterable[Any]], names: Sequence[str] = ()
     ) -> Iterator[FeatureRefs | Rejected]:
         """Yield where the values of each item are, in order; what no pack holds is computed, a batch at a time.
 
         Args:
             keys: content hashes of images, or digests of documents' texts.
             read: returns the stored pictures, or the texts, of these numbers.
+            names: of images: names or addresses of their files, by which given regions are looked up.
 
         Raises:
             IntegrityError: an extractor gave something else than its column says.
@@ -199,7 +197,7 @@ class Features:
         for begin in range(0, len(keys), self._batch):
             numbers = range(begin, min(begin + self._batch, len(keys)))
             missing = [n for n in numbers if any(found[n] is None for found in refs.values())]
-            self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems)
+            self._compute(keys, dict(zip(missing, read(missing), strict=True)), refs, problems, names)
             for n in numbers:
                 yield problems.get(n) or tuple(ref for found in refs.values() if (ref := found[n]))
 
@@ -217,13 +215,19 @@ class Features:
         return refs
 
     def _compute(
-        self, keys: Sequence[str], items: Mapping[int, Any], refs: Mapping[str, Refs], problems: Problems
+        self,
+        keys: Sequence[str],
+        items: Mapping[int, Any],
+        refs: Mapping[str, Refs],
+        problems: Problems,
+        of_files: Sequence[str],
     ) -> None:
         """Compute what some items lack: one forward pass of each network that gives any of it."""
         for extractor in self._extractors:
             names = [column.name for column in extractor.columns]
             wanted = [n for n in items if any(refs[name][n] is None for name in names)]
-            rows = extracted(extractor, [items[n] for n in wanted])
+            is_by_name = hasattr(extractor, "reads_names")
+            rows = extracted(extractor, [of_files[n] if is_by_name else items[n] for n in wanted])
             for position, name in enumerate(names):
                 lacking = {n: row[position] for n, row in zip(wanted, rows, strict=True) if refs[name][n] is None}
                 self._keep(name, keys, lacking, refs[name], problems)
@@ -234,7 +238,7 @@ class Features:
         """Keep computed values, given by the number of their key; where they will be goes to `refs`."""
         sound = {number: checked(value, self._columns[name]) for number, value in values.items()}
         told = {n: Rejected(f"{name}: {value.message}") for n, value in sound.items() if isinstance(value, Rejected)}
-        kept = {number: value for number, value in sound.items() if not isinstance(value, Unexpected)}
+        kept = {number: value for number, value in sound.items() if not isinstance(value, Passing)}
         messages = [told[n].message if n in told else None for n in kept]
         rows = {"key": [keys[n] for n in kept], "value": value_rows(kept.values()), "rejected": messages}
         for number, ref in zip(kept, self._writers[name].add(rows), strict=True):
@@ -252,7 +256,7 @@ def extracted(extractor: Extractor, items: Sequence[Any]) -> Sequence[Row]:
         if is_about_machine(error):
             raise
         if len(items) == 1:
-            return [(Unexpected(f"{type(error).__name__}: {error}"),) * len(extractor.columns)]
+            return [(Passing(f"{type(error).__name__}: {error}"),) * len(extractor.columns)]
         return [row for item in items for row in extracted(extractor, [item])]
 
 

@@ -99,9 +99,10 @@ class _ExtractImages(_Extract):
             refs = [cast(PackRef, images[number].copy) for number in numbers]
             yield from cast(PackFolder, self._copies).read(refs, ["jpeg"])["jpeg"].to_pylist()
 
-        found_for = self._features.fill([packed.image.hash for packed in images], read)
-        for packed, found in zip(images, found_for, strict=True):
-            image, name = packed.image, packed.image.source or packed.image.hash
+        names = [packed.image.source or packed.image.hash for packed in images]
+        found_for = self._features.fill([packed.image.hash for packed in images], read, names)
+        for packed, name, found in zip(images, names, found_for, strict=True):
+            image = packed.image
             yield (
                 image.hash,
                 missing_feature(name, found) if isinstance(found, Rejected) else FeaturedImage(packed, found),

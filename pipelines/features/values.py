@@ -71,6 +71,13 @@ class Rejected:
     message: str
 
 
+class Passing(Rejected):
+    """Why there is no value of an item now; it is not kept for later builds.
+
+    An error that no extractor foresees, or a name that nothing was given for: the picture may come under another one.
+    """
+
+
 Value = Vector | Matrix | Regions | Classes
 Row = tuple[Value | Rejected, ...]  # of one item, a value of each column
 

@@ -1,0 +1,227 @@
+"""Published regions are found by image id or file name, in each form they are published in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.config import recipe
+from pipelines.features.catalogue import extractors, listed_extractors
+from pipelines.features.given_regions import keys_of
+from pipelines.features.values import IMAGES, Regions, Rejected
+from pipelines.run import BuildSummary, build_dataset
+from pipelines.settings import FeaturesConfig
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.errors import ConfigError, NotFoundError
+from schemas.features import FeatureKind
+from schemas.lake import Lake
+
+Say = Callable[[str], None]
+WIDTH, HEIGHT, SIZE = 640, 480, 2048
+NAME = "bottom-up"
+
+
+def made(seed: int, count: int) -> dict[str, np.ndarray]:
+    numbers = np.random.default_rng(seed)
+    left, top = numbers.integers(0, 300, (2, count))
+    boxes = np.stack([left, top, left + 100, top + 90], axis=1)
+    return {
+        "boxes": boxes.astype(np.float32),
+        "features": numbers.random((count, SIZE)).astype(np.float32),
+        "objects_id": numbers.integers(0, 3, count),
+        "objects_conf": numbers.permutation(np.linspace(0.1, 0.9, count)).astype(np.float32),
+        "attrs_id": numbers.integers(0, 2, count),
+        "attrs_conf": np.where(np.arange(count) % 2, 0.05, 0.8).astype(np.float32),
+    }
+
+
+def encoded(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def plain_line(image_id: str, values: dict[str, np.ndarray]) -> str:
+    cells = [image_id, WIDTH, HEIGHT, len(values["boxes"]), encoded(values["boxes"]), encoded(values["features"])]
+    return "\t".join(map(str, cells)) + "\n"
+
+
+def classed_line(image_id: str, values: dict[str, np.ndarray]) -> str:
+    told = [encoded(values[name]) for name in ("objects_id", "objects_conf", "attrs_id", "attrs_conf")]
+    rest = [len(values["boxes"]), encoded(values["boxes"]), encoded(values["features"])]
+    return "\t".join(map(str, [image_id, HEIGHT, WIDTH, *told, *rest])) + "\n"
+
+
+def read(file: Path, *names: str, weights: tuple[str, ...] = (), **settings: object) -> list[Regions | Rejected]:
+    config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}", *weights), **settings)  # type: ignore[arg-type]
+    [extractor] = extractors([NAME], IMAGES, config)
+    assert [(column.kind, column.dimensions) for column in extractor.columns] == [(FeatureKind.REGIONS, SIZE)]
+    return [row[0] for row in extractor.extract(names)]  # type: ignore[misc]
+
+
+def shares(values: dict[str, np.ndarray]) -> np.ndarray:
+    return np.stack([box / (WIDTH, HEIGHT, WIDTH, HEIGHT) for box in values["boxes"]])
+
+
+def check(found: Regions | Rejected, values: dict[str, np.ndarray], count: int) -> None:
+    assert isinstance(found, Regions)
+    np.testing.assert_allclose(found.boxes, shares(values)[:count], rtol=1e-6)
+    np.testing.assert_array_equal(found.vectors, values["features"][:count])
+    assert found.labels == ("",) * count and found.scores.tolist() == [1.0] * count
+
+
+def test_the_published_tsv_is_read_by_the_number_in_a_name(tmp_path: Path) -> None:
+    first, second = made(0, 36), made(1, 36)
+    file = tmp_path / "trainval_36.tsv"
+    file.write_text(plain_line("150367", first) + plain_line("42", second))
+    one, other, missing = read(file, "COCO_val2014_000000000042.jpg", "https://host/a/150367.jpg?x=1", "7.jpg")
+    check(one, second, 36)
+    check(other, first, 36)
+    assert isinstance(missing, Rejected) and missing.message == f"{file} has no regions of 7.jpg"
+
+
+def test_adaptive_regions_are_cut_and_a_folder_holds_several_files(tmp_path: Path) -> None:
+    first, second = made(0, 60), made(1, 12)
+    folder = tmp_path / "resnet101"
+    folder.mkdir()
+    for number, (image_id, values) in enumerate({"1": first, "2": second}.items()):
+        (folder / f"karpathy_train_resnet101_faster_rcnn_genome.tsv.{number}").write_text(plain_line(image_id, values))
+    many, few = read(folder, "1.jpg", "000000000002.jpg", max_regions=50)
+    check(many, first, 50)
+    check(few, second, 12)
+
+
+def test_classes_and_attributes_are_concepts_the_surest_first(tmp_path: Path) -> None:
+    values = made(3, 20)
+    file = tmp_path / "val.tsv"
+    file.write_text(classed_line("COCO_val2014_000000000042", values))
+    (tmp_path / "objects.txt").write_text("dog,puppy\ncat\nold tree\n")
+    (tmp_path / "attributes.txt").write_text("red\ngreen\n")
+    names = (f"{NAME}-classes={tmp_path}/objects.txt", f"{NAME}-attributes={tmp_path}/attributes.txt")
+    with pytest.raises(ConfigError, match=f"give their names, one a line, with --set features.weights={NAME}-classes"):
+        read(file, "42.jpg")
+    for weights in (names[:1], names):
+        [found] = read(file, "42.jpg", weights=weights, max_regions=8, min_regions=4)
+        assert isinstance(found, Regions)
+        order = sorted(range(20), key=lambda row: -values["objects_conf"][row])[:8]
+        expected = []
+        for row in order:
+            label = ("dog", "cat", "old tree")[values["objects_id"][row]]
+            is_told = len(weights) == 2 and values["attrs_conf"][row] >= 0.1
+            expected.append(f"{('red', 'green')[values['attrs_id'][row]]} {label}" if is_told else label)
+        assert list(found.labels) == expected
+        np.testing.assert_array_equal(found.scores, values["objects_conf"][order])
+        np.testing.assert_array_equal(found.vectors, values["features"][order])
+        np.testing.assert_allclose(found.boxes, shares(values)[order], rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_an_archive_an_image(tmp_path: Path, is_turned: bool) -> None:
+    values = made(4, 10)
+    folder = tmp_path / "npz"
+    folder.mkdir()
+    vectors = values["features"].T if is_turned else values["features"]
+    info = {"objects_id": values["objects_id"]}  # pickled, as published; it is not read
+    np.savez(
+        folder / "9001.npz",
+        x=vectors, bbox=values["boxes"], num_bbox=10, image_w=WIDTH, image_h=HEIGHT, info=np.array(info, dtype=object),
+    )  # fmt: skip
+    check(read(folder, "9001.jpg")[0], values, 10)
+
+
+@pytest.mark.parametrize(("is_adaptive", "suffix"), [(False, ".pkl"), (True, ".json")])
+def test_hdf5_and_its_index(tmp_path: Path, is_adaptive: bool, suffix: str) -> None:
+    h5py = pytest.importorskip("h5py")
+    pictures = [made(number, 12 + number * 3 if is_adaptive else 36) for number in range(3)]
+    name = tmp_path / "train36.hdf5"
+    spatial = [np.concatenate([shares(values), np.zeros((len(values["boxes"]), 2))], axis=1) for values in pictures]
+    with h5py.File(name, "w") as file:
+        join = np.concatenate if is_adaptive else np.stack
+        file["image_features"] = join([values["features"] for values in pictures])
+        file["image_bb"] = join([values["boxes"] for values in pictures])
+        file["spatial_features"] = join([rows.astype(np.float32) for rows in spatial])
+        if is_adaptive:
+            ends = np.cumsum([0, *(len(rows) for rows in spatial)])
+            file["pos_boxes"] = np.stack([ends[:-1], ends[1:]], axis=1)
+    with pytest.raises(NotFoundError, match=r"expected train36_imgid2idx\.json or train36_imgid2idx\.pkl beside it"):
+        read(name, "1.jpg")
+    index = {500 + number: number for number in range(3)}
+    data = json.dumps(index).encode() if suffix == ".json" else pickle.dumps(index)
+    (tmp_path / f"train36_imgid2idx{suffix}").write_bytes(data)
+    for number, found in enumerate(read(name, *(f"COCO_train2014_000000000{500 + n}.jpg" for n in range(3)))):
+        check(found, pictures[number], min(36, len(spatial[number])))
+
+
+def test_a_pickle_that_names_a_class_is_refused(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file["image_features"], file["spatial_features"] = np.zeros((1, 2, 4)), np.zeros((1, 2, 6))
+    (tmp_path / "a_imgid2idx.pkl").write_bytes(pickle.dumps({1: Path("x")}))
+    with pytest.raises(ConfigError, match=r"expected image id -> row: .*pathlib.* is no plain value"):
+        read(tmp_path / "a.hdf5", "1.jpg")
+
+
+def test_what_is_of_no_form_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\t2\t3\n")
+    with pytest.raises(ConfigError, match=r"a\.tsv, line 1: expected 6 or 10 columns, found 3"):
+        read(tmp_path / "a.tsv", "1.jpg")
+    (tmp_path / "b.tsv").write_text("")
+    with pytest.raises(ConfigError, match="no picture's regions were found"):
+        read(tmp_path / "b.tsv", "1.jpg")
+
+
+def test_image_ids_of_a_name() -> None:
+    assert list(keys_of("train2014/COCO_train2014_000000000009.jpg")) == [
+        "COCO_train2014_000000000009.jpg",
+        "COCO_train2014_000000000009",
+        "9",
+    ]
+    assert list(keys_of("fried-rice_3_0.jpg")) == ["fried-rice_3_0.jpg", "fried-rice_3_0"]
+    assert list(keys_of("http://i.host/x/0042.png?s=1"))[1:] == ["0042", "42"]
+
+
+def images_of(summary: BuildSummary) -> dict[str, dict[str, object]]:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("images/")]
+    table = pa.concat_tables(pq.read_table(Path(summary.path) / path, partitioning=None) for path in paths)
+    return {str(row["source"]): row for row in table.to_pylist()}
+
+
+def build(path: Path, lake: Lake, quiet: Say, *settings: str) -> BuildSummary:
+    fixed = [f"source.documents={path}", "features.sentences=lengths", "features.threads=1"]
+    config = override(recipe("documents"), [*fixed, *settings])
+    return build_dataset(config, lake=lake, credentials=Credentials(), say=quiet)
+
+
+def test_a_build_reads_them_by_the_names_of_its_images(
+    ten_documents: Path, tmp_path: Path, quiet: Say, counts: Counter[str]
+) -> None:
+    shown = sorted(path.stem for path in (ten_documents.parent / "pictures").iterdir())
+    values = {name: made(number, 3 + number % 4) for number, name in enumerate(shown)}
+    lost = shown[0]
+    file = tmp_path / "regions.tsv"
+    file.write_text("".join(plain_line(name, each) for name, each in values.items() if name != lost))
+    lake = Lake.at(str(tmp_path / "lake"))
+    settings = (f"features.images=cells,{NAME}", f"features.weights={NAME}={file}")
+    summary = build(ten_documents, lake, quiet, *settings)
+    images = images_of(summary)
+    assert 0 < len(images) < len(shown) and all(Path(source).stem != lost for source in images)
+    for source, row in images.items():
+        regions = row[f"regions.{NAME}"]
+        assert isinstance(regions, list)
+        expected = values[Path(source).stem]
+        np.testing.assert_allclose([each["vector"] for each in regions], expected["features"], atol=1e-3)
+        np.testing.assert_allclose([each["box"] for each in regions], shares(expected), rtol=1e-6)
+    file.write_text("".join(plain_line(name, each) for name, each in values.items()))
+    again = build(ten_documents, lake, quiet, *settings)
+    assert len(images_of(again)) == len(shown) and again.manifest.version != summary.manifest.version
+    config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}",))
+    [row] = [row for row in listed_extractors(config) if row["name"] == NAME]
+    assert (row["state"], row["kind"], row["dimensions"]) == ("available", "regions", SIZE)
