@@ -17,7 +17,7 @@ import apache_beam as beam
 
 from pipelines.config import BuildConfig, content_config
 from pipelines.dedupe.transforms import DropDuplicates
-from pipelines.documents.transforms import FilterCandidates, SettleDocuments
+from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.obtain import ImageAccess
@@ -87,21 +87,23 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     sources = root | "sources" >> ReadSource(
         config.source, config.http, lake.raw, plan.credentials, access.takedowns, config.documents.min_images, progress
     )
-    candidates = sources.results | "documents" >> FilterCandidates(config.documents, access.takedowns)
+    first = config.documents.before_dedupe
+    candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)
     images = candidates.results | "images" >> ObtainImages(access, progress, plan.workers)
-    settled = candidates.results | "settle" >> SettleDocuments(config.documents, images.outcomes)
+    settled = candidates.results | "settle" >> SettleDocuments(first, images.outcomes)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(partial(version_of_build, plan.identity))
     unique = settled.results | "dedupe" >> DropDuplicates(config.dedupe.radius, config.dedupe.policy)
+    ruled = unique.documents | "rules" >> JudgeDocuments(config.documents)
     split = (
-        unique.documents
+        ruled.results
         | "assign splits" >> AssignSplits(config.splits)
         | "splits" >> DropLeaks(config.splits, config.dedupe.radius, unique.duplicates)
     )
     featured = split.documents | "features" >> ExtractFeatures(plan.features, access.copies, config.documents, progress)
     shards = featured.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
-    failures = (read, unique.failures, split.failures, featured.failures) | "failures" >> beam.Flatten()
+    failures = (read, unique.failures, ruled.failures, split.failures, featured.failures) | "failures" >> beam.Flatten()
 
     write = partial(WriteTable, partial(lake.dataset, config.dataset), version=version)
     tables = (
@@ -117,6 +119,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.FEATURES: featured.images,
         Stage.SHARDS: featured.documents,
     }
+    if config.documents.is_judged_after_dedupe:
+        passed[Stage.RULES] = ruled.results
     facts = (
         failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipelines.settings import (
+    NO_LIMIT,
     DedupeConfig,
     DocumentsConfig,
     FeaturesConfig,
@@ -33,8 +34,6 @@ from pipelines.sources.wikipedia.imageclef import ImageclefSource
 from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.configs import Json, require, resolve
 from schemas.errors import ConfigError
-
-NO_LIMIT = 1_000_000
 
 Source = (
     DiySource
@@ -106,7 +105,7 @@ _EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images
 
 def diy() -> BuildConfig:
     """Reddit DIY posts with their imgur albums, by the rules of Hessel 2019 (SPEC 2)."""
-    return BuildConfig(dataset="diy", source=DiySource())
+    return BuildConfig(dataset="diy", source=DiySource(), documents=DocumentsConfig(is_judged_after_dedupe=True))
 
 
 def documents() -> BuildConfig:

@@ -8,13 +8,15 @@ reached (`http`, worker counts, the paths of input files) are not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
 from schemas.configs import require
 from schemas.features import Storage
 
+NO_LIMIT = 1_000_000
+MAX_ADDRESSES = 500  # of a document whose images are counted after dedupe: an album of more is not fetched
 _HOST_PORT = re.compile(r"\S+:\d+")
 _COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONNECT_TO = re.compile(r"[^=\s]+=\[?([\d.]+|[\da-fA-F.]*:[\da-fA-F:.]*)\]?:\d+")
@@ -119,6 +121,9 @@ class DocumentsConfig:
         min_images: fewer valid images drop the document.
         max_images: more images drop it.
         keep_partial: whether a document stays when an image of it cannot be had.
+        is_judged_after_dedupe: whether these rules are applied to what is left after dedupe, on valid images, and
+            every document with an image is fetched and compared before (H's order for DIY); else sentences and
+            addresses are counted before anything is fetched.
     """
 
     min_sentences: int = 1
@@ -128,6 +133,21 @@ class DocumentsConfig:
     min_images: int = 2
     max_images: int = 40
     keep_partial: bool = True
+    is_judged_after_dedupe: bool = False
+
+    @property
+    def before_dedupe(self) -> DocumentsConfig:
+        """Return the rules that are applied before dedupe."""
+        if not self.is_judged_after_dedupe:
+            return self
+        return replace(
+            self,
+            min_sentences=0,
+            max_sentences=NO_LIMIT,
+            min_long_sentences=0,
+            min_images=1,
+            max_images=MAX_ADDRESSES,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class Stage(StrEnum):
     DOCUMENTS = "documents"
     IMAGES = "images"
     DEDUPE = "dedupe"
+    RULES = "rules"  # of documents, where they are applied after dedupe
     FEATURES = "features"
     SHARDS = "shards"
     LINKING = "linking"

@@ -19,7 +19,7 @@ from schemas.failures import Stage
 
 # asset -> stages of the build that it tells of
 COUNTED = {
-    "documents": (Stage.SOURCES, Stage.DOCUMENTS),
+    "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
     "images": (Stage.IMAGES,),
     "duplicates": (Stage.DEDUPE,),
     "features": (Stage.FEATURES,),

@@ -1,6 +1,7 @@
 """Which candidates become documents, by the thresholds of SPEC 2, and what is left of them.
 
-Candidates are filtered before any image is fetched: what cannot become a document costs no request. Once it is known
+Candidates are filtered before any image is fetched: what cannot become a document costs no request; or, where the rules
+are of valid images and all documents are to be compared (`is_judged_after_dedupe`), after dedupe. Once it is known
 what became of their images, addresses become content hashes, and images that cannot be had leave:
 
     images of the candidate   a   b   c   d          b cannot be had
@@ -13,14 +14,14 @@ A document may lose further images later, when an extractor rejects them: the sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
-from schemas.documents import Document, ImageRef, Link
+from schemas.documents import Document, ImageRef, Link, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
 
@@ -39,16 +40,28 @@ def check_candidate(
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield a candidate that can still become a document, or why it cannot."""
     entry = takedowns.matches_candidate(candidate)
-    tokens = [len(sentence.text.split()) for sentence in candidate.sentences]  # separated by white space
-    long = sum(count >= config.long_sentence_tokens for count in tokens)
-    problem = _outside(len(tokens), config.min_sentences, config.max_sentences, "sentences")
+    problem = _broken_rule(candidate.sentences, len(candidate.image_uris), config)
     if entry is not None:
         problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
-    elif problem is None and long < config.min_long_sentences:
+    yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
+
+
+def check_document(settled: SettledDocument, *, config: DocumentsConfig) -> Iterator[SettledDocument | Failure]:
+    """Yield a document whose sentences and valid images satisfy the rules, or which of them it breaks."""
+    document = settled.document
+    problem = _broken_rule(document.sentences, len(settled.images), config)
+    yield Failure(Stage.RULES, document.id, *problem) if problem else settled
+
+
+def _broken_rule(sentences: Sequence[Sentence], images: int, config: DocumentsConfig) -> tuple[Reason, str] | None:
+    """Return which rule sentences and a number of images break; None: none."""
+    tokens = [len(sentence.text.split()) for sentence in sentences]  # separated by white space
+    long = sum(count >= config.long_sentence_tokens for count in tokens)
+    problem = _outside(len(tokens), config.min_sentences, config.max_sentences, "sentences")
+    if problem is None and long < config.min_long_sentences:
         wanted = f"{config.min_long_sentences} sentences of {config.long_sentence_tokens} tokens or more"
         problem = Reason.TOO_FEW_SENTENCES, f"expected at least {wanted}, found {long}"
-    problem = problem or _outside(len(candidate.image_uris), config.min_images, config.max_images, "images")
-    yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
+    return problem or _outside(images, config.min_images, config.max_images, "images")
 
 
 def _outside(found: int, least: int, most: int, what: str) -> tuple[Reason, str] | None:

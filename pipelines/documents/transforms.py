@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
-from pipelines.documents.settle import SettledDocument, check_candidate, settle
+from pipelines.documents.settle import SettledDocument, check_candidate, check_document, settle
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import Takedowns
@@ -57,6 +57,20 @@ class SettleDocuments(beam.PTransform):
         for _ in others:
             yield Failure(Stage.DOCUMENTS, document_id, Reason.DUPLICATE_RECORD, "another document has the same id")
         yield from settle(first, outcomes, self.config)
+
+
+@dataclass(eq=False)
+class JudgeDocuments(beam.PTransform):
+    """Applies the rules to what dedupe left, where they were not applied before: gives an `Outcome`."""
+
+    config: DocumentsConfig
+
+    def expand(self, documents: beam.PCollection) -> Outcome:
+        if not self.config.is_judged_after_dedupe:
+            return Outcome(documents, documents.pipeline | "none dropped" >> beam.Create([]))
+        check = partial(check_document, config=self.config)
+        outcome: Outcome = documents | Fallible(Stage.RULES, check, id_of)
+        return outcome
 
 
 @dataclass(eq=False)

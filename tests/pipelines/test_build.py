@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from pipelines.config import BuildConfig, recipe
 from pipelines.documents.settle import SettledDocument
@@ -72,6 +74,54 @@ def test_ten_documents_are_built_and_what_is_wrong_is_named(ten_documents: Path,
     failures = {row["record_id"]: row["reason"] for row in read_table(summary, "failures").to_pylist()}
     assert failures == {"documents.jsonl:11": "broken-record", "empty": "empty-document", "p4#1": "not-found"}
     assert list(verify(summary.manifest, Folder(summary.path))) == []
+
+
+@pytest.mark.parametrize("is_after", [True, False])
+def test_rules_can_wait_for_valid_images_and_for_duplicates(tmp_path: Path, quiet: Say, is_after: bool) -> None:
+    """Hessel 2019 fetches, compares all posts, and then counts captions and valid images."""
+    numbers, folder = np.random.default_rng(0), tmp_path / "own"
+    folder.mkdir()
+    for number in range(44):
+        cells = numbers.integers(0, 256, (9, 9, 3), np.uint8)
+        Image.fromarray(cells).resize((90, 90), Image.Resampling.BICUBIC).save(folder / f"{number}.png")
+    long, short = "We glued five boards together.", "Too short."
+    made = {
+        "album": (long, [*range(40), "dead"]),
+        "one caption": (short, [40, 41]),
+        "its twin": (long, [41, 42]),
+        "one valid image": (long, [43, "gone"]),
+    }
+    records = [
+        {"id": name, "sentences": [text] * 2, "images": [{"path": f"{image}.png"} for image in images]}
+        for name, (text, images) in made.items()
+    ]
+    path = folder / "documents.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    rules = ("min_long_sentences=2", "long_sentence_tokens=5", "min_images=2", "max_images=40")
+    settings = [f"documents.{rule}" for rule in rules]
+    settings += [f"documents.is_judged_after_dedupe={str(is_after).lower()}", "dedupe.policy=drop-documents"]
+    summary = build(path, tmp_path / "lake", quiet, *PLAIN, *settings)
+    kept = {row["id"]: len(row["images"]) for row in read_table(summary, "documents").to_pylist()}
+    failures = read_table(summary, "failures").to_pylist()
+    lost = {row["record_id"]: (row["stage"], row["reason"]) for row in failures if row["record_id"] in made}
+    if is_after:
+        assert kept == {"album": 40}
+        assert lost == {
+            "one caption": ("dedupe", "duplicate-image"),
+            "its twin": ("dedupe", "duplicate-image"),
+            "one valid image": ("rules", "too-few-images"),
+        }
+    else:
+        assert kept == {"its twin": 2}
+        assert lost == {
+            "album": ("documents", "too-many-images"),
+            "one caption": ("documents", "too-few-sentences"),
+            "one valid image": ("documents", "too-few-images"),
+        }
+    stages = summary.manifest.stages
+    assert ("rules" in stages) is is_after
+    for row in stages.values():
+        assert row["in"] == row["out"] + row["rejected"] + row["failed"]
 
 
 def test_shards_hold_the_documents_their_links_and_their_vectors(
