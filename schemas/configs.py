@@ -122,6 +122,14 @@ def dotted_keys(config: object, choice: Any = None) -> dict[str, Any]:
     return keys
 
 
+def flatten(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Return nested settings, as `resolve` gives them, under dotted keys, in order."""
+    flat: dict[str, Json] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
 def require(condition: bool, *, field: str, value: object, rule: str) -> None:
     """Raise a `ConfigError` naming the field, its value and the rule, unless the condition holds."""
     if not condition:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from schemas.configs import Json, resolve
+from schemas.configs import Json, flatten, resolve
 from schemas.errors import ConfigError, IntegrityError
 from training.config import LoopConfig
 from training.loop.context import Context
@@ -143,8 +143,8 @@ def _values(state: RunState) -> dict[str, Any]:
 def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) -> None:
     """Raise unless a checkpoint's configuration and data are those of the run that resumes."""
     for title, found, expected in (
-        ("configuration", _comparable(values["config"]), _comparable(resolve(card.config))),
-        ("data", _flat(values["data"]), _flat(resolve(card.data))),
+        ("configuration", lasting_settings(values["config"]), lasting_settings(resolve(card.config))),
+        ("data", flatten(values["data"]), flatten(resolve(card.data))),
     ):
         for key in sorted({*found, *expected}):
             if found.get(key) != expected.get(key):
@@ -154,18 +154,9 @@ def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) ->
                 )
 
 
-def _comparable(config: Mapping[str, Json]) -> dict[str, Json]:
-    return {key: value for key, value in _flat(config).items() if key not in MAY_CHANGE}
-
-
-def _flat(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    flat: dict[str, Json] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
+def lasting_settings(config: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings of a resolved configuration, by dotted key, that a resumed run may not change."""
+    return {key: value for key, value in flatten(config).items() if key not in MAY_CHANGE}
 
 
 def _epoch_of(checkpoint: Path) -> int:

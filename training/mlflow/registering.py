@@ -25,7 +25,7 @@ from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
 
-from schemas.configs import resolve
+from schemas.configs import flatten, resolve
 from schemas.errors import IntegrityError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.data.requirements import told
@@ -46,7 +46,7 @@ from training.mlflow.registry import (
     model_name,
     models_of,
 )
-from training.mlflow.runs import flatten, log_scores, read_artifact
+from training.mlflow.runs import log_scores, read_artifact
 from training.model import LinkModel
 from training.model_files import folder_digest
 

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
@@ -24,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, ErrorCode
 from sqlalchemy.exc import SQLAlchemyError
 
-from schemas.configs import Json, resolve, restore
+from schemas.configs import flatten, resolve, restore
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import code_version
 from training.config import TrainConfig
@@ -198,7 +197,6 @@ def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
         raise NotFoundError(f"--resume {run_id}: no such run in {client.tracking_uri}") from problem
     if DATASET_TAG not in run.data.tags:
         raise NotFoundError(f"--resume {run_id}: expected a training run of multilink, found another kind of run")
-    client.update_run(run_id, status="RUNNING")
     client.log_batch(run_id, tags=[RunTag("resumed", "true")])
     history = client.get_metric_history(run_id, "train_loss")
     return TrackedRun(client, run_id, dict(run.data.tags), {metric.step for metric in history})
@@ -206,7 +204,8 @@ def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:
 
 @contextmanager
 def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
-    """End the run with the state the body ended in: finished, failed, or killed by an interrupt."""
+    """Let the run be running, and end it with the state the body ended in: finished, failed, or killed."""
+    run.client.update_run(run.id, status="RUNNING")
     status = "FAILED"
     try:
         yield run
@@ -270,14 +269,3 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
 def run_page(client: mlflow.MlflowClient, page: str, run_id: str) -> str:
     """Return the address of a run on MLflow's page."""
     return f"{page.rstrip('/')}/#/experiments/{client.get_run(run_id).info.experiment_id}/runs/{run_id}"
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Json]:
-    """Return nested settings under dotted keys, in order."""
-    flat: dict[str, Json] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

@@ -21,13 +21,14 @@ from typing import Any
 
 import mlflow
 
-from schemas.configs import override
-from schemas.errors import NotFoundError, UsageError
+from schemas.configs import override, resolve
+from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.starting import SOURCE_SIGN, split_start
+from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
 from training.mlflow.registering import register
 from training.mlflow.registry import (
@@ -40,6 +41,7 @@ from training.mlflow.registry import (
     versions,
 )
 from training.mlflow.runs import (
+    CONFIG_FILE,
     CURVE_FILE,
     DATASET_TAG,
     LAKE_TAG,
@@ -53,6 +55,9 @@ from training.mlflow.runs import (
 )
 from training.ray.run_folder import has_start, is_address, runs_folder, store_start
 from training.recipes import recipe as named_recipe
+
+DEFAULT_RECIPE = "hessel-2019"
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +124,6 @@ def _pinned(item: str, client: mlflow.MlflowClient) -> str:
     return f"{source}{SOURCE_SIGN}{version.uri}" if source else version.uri
 
 
-DEFAULT_RECIPE = "hessel-2019"
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSummary:
     """What came of a training run; `best_validation_loss` is None without a validation split."""
@@ -185,6 +186,8 @@ def run_train(
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config)  # a wrong feature column is said before anything starts
+    if run is not None:
+        _keep_changes(run, config)
     run = run or start_run(
         client,
         config,
@@ -222,6 +225,25 @@ def _base_config(recipe: str | None, run: TrackedRun | None) -> TrainConfig:
     if recipe is not None and recipe != config.recipe:
         raise UsageError(f"--recipe {recipe}: run {run.id} was started with recipe {config.recipe}; leave it out")
     return config
+
+
+def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
+    """Let a resumed run's configuration be what it goes on with now, so that it goes on so when resumed again.
+
+    Raises:
+        ConfigError: the run has trained an epoch, and a setting that must stay as it was is changed.
+    """
+    before, now = run.config(), config
+    if before == now:
+        return
+    old, new = (lasting_settings(resolve(each)) for each in (before, now))
+    if run.logged_epochs and (changed := sorted(key for key in old | new if old.get(key) != new.get(key))):
+        key = changed[0]
+        raise ConfigError(
+            f"--set {key}: run {run.id} has trained with {key} = {old.get(key)!r}; of a resumed run only "
+            f"{' and '.join(MAY_CHANGE)} may change"
+        )
+    run.log_json(CONFIG_FILE, resolve(now))
 
 
 def _reference(dataset: str | None, run: TrackedRun | None) -> str:

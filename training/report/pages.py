@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from schemas.configs import Json, resolve
+from schemas.configs import flatten, resolve
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
@@ -189,7 +189,7 @@ def report_page(content: ReportContent) -> str:
         groups=groups,
         legend=edge_legend(graph for _, graphs in groups for graph in graphs),
         statistics=statistics_table(f"{table.dataset}@{table.dataset_version}", content.statistics),
-        settings=list(dotted(resolve(config))),
+        settings={key: json.dumps(value, ensure_ascii=False) for key, value in flatten(resolve(config)).items()},
     )
 
 
@@ -376,15 +376,6 @@ def statistics_table(title: str, splits: Mapping[str, SplitStatistics]) -> Table
         "density of links": ["–" if split.density is None else f"{split.density:.1%}" for split in known],
     }
     return Table((title, *splits), tuple(Row(name, tuple(cells)) for name, cells in rows.items()))
-
-
-def dotted(config: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each setting of a resolved configuration as (dotted key, JSON text), in order."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from dotted(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, json.dumps(value, ensure_ascii=False)
 
 
 def _distribution(auc: Sequence[float]) -> tuple[Markup, dict[str, str]] | None:

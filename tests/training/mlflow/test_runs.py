@@ -9,7 +9,7 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from schemas.configs import resolve
+from schemas.configs import flatten, resolve
 from schemas.errors import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.mlflow.runs import (
@@ -19,7 +19,6 @@ from training.mlflow.runs import (
     connect,
     fetch_files,
     finishing,
-    flatten,
     resume_run,
     start_run,
     tracking_uri,
@@ -71,7 +70,7 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     run = _start(client, config)
     assert run.log_epoch({"epoch": 1.0, "train_loss": 0.5, "validation_precision_at_1": 40.0})
 
-    again = resume_run(client, run.id)  # the driver was killed: the run is still marked as running
+    again = resume_run(client, run.id)  # the driver was killed
     assert again.config() == config
     assert not again.log_epoch({"epoch": 1.0, "train_loss": 0.5})
     with finishing(again):

@@ -13,6 +13,8 @@ from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
 from training.loop.setup import new_model
+from training.mlflow import tracked_training
+from training.mlflow.runs import TrackedRun
 from training.mlflow.tracked_training import keep_start, pin_start
 from training.model import LinkModel
 from training.ray.run_folder import fetch_start, has_start, runs_folder
@@ -32,6 +34,34 @@ def test_an_alias_is_pinned_to_its_version(
     pinned = pin_start(starting_from(*given), client).training.start_from
     assert pinned == ("models:/linker/1", "caption=models:/linker/1", "body=models:/linker/2", "lead=/a/folder")
     assert pin_start(starting_from(*pinned), client).training.start_from == pinned
+
+
+def test_a_resumed_run_keeps_what_was_set(
+    client: mlflow.MlflowClient, registry_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[TrainConfig] = []
+
+    def killed(config: TrainConfig, run: TrackedRun, **_: object) -> None:
+        launched.append(config)
+        run.log_epoch({"epoch": len(launched), "train_loss": 0.5})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracked_training, "_launch", killed)
+    go = partial(tracked_training.run_train, lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print)
+    with pytest.raises(KeyboardInterrupt):
+        go(dataset="synthetic", recipe="tiny", overrides=["training.epochs=10"])
+    experiment = client.get_experiment_by_name("multilink-synthetic")
+    (run,) = client.search_runs([experiment.experiment_id])
+    for overrides in (["training.epochs=20"], []):
+        with pytest.raises(KeyboardInterrupt):
+            go(resume=run.info.run_id, overrides=overrides)
+    assert [config.training.epochs for config in launched] == [10, 20, 20]
+    with pytest.raises(ConfigError, match=r"training\.seed: run .* has trained with training\.seed = 0; .*epochs and"):
+        go(resume=run.info.run_id, overrides=["training.seed=1"])
+    assert client.get_run(run.info.run_id).info.status == "KILLED"
+    with pytest.raises(KeyboardInterrupt):
+        go(resume=run.info.run_id)
+    assert launched[-1] == launched[1]
 
 
 def test_what_the_registry_lacks_is_said(
