@@ -20,7 +20,7 @@ from training import options
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
-    for command in (train, evaluate, compare, promote, rollback, copy, serve, supervised, transfer):
+    for command in (train, evaluate, compare, promote, rollback, copy, serve, supervised, sweep, transfer):
         app.command()(command)
 
 
@@ -180,6 +180,50 @@ def supervised(
     page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
     _summarise(console, [f"{reference}, {split}", *curve_table(points).lines()], values, page)
+
+
+def sweep(
+    lake: options.LakePath,
+    dataset: options.Dataset,
+    recipe: Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")] = None,
+    settings: options.Settings = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE,...",
+            help="Try each of these values; given again, each combination. By default 10, 20 and 30 negative "
+            "documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Training processes.")] = 1,
+    split: options.Split = "test",
+    report: options.Report = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """Train every combination of some settings as `train` does, and judge the models side by side.
+
+    Called again, it goes on where it was: what was trained with the same settings is not trained again.
+    """
+    from training.report.pages import sweep_page, sweep_table, write_page
+    from training.sweep import PAPER, run_sweep
+
+    console = Console(is_json=is_json)
+    found = run_sweep(
+        lake=lake,
+        dataset=dataset,
+        recipe=recipe,
+        overrides=settings or [],
+        vary=vary or PAPER,
+        workers=workers,
+        split=split,
+        tracking=tracking,
+        say=console.say,
+    )
+    page = None if report is None else write_page(report, sweep_page(found))
+    problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
+    lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
+    _summarise(console, lines, found.to_json(), page)
 
 
 def transfer(

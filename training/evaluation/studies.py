@@ -1,4 +1,4 @@
-"""Studies that measure and leave nothing behind: the supervised upper bound, and transfer between data sets.
+"""Studies: the supervised upper bound, transfer between data sets, and the table of a sweep (`training.sweep`).
 
 A supervised model to keep is trained as any other: `--set objective.name=supervised`.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from schemas.configs import override
 from schemas.documents import Split
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from training.config import ObjectiveName, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
+from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.rows import interval_json
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
@@ -79,6 +81,64 @@ class TransferCell:
             "problem": self.problem,
             **{metric: interval_json(score) for metric, score in self.means.items()},
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepCell:
+    """One combination.
+
+    Attributes:
+        settings: `key=value` of what is varied.
+        model: address of the kept model; "" where there is none.
+        run: id of the training run; "" where there is none.
+        means: metric -> mean score of the model.
+        kind: of the scores.
+        problem: why the run came to no model ("" where it did).
+    """
+
+    settings: tuple[str, ...]
+    model: str = ""
+    run: str = ""
+    means: Mapping[str, Score] = field(default_factory=dict)
+    kind: ScoreKind = ScoreKind.LINKS
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"settings": list(self.settings), "model": self.model, "run": self.run, "problem": self.problem}
+        return about | {metric: interval_json(score) for metric, score in self.means.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A table of cells; `run` is the id of the run that is their parent."""
+
+    recipe: str
+    dataset: str
+    split: str
+    run: str
+    cells: tuple[SweepCell, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"recipe": self.recipe, "dataset": self.dataset, "split": self.split, "run": self.run}
+        return about | {"cells": [cell.to_json() for cell in self.cells]}
+
+
+def combinations(vary: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return every combination of `KEY=VALUE,VALUE,...` items as `KEY=VALUE` assignments; the first varies slowest.
+
+    Raises:
+        ConfigError: an item of another form, or a key given twice.
+    """
+    axes: dict[str, list[str]] = {}
+    for item in vary:
+        key, _, values = item.partition("=")
+        parts = [value.strip() for value in values.split(",")]
+        if not key.strip() or not all(parts):
+            raise ConfigError(f"--vary {item}: expected KEY=VALUE,VALUE,...")
+        if key.strip() in axes:
+            raise ConfigError(f"--vary {item}: {key.strip()} is varied already")
+        axes[key.strip()] = [f"{key.strip()}={value}" for value in dict.fromkeys(parts)]
+    return list(product(*axes.values()))
 
 
 def supervised_curve(

@@ -37,6 +37,8 @@ ARTIFACTS = "mlartifacts"
 ATTEMPTS = 3  # at bringing files
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
+PARENT_TAG = "mlflow.parentRunId"
+SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
 
 
@@ -151,6 +153,7 @@ def start_run(
     lake: str,
     workers: int,
     git_commit: str | None = None,
+    parent: str | None = None,
 ) -> TrackedRun:
     """Start a run in the experiment `multilink-<dataset>`, with everything known of it beforehand.
 
@@ -163,6 +166,7 @@ def start_run(
         lake: URI of the lake.
         workers: training processes.
         git_commit: commit of the source tree, or None where it is not one.
+        parent: id of the run that it is a part of, such as a sweep's.
     """
     tags = {
         DATASET_TAG: dataset,
@@ -173,6 +177,7 @@ def start_run(
         "code_version": code_version(),
         **told(config),
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
+        **({PARENT_TAG: parent} if parent else {}),
     }
     name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
@@ -183,6 +188,27 @@ def start_run(
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
     run.log_json(CONFIG_FILE, settings)
     return run
+
+
+def parent_run(client: mlflow.MlflowClient, dataset: str, key: str, name: str) -> str:
+    """Return the id of the run that is the parent of a sweep's runs, made where there is none.
+
+    Args:
+        client: of the store.
+        dataset: name of the data set, whose experiment it is in.
+        key: fingerprint of the sweep.
+        name: of the run.
+    """
+    experiment = experiment_id(client, f"multilink-{dataset}")
+    found = client.search_runs([experiment], f"tags.{SWEEP_TAG} = '{key}'", max_results=1)
+    made = found[0] if found else client.create_run(experiment, tags={SWEEP_TAG: key}, run_name=name)
+    return str(made.info.run_id)
+
+
+def set_parent(client: mlflow.MlflowClient, run_id: str, parent: str) -> None:
+    """Make a run the child of another, unless it has a parent."""
+    if PARENT_TAG not in client.get_run(run_id).data.tags:
+        client.set_tag(run_id, PARENT_TAG, parent)
 
 
 def resume_run(client: mlflow.MlflowClient, run_id: str) -> TrackedRun:

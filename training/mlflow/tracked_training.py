@@ -160,6 +160,7 @@ def run_train(
     overrides: Sequence[str] = (),
     workers: int = 1,
     resume: str | None = None,
+    parent: str | None = None,
     tracking: str | None = None,
     say: Say,
 ) -> TrainSummary:
@@ -172,6 +173,7 @@ def run_train(
         overrides: dotted `key=value` assignments on top of it.
         workers: training processes.
         resume: id of the run to continue from its last checkpoint.
+        parent: id of the run that a new one is a part of.
         tracking: URI of the MLflow store; None: the environment's, or `mlflow.db` in this directory.
         say: takes a line of progress.
 
@@ -197,6 +199,7 @@ def run_train(
         lake=home.root.uri,
         workers=workers,
         git_commit=_git_commit(),
+        parent=parent,
     )
     say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}; starting Ray")
     with finishing(run):

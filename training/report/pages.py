@@ -36,7 +36,7 @@ from training.evaluation.rows import (
     left_out_of,
     means_of,
 )
-from training.evaluation.studies import CurvePoint, TransferCell
+from training.evaluation.studies import CurvePoint, Sweep, TransferCell
 from training.report.examples import EdgeKind, ExampleDocument, ExampleGraph, ExampleGroup, draw_example, thumbnail_uri
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
 from training.report.sections import (
@@ -322,6 +322,19 @@ def first_share_above(points: Sequence[CurvePoint]) -> float | None:
     level = points[0].means["auc"].value or 0.0
     above = [p.share for p in points if p.share is not None and (p.means["auc"].value or 0.0) > level]
     return min(above, default=None)
+
+
+def sweep_page(found: Sweep) -> str:
+    """Return the page of a sweep."""
+    return render("sweep", found=found, name=found.dataset.partition("@")[0], table=sweep_table(found, is_page=True))
+
+
+def sweep_table(found: Sweep, *, is_page: bool = False) -> Table:
+    """Return a row for each combination, on a page with the published ones of the data set below."""
+    kind = next((cell.kind for cell in found.cells if cell.means), ScoreKind.LINKS)
+    rows = [score_row(", ".join(cell.settings), cell.means, kind.metrics, note=cell.model) for cell in found.cells]
+    below = published_rows(found.dataset.partition("@")[0], kind) if is_page else []
+    return models_table([*rows, *below], kind, head="Settings")
 
 
 def transfer_page(cells: Sequence[TransferCell], *, split: str) -> str:

@@ -1,0 +1,152 @@
+"""A sweep trains each combination once, goes on where it was, and says what came of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from orchestration.cli import run
+from schemas.configs import override
+from schemas.errors import BuildError, ConfigError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training import sweep
+from training.config import TrainConfig
+from training.data.loading import load_training_data
+from training.evaluation.evaluate import evaluate_model
+from training.evaluation.studies import combinations
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.mlflow.registering import register
+from training.mlflow.registry import load
+from training.mlflow.runs import connect, finishing, resume_run, start_run
+from training.mlflow.tracked_training import TrainSummary
+from training.recipes import recipe
+
+SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")
+VARY = ("training.negative_documents=3,6", "objective.negatives=hardest,mean")
+Trained = list[tuple[str, ...]]
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trained:
+    """Train in this process in place of Ray; the settings of each run. One with a rate of 9 fails."""
+    done: Trained = []
+
+    def run_train(
+        *, lake: str, dataset: str, overrides: Sequence[str], resume: str | None, tracking: str, **more: Any
+    ) -> TrainSummary:
+        client, home = connect(tracking), Lake.at(lake)
+        manifest, folder = read_manifest(home, dataset)
+        known = None if resume is None else resume_run(client, resume)
+        config: TrainConfig = known.config() if known else override(recipe(more["recipe"]), overrides)
+        tracked = known or start_run(
+            client,
+            config,
+            dataset=manifest.dataset,
+            version=manifest.version,
+            uri=folder.uri,
+            lake=home.root.uri,
+            workers=1,
+            parent=more["parent"],
+        )
+        done.append((resume or "", f"{config.training.negative_documents} {config.objective.negatives}"))
+        with finishing(tracked):
+            if len(done) == 3 and config.objective.margin == 0.3:
+                raise KeyboardInterrupt
+            if config.training.learning_rate == 9:
+                raise BuildError("loss nan")
+            given = load_training_data(home, dataset, config)
+            result = train(config, given, Context(), run_directory=tmp_path / tracked.id)
+            version = register(client, result.model, name="swept", run_id=tracked.id, tags={})
+        return TrainSummary(
+            run_id=tracked.id,
+            model=version.name,
+            version=version.version,
+            epochs=1,
+            best_epoch=1,
+            best_validation_loss=None,
+            dataset=manifest.dataset,
+            dataset_version=manifest.version,
+            recipe=config.recipe,
+            tracking_uri=client.tracking_uri,
+        )
+
+    monkeypatch.setattr(sweep, "run_train", run_train)
+    return done
+
+
+def test_combinations_vary_the_last_key_fastest() -> None:
+    assert combinations(["a.b=1,2", "c=x , y,x"]) == [
+        ("a.b=1", "c=x"),
+        ("a.b=1", "c=y"),
+        ("a.b=2", "c=x"),
+        ("a.b=2", "c=y"),
+    ]
+    assert [len(combinations(items)) for items in (sweep.PAPER, ["seed=1"])] == [6, 1]
+    for wrong in (["a"], ["a="], ["=1"], ["a=1,"], ["a=1", "a=2"]):
+        with pytest.raises(ConfigError, match=r"--vary (a|=1)"):
+            combinations(wrong)
+
+
+def test_a_sweep_that_was_killed_goes_on(client: mlflow.MlflowClient, registry_lake: Lake, trained: Trained) -> None:
+    def swept(*settings: str) -> sweep.Sweep:
+        return sweep.run_sweep(
+            lake=registry_lake.root.uri,
+            dataset="synthetic",
+            recipe="tiny",
+            overrides=[*SMALL, *settings],
+            vary=VARY,
+            tracking=client.tracking_uri,
+            say=lambda line: None,
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        swept("objective.margin=0.3")
+    assert [settings for _, settings in trained] == ["3 hardest", "3 mean", "6 hardest"]
+    found = swept("objective.margin=0.3")
+    resumed, fresh = trained[3:]
+    assert resumed[0] and resumed[1] == "6 hardest" and fresh == ("", "6 mean")
+    again = swept("objective.margin=0.3")
+    assert len(trained) == 5 and again == found
+    for cell, settings in zip(found.cells, combinations(VARY), strict=True):
+        assert cell.settings == settings
+        expected = evaluate_model(load(cell.model, client).model, registry_lake, "synthetic").mean
+        assert {name: score.value for name, score in cell.means.items()} == {
+            name: score.value for name, score in expected.items()
+        }
+        assert client.get_run(cell.run).data.tags["mlflow.parentRunId"] == found.run
+    assert client.get_run(found.run).info.status == "FINISHED"
+    assert [item.path for item in client.list_artifacts(found.run)] == ["sweep-test.html"]
+    assert swept().run != found.run and len(trained) == 9
+
+
+def test_the_command_prints_the_table_and_what_came_to_nothing(
+    client: mlflow.MlflowClient,
+    registry_lake: Lake,
+    trained: Trained,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fixed = [part for setting in SMALL for part in ("--set", setting)]
+    arguments = ["sweep", "--lake", registry_lake.root.uri, "--dataset", "synthetic", "--recipe", "tiny", *fixed]
+    arguments += ["--tracking-uri", client.tracking_uri, "--json"]
+    assert run([*arguments, "--vary", "training.rate=1,9"]) == 2 and not trained
+    assert "unknown key 'training.rate'" in capsys.readouterr().err
+    vary = ["--vary", "training.learning_rate=0.01,9", "--report", str(tmp_path / "page")]
+    assert run([*arguments, *vary]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    good, bad = json.loads(printed[-1])["cells"]
+    assert 0 <= good["auc"]["mean"] <= 100 and good["model"] == "models:/swept/1"
+    assert "auc" not in bad and bad["problem"] == "loss nan"
+    assert "- training.learning_rate=9: loss nan" in printed
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model, since loss nan" in words
+    assert "chosen on the test split" in words
