@@ -78,7 +78,8 @@ def evaluate(
     ] = None,
     with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
     baseline: Annotated[
-        str | None, typer.Option(help="Instead of a model: random, object-detection, joint-embeddings.")
+        str | None,
+        typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
     ] = None,
     with_baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Score the baselines beside the model, too.")
@@ -134,7 +135,9 @@ def evaluate(
 
 
 def compare(
-    models: Annotated[list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="The first is the yardstick.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="Or baselines by name; the first is the yardstick.")
+    ],
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
     split: options.Split = "test",

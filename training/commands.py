@@ -23,6 +23,7 @@ from schemas.evaluation import Score
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from training.data.lake import read_part, split_parts
+from training.data.views import TextView
 from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
 from training.evaluation.compare import Contestant, ModelComparison, compare_models
 from training.evaluation.evaluate import STANDARD_CONFIG, EvaluateConfig, Evaluation, evaluate_model
@@ -87,7 +88,8 @@ class EvaluateSummary:
         """Return the scores as a table, baselines and random below, what was left out, and the other tables."""
         table, count = score_table(self.rows, "model"), documents_of(self.rows)
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
-        lines = [*([] if table is None else table.lines()), f"{count} documents; left out: {left_out or 'none'}"]
+        told = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
+        lines = [*([] if table is None else table.lines()), *told, f"{count} documents; left out: {left_out or 'none'}"]
         if count < FEW_DOCUMENTS:
             lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
         if self.judged is not None:
@@ -241,7 +243,7 @@ def run_compare(
     """Score models on the same documents and compare each with the first.
 
     Args:
-        models: ids of runs, or addresses as `run_evaluate` takes them.
+        models: ids of runs, addresses as `run_evaluate` takes them, or names of baselines.
         dataset: NAME or NAME@VERSION; None: what the first model was trained on.
         lake: holds it.
         split: whose documents are scored.
@@ -255,12 +257,22 @@ def run_compare(
     if len(models) < 2:
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     client, home = open_tracking(tracking), Lake.at(lake)
-    loaded = [load(model, client) for model in models]
-    reference = "@".join(home.find(dataset or loaded[0].model.card.data.reference))
+    entries = [model if model in set(Baseline) else load(model, client) for model in models]
+    loaded = [entry for entry in entries if isinstance(entry, LoadedModel)]
+    if not loaded:
+        raise UsageError("compare: expected a model at least, found baselines alone")
+    first = loaded[0].model.card
+    reference = "@".join(home.find(dataset or first.data.reference))
+    names = iter(model_names(loaded))
     contestants = []
-    for name, model in zip(model_names(loaded), loaded, strict=True):
-        say(f"scoring {model.uri} on {reference}, split {split}")
-        contestants.append(Contestant(name, evaluate_model(model.model, home, reference, split)))
+    for entry in entries:
+        say(f"scoring {entry.uri if isinstance(entry, LoadedModel) else entry} on {reference}, split {split}")
+        if isinstance(entry, LoadedModel):
+            contestants.append(Contestant(next(names), evaluate_model(entry.model, home, reference, split)))
+        else:
+            view, config = TextView.of(first.config), STANDARD_CONFIG
+            found = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
+            contestants.append(Contestant(entry, found.evaluation))
     return compare_models(contestants, dataset=reference, split=str(split))
 
 

@@ -119,6 +119,20 @@ def with_other_links(made: Made) -> Made:
     return replace(made, documents=tuple(replace(d, links=(Link(0, len(d.images) - 1),)) for d in made.documents))
 
 
+def with_places(made: Made, shift: int = 0) -> Made:
+    """Return the same documents, each image beside its linked sentence or so many below; unknown of others."""
+
+    def place(document: Document, image: int) -> int | None:
+        beside = next((link.sentence for link in document.links or () if link.image == image), None)
+        return None if beside is None else (beside + shift) % (len(document.sentences) + 1)
+
+    documents = (
+        replace(each, after_sentence=tuple(place(each, image) for image in range(len(each.images))))
+        for each in made.documents
+    )
+    return replace(made, documents=tuple(documents))
+
+
 def with_relations(made: Made, names: Sequence[str] = ("story", "action")) -> Made:
     """Return pair documents whose relations follow from the image, every fifth label of the first unknown."""
     changed = []

@@ -21,6 +21,7 @@ from training.data.ragged import Int64, Ragged
 Float16 = npt.NDArray[np.float16]
 Float32 = npt.NDArray[np.float32]
 Float = npt.NDArray[np.floating[Any]]
+UNKNOWN_PLACE = -1
 Vectors = Float16 | Float32  # float16, or float32 where the data set stores vectors as float32 or int8
 
 
@@ -102,6 +103,8 @@ class DocumentSet:
         links: per document, L x 2 (row, image) indices, or None where unknown; None as a whole: not read.
         roles: N roles of the sentences; None: not known.
         languages: D language codes; None: not known.
+        after_sentence: M numbers of published sentences before the image at each place, `UNKNOWN_PLACE` where that is
+            not known; None: not read.
         sources: N tuples of texts, one a fused role ("" where the document has none); None: rows are single sentences.
         regions: of the U bank images; None: not read.
         classes: of the U bank images; None: not read.
@@ -123,6 +126,7 @@ class DocumentSet:
     links: tuple[Int64 | None, ...] | None = None
     roles: tuple[str, ...] | None = None
     languages: tuple[str, ...] | None = None
+    after_sentence: Int64 | None = None
     sources: tuple[tuple[str, ...], ...] | None = None
     regions: RegionBank | None = None
     classes: ClassBank | None = None
@@ -135,7 +139,8 @@ class DocumentSet:
     def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
         """Return some documents, in the given order, with the images they show and no other."""
         documents = np.asarray(documents, np.int64)
-        shown, image_rows = np.unique(self.image_rows[self.images.positions(documents)], return_inverse=True)
+        places = self.images.positions(documents)
+        shown, image_rows = np.unique(self.image_rows[places], return_inverse=True)
         kept = self.take_sentences(self.sentences.positions(documents), self.sentences.take(documents))
         return replace(
             kept,
@@ -147,6 +152,7 @@ class DocumentSet:
             image_sets=_taken(self.image_sets, documents),
             links=_taken(self.links, documents),
             languages=_taken(self.languages, documents),
+            after_sentence=None if self.after_sentence is None else self.after_sentence[places],
             regions=None if self.regions is None else self.regions.take(shown),
             classes=None if self.classes is None else self.classes.take(shown),
             image_jpegs=_taken(self.image_jpegs, shown),

@@ -16,14 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.documents import Split, document_schema, image_schema
+from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema, layout_problem
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.features import FeatureKind, RegionArrays, column_to_classes, column_to_regions, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import FEATURE_PREFIX, check_schema
 from schemas.versions import digest_stream
-from training.data.documents import ClassBank, DocumentSet, RegionBank, SplitIndex, Vectors, image_set_key
+from training.data.documents import (
+    UNKNOWN_PLACE,
+    ClassBank,
+    DocumentSet,
+    RegionBank,
+    SplitIndex,
+    Vectors,
+    image_set_key,
+)
 from training.data.ragged import Int64, Ragged
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
@@ -47,6 +55,8 @@ class Columns:
         classes: extractor of the images' likeliest classes, likewise.
         jpegs: whether the pictures are read.
         links: whether ground truth is read. Training never asks for it.
+        places: whether it is read where images stand among the sentences, which in many data sets is nearly the ground
+            truth: training never asks for it.
         relations: whether the relations of links are read (without the links themselves).
     """
 
@@ -56,6 +66,7 @@ class Columns:
     classes: str | None = None
     jpegs: bool = False
     links: bool = False
+    places: bool = False
     relations: bool = False
 
     def resolved(self, manifest: Manifest) -> Columns:
@@ -224,6 +235,7 @@ def read_split(
     vectors = columns.name("sentences", manifest)
     names = ["id", "language", _TEXTS, _ROLES, _HASHES, *([vectors] if vectors else [])]
     names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
+    names += [AFTER_SENTENCE] if columns.places else []
     schema = document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part[0], names, schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
@@ -243,6 +255,7 @@ def read_split(
         links=_links(table) if columns.links else None,
         roles=tuple(role for row in _role_lists(table) for role in row),
         languages=tuple(table.column("language").to_pylist()),
+        after_sentence=_places(table) if columns.places else None,
         regions=bank.regions,
         classes=bank.classes,
         image_jpegs=bank.jpegs,
@@ -355,13 +368,15 @@ def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> Iterator[str
     """Yield what is wrong with each document, nothing ("") where all is there."""
     sentences = _lengths(table.column("sentences"))
     counts = _lengths(table.column(vectors)) if vectors else sentences
-    for hashes, texts, count in zip(_hash_lists(table), sentences, counts, strict=True):
+    for hashes, texts, count, after in zip(_hash_lists(table), sentences, counts, _after(table), strict=True):
         missing = [image for image in hashes if image not in bank.rows]
         unseen = [image for image in hashes if image in bank.without_picture]
         if texts != count:
             yield f"{texts} sentences but {count} {(vectors or '').removeprefix(FEATURE_PREFIX)} vectors"
         elif missing:
             yield f"image {missing[0][:16]} is not in the images part of its shard"
+        elif after is not None and (problem := layout_problem(after, sentences=texts, images=len(hashes))):
+            yield problem
         else:
             yield f"image {unseen[0][:16]} has no picture" if unseen else ""
 
@@ -372,6 +387,21 @@ def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
         None if row is None else np.array([(x["sentence"], x["image"]) for x in row], np.int64).reshape(-1, 2)
         for row in table.column("links").to_pylist()
     )
+
+
+def _places(table: pa.Table) -> Int64:
+    """Return of the image at each place how many sentences stand before it, `UNKNOWN_PLACE` where that is not known."""
+    parts = [
+        [UNKNOWN_PLACE] * count if after is None else [UNKNOWN_PLACE if place is None else place for place in after]
+        for after, count in zip(_after(table), _lengths(table.column("images")), strict=True)
+    ]
+    return np.array([place for part in parts for place in part], np.int64)
+
+
+def _after(table: pa.Table) -> list[list[int | None] | None]:
+    """Return per document where its images stand; None where unknown, not read, or not in an older part."""
+    has_column = AFTER_SENTENCE in table.column_names
+    return table.column(AFTER_SENTENCE).to_pylist() if has_column else [None] * table.num_rows
 
 
 def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:

@@ -126,18 +126,20 @@ def read_for_model(
     folder: Folder,
     split: Split | str,
     *,
-    with_links: bool = False,
+    with_truth: bool = False,
     shards: Sequence[int] | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return documents of a split, or of some of its shards, as a trained model reads them; see `read_split`.
+
+    With the truth come their links and where their images stand: for evaluation.
 
     Raises:
         NotFoundError: the split is not there.
         UsageError: the data set version has no such vectors.
         IntegrityError: as for `read_split`.
     """
-    columns = replace(columns_of(config, identity), links=with_links)
+    columns = replace(columns_of(config, identity), links=with_truth, places=with_truth)
     view = TextView.of(config)
     try:
         return read_split(manifest, folder, split, columns, view=view, shards=shards, unreadable=unreadable)

@@ -1,9 +1,10 @@
 """Baselines (SPEC 7): object detection and frozen joint embeddings, which need no model; and what stands beside one.
 
 Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
-`evaluate.py`, since every evaluation has them. Beside a model stands each baseline that its data set carries what it
-needs for, on the documents the model was judged on, read as the model reads them; one that cannot be scored is named
-with its reason. NoStruct is trained: which model there is, is the registry's to say (`training.mlflow.registering`).
+`evaluate.py`, since every evaluation has them; the nearest sentence's are in `nearest.py`. Beside a model stands each
+baseline that its data set carries what it needs for, on the documents the model was judged on, read as the model reads
+them; one that cannot be scored is named with its reason. NoStruct is trained: which model there is, is the registry's
+to say (`training.mlflow.registering`).
 
 Object detection (Hessel 2019, 3.3): an image is the mean of the word vectors of its K most probable class labels, a
 sentence the mean of its words' vectors; their cosine is the similarity. K runs over 1 to 20. The paper reports the K
@@ -41,7 +42,8 @@ from training.evaluation.evaluate import (
     scored_ids,
 )
 from training.evaluation.metrics.links import score_documents
-from training.evaluation.rows import absent, of_measure
+from training.evaluation.nearest import evaluate_nearest
+from training.evaluation.rows import POSITION, absent, of_measure
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
@@ -54,6 +56,7 @@ WordVectors = Mapping[str, Float32]
 
 class Baseline(StrEnum):
     RANDOM = "random"
+    NEAREST_SENTENCE = "nearest-sentence"
     OBJECT_DETECTION = "object-detection"
     JOINT_EMBEDDINGS = "joint-embeddings"
 
@@ -64,7 +67,7 @@ class BaselineResult:
 
     evaluation: Evaluation
     note: str = ""
-    values: Mapping[str, float | None] = field(default_factory=dict)
+    values: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,13 @@ def evaluate_baseline(
         return BaselineResult(evaluation=evaluate_matrices(documents.ids, matrices, documents.links or (), where=where))
     if view.is_fused:
         raise UsageError("the model fuses a document's texts, which this baseline cannot")
+    has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
+    if baseline is Baseline.NEAREST_SENTENCE:
+        columns = Columns(links=True, places=True)
+        documents = read_split(manifest, folder, split, columns, view=view)
+        validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
+        evaluation, side, note = evaluate_nearest(documents, validation, where=where)
+        return BaselineResult(evaluation=evaluation, note=note, values={"side": str(side)})
     if baseline is Baseline.JOINT_EMBEDDINGS:
         columns = Columns(images=config.image_features, sentences=config.sentence_features, links=True)
         documents = read_split(manifest, folder, split, columns, view=view)
@@ -121,7 +131,6 @@ def evaluate_baseline(
         raise UsageError("the data set has no classes of its images; build it with a classifier")
     columns = Columns(classes=config.class_features, links=True)
     test = read_split(manifest, folder, split, columns, view=view)
-    has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
     validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
     known = [each for each in (test, validation) if each is not None]
     vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
@@ -272,7 +281,9 @@ def _unit(rows: Float) -> Float32:
 
 NOSTRUCT = "nostruct"
 TITLES: Mapping[str, str] = {
+    POSITION: "the model with position",
     NOSTRUCT: "NoStruct",
+    Baseline.NEAREST_SENTENCE: "nearest sentence",
     Baseline.JOINT_EMBEDDINGS: "frozen joint embeddings",
     Baseline.OBJECT_DETECTION: "object detection",
 }
@@ -317,6 +328,9 @@ def score_beside(
         found = evaluate_model(rival.model, lake, reference, split, with_pairs=with_pairs)
         return BaselineResult(evaluation=found, note=rival.note)
 
+    def nearest_sentence() -> BaselineResult:
+        return evaluate_baseline(Baseline.NEAREST_SENTENCE, lake, reference, split, config=config, view=view)
+
     def joint_embeddings() -> BaselineResult:
         columns = joint_columns(manifest, config)
         return evaluate_baseline(Baseline.JOINT_EMBEDDINGS, lake, reference, split, config=columns, view=view)
@@ -328,6 +342,7 @@ def score_beside(
 
     attempts: Mapping[str, Callable[[], BaselineResult]] = {
         NOSTRUCT: nostruct,
+        Baseline.NEAREST_SENTENCE: nearest_sentence,
         Baseline.JOINT_EMBEDDINGS: joint_embeddings,
         Baseline.OBJECT_DETECTION: object_detection,
     }

@@ -49,6 +49,7 @@ class EvaluateConfig:
         refine_below: T of the similarity refinement: a text is refined where its two largest similarities differ by
             less (Alikhani 2022: 0.1; their code: 0.05).
         refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
+        position: whether the ablation is made, with the place of an image in the layout as a feature of the score.
     """
 
     image_features: str = AUTO
@@ -62,6 +63,7 @@ class EvaluateConfig:
     distinct_images: bool = True
     refine_below: float = DIFFICULT_BELOW
     refine_weight: float = 0.0
+    position: bool = False
 
     def __post_init__(self) -> None:
         for name in ("word_dimensions", "sample_pairs"):
@@ -253,14 +255,14 @@ def random_similarities(document: str, sentences: int, images: int, *, seed: int
 
 
 def read_documents(model: LinkModel, lake: Lake, reference: str, split: Split | str) -> DocumentSet:
-    """Return the documents of a split with their links and the vectors the model reads.
+    """Return the documents of a split with their links, where their images stand, and the vectors the model reads.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
         UsageError: the data set version has no such vectors.
     """
     manifest, folder = read_manifest(lake, reference)
-    return read_for_model(model.card.config, model.card.data, manifest, folder, split, with_links=True)
+    return read_for_model(model.card.config, model.card.data, manifest, folder, split, with_truth=True)
 
 
 def _nothing_to_score(where: str, left_out: Mapping[str, int]) -> UsageError:

@@ -49,7 +49,8 @@ from training.evaluation.metrics.retrieval import (
     retrieval_scores,
 )
 from training.evaluation.metrics.spread import analyse_documents
-from training.evaluation.rows import DOCUMENT, absent
+from training.evaluation.position import position_scores
+from training.evaluation.rows import DOCUMENT, POSITION, absent
 from training.model import EmbeddedDocument, LinkModel
 from training.towers.inputs import text_input
 
@@ -417,12 +418,20 @@ def _confused(documents: DocumentSet, choice: Choice) -> ConfusedImages:
     )
 
 
+def _position(subject: Subject) -> Iterable[Score]:
+    """Return the ablation with places; nothing where it was not asked for."""
+    if not subject.config.position:
+        return ()
+    return position_scores(subject.model, subject.manifest, subject.folder, subject.documents, subject.embedded)
+
+
 def _captions(subject: Subject) -> Iterable[Score]:
     texts = [subject.documents.texts[rows] for rows in subject.documents.sentences]
     return caption_scores(chosen_captions(subject.evaluation.matrices, subject.evaluation.links, texts))
 
 
 MEASURES: Mapping[str, Callable[[Subject], Iterable[Score]]] = {
+    POSITION: _position,
     "groups": _group_scores,
     RETRIEVAL: _retrieval,
     REFINED: _refined,

@@ -16,6 +16,7 @@ from training.evaluation.metrics.links import FULLY_LINKED, ScoreKind
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"
+POSITION = "position"
 METRICS = frozenset(metric for kind in ScoreKind for metric in kind.metrics)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from training.config import TrainConfig
 from training.data.batches import validation_batches
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64
@@ -34,6 +35,7 @@ from training.objectives.batch import EncodedBatch, Moment, Objective
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
+MOMENT = Moment(split="validation", epoch=0, step=0)  # of every validation: its draws are the same
 PAIRS_POOL = 500  # Alikhani 2022, table 4
 Float64 = npt.NDArray[np.float64]
 
@@ -85,33 +87,45 @@ def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     return 1 + better + equal / 2
 
 
+def mean_loss(config: TrainConfig, rows: OwnRows, held: HeldSplit, objective: Objective) -> float:
+    """Return the mean loss of a document, over batches that are the same every time.
+
+    Args:
+        config: that the model was trained with.
+        rows: of all documents of the split, in the common order.
+        held: the split.
+        objective: whose loss it is.
+    """
+    losses: list[Tensor] = []
+    for positions in validation_batches(held.index, negative_documents=config.training.negative_documents):
+        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
+        choice = objective.choose(held.index, positions, MOMENT)
+        links = held.links_at(positions)
+        losses.append(objective.losses(choose_encoded(rows, choice, allowed, moment=MOMENT, links=links)))
+    return float(torch.cat(losses).mean())
+
+
 def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Objective, epoch: int) -> Float64:
     settings = model.card.config
-    losses: list[Tensor] = []
-    moment = Moment(split="validation", epoch=0, step=0)
-    for positions in validation_batches(held.index, negative_documents=settings.training.negative_documents):
-        allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        choice = objective.choose(held.index, positions, moment)
-        links = held.links_at(positions)
-        losses.append(objective.losses(choose_encoded(rows, choice, allowed, moment=moment, links=links)))
+    loss = mean_loss(settings, rows, held, objective)
     ranks: list[Tensor] = []
     spread = 0.0
     pool_size = PAIRS_POOL if settings.objective.is_for_pairs else RETRIEVAL_POOL
-    for pool in _pools(rows, held, moment, pool_size):
+    for pool in _pools(rows, held, pool_size):
         similarity_BB = pool.similarity(settings.objective)
         spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
         ranks.append(own_set_ranks(similarity_BB, pool.allowed))
     if spread < COLLAPSED and len(held.index.usable) > 1:
         logger.warning("epoch %d: all validation documents are equally similar: the model has collapsed", epoch)
     ranks_B = torch.cat(ranks).double().cpu().numpy()
-    return np.array([float(torch.cat(losses).mean()), ranks_B.mean(), np.median(ranks_B)])
+    return np.array([loss, ranks_B.mean(), np.median(ranks_B)])
 
 
-def _pools(rows: OwnRows, held: HeldSplit, moment: Moment, size: int) -> Iterator[EncodedBatch]:
+def _pools(rows: OwnRows, held: HeldSplit, size: int) -> Iterator[EncodedBatch]:
     usable = held.index.usable
     for positions in np.array_split(usable, -(-len(usable) // size)):
         allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=moment)
+        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=MOMENT)
 
 
 def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:

@@ -25,7 +25,8 @@ from training.evaluation.judge import ANALYSIS, CALIBRATION, CAPTIONS, REFINED, 
 from training.evaluation.metrics.groups import LANGUAGE
 from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
-from training.evaluation.rows import ABSENT, RANDOM, kind_of, means_of
+from training.evaluation.position import VALIDATION_LOSS
+from training.evaluation.rows import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.report.tables import COUNT, Row, RowKind, Table, pivot, score_row
 
 Published = dict[str, str]
@@ -120,6 +121,11 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
     """
     retrieval = [row for row in rows if row.measure in (RETRIEVAL, REFINED)]
     found = {
+        "position": pivot(
+            (row for row in _of(rows, POSITION) if row.group),
+            {VALIDATION_LOSS: "Validation loss"} | LINK_COLUMNS,
+            "Weight",
+        ),
         "groups": pivot(
             (row for row in rows if row.measure == ScoreKind.LINKS and "=" in row.group),
             LINK_COLUMNS | {COUNT: "Documents"},

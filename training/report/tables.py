@@ -26,6 +26,7 @@ _FORMATS = {
     POINTS: "+.1f",
     "rank, from 1": "g",
     "probability": ".3f",
+    "loss": ".4f",
     "cosine": ".3f",
     "correlation": ".2f",
     "squared probability": ".3f",
@@ -52,6 +53,11 @@ class Row:
     cells: tuple[Cell, ...]
     kind: RowKind = RowKind.BASELINE
     note: str = ""
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether its note stands below a printed table (that of a published row is its source)."""
+        return bool(self.note) and self.kind is not RowKind.PUBLISHED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
+import hashlib
+import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -87,6 +91,59 @@ def test_training_links_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch
     assert data.validation is not None and data.validation.documents.links is not None
     assert {split for split, _ in projected} == {"train", "val", "images"}
     assert not [columns for split, columns in projected if split == "train" and "link" in " ".join(columns)]
+    assert not [columns for _, columns in projected if "after_sentence" in columns]
+
+
+def test_where_images_stand_is_read_where_it_is_asked_for(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+    first, second, third = made[Split.TRAIN].documents[:3]
+    images = len(first.images)
+    documents = (
+        replace(first, after_sentence=(len(first.sentences), *[None] * (images - 1))),
+        replace(second, after_sentence=tuple(0 for _ in second.images)),
+        third,
+    )
+    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made[Split.TRAIN], documents=documents)}, shards=1)
+    found = read_split(*opened(lake), Split.TRAIN, Columns(places=True))
+    expected = [len(first.sentences), *[-1] * (images - 1), *[0] * len(second.images), *[-1] * len(third.images)]
+    assert found.after_sentence is not None and found.after_sentence.tolist() == expected
+    taken = found.take_documents([2, 1]).after_sentence
+    assert taken is not None and taken.tolist() == [-1] * len(third.images) + [0] * len(second.images)
+    assert read_split(*opened(lake), Split.TRAIN, Columns()).after_sentence is None
+
+
+def rewritten(lake: Lake, change: Callable[[pa.Table], pa.Table]) -> Lake:
+    """Make another version of a lake's documents parts, listed in its manifest as if they were built so."""
+    manifest, folder = opened(lake)
+    entries = []
+    for entry in manifest.files:
+        if entry.path.startswith("documents/"):
+            buffer = io.BytesIO()
+            pq.write_table(change(pq.read_table(folder.open(entry.path))), buffer)
+            data = buffer.getvalue()
+            folder.write(entry.path, data)
+            entry = replace(entry, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())  # noqa: PLW2901
+        entries.append(entry)
+    folder.write("manifest.json", replace(manifest, files=tuple(entries)).to_json().encode())
+    return lake
+
+
+def test_parts_older_than_a_column_are_read_as_if_it_were_null(lake: Lake) -> None:
+    older = rewritten(lake, lambda table: table.drop_columns("after_sentence"))
+    found = read_split(*opened(older), Split.TRAIN, Columns(places=True, links=True))
+    assert found.after_sentence is not None and set(found.after_sentence.tolist()) == {-1}
+    assert len(found.after_sentence) == found.images.total
+    assert load_training_data(older, "synthetic", CONFIG).training.documents.ids
+
+
+def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> None:
+    def misplaced(table: pa.Table) -> pa.Table:
+        column = [[99] * len(row) for row in table.column("images").to_pylist()]
+        index = table.schema.get_field_index("after_sentence")
+        return table.set_column(index, table.schema.field(index), pa.array(column, pa.list_(pa.int32())))
+
+    wrong = rewritten(lake, misplaced)
+    with pytest.raises(IntegrityError, match=r"document train-\d+: after_sentence 99 is outside 0 to \d sentences"):
+        read_split(*opened(wrong), Split.TRAIN, Columns(places=True))
 
 
 def test_links_keep_their_three_states(lakes: ModuleType, made: dict, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from schemas.documents import Split
+from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_evaluate, run_report
+from training.commands import EvaluateSummary, run_baseline, run_compare, run_evaluate, run_report
 from training.config import ObjectiveConfig
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig, evaluate_model
@@ -66,6 +67,8 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
     alone = evaluated(client, registry_lake, "models:/linker/1")
     assert alone.to_json()["baselines"] == {} and absent(alone) == {
         "NoStruct": "no model multilink-synthetic-nostruct of this data set version is registered",
+        "nearest sentence": "synthetic@v1, split test does not say where images stand among the sentences "
+        "(after_sentence)",
         "frozen joint embeddings": "no two columns are named as of one joint model (sentence_features, image_features)",
         "object detection": "the data set has no classes of its images; build it with a classifier",
     }
@@ -92,6 +95,41 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
 
     itself = evaluated(client, registry_lake, "models:/multilink-synthetic-nostruct/2")
     assert absent(itself)["NoStruct"] == "it is the model that is judged"
+
+
+def test_the_nearest_sentence_stands_beside_a_model(
+    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path
+) -> None:
+    made = {
+        split: lakes.with_places(lakes.make_documents(split, 20, lakes.World())) for split in (Split.VAL, Split.TEST)
+    }
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    summary = evaluated(client, lake, str(trained), EvaluateConfig(position=True))
+    row = table(summary.report)["nearest-sentence", "auc"]
+    assert row.low is not None and row.low <= row.value <= row.high  # type: ignore[attr-defined]
+    alone = run_baseline(baseline="nearest-sentence", dataset="synthetic", lake=lake.root.uri)
+    assert row.value == alone.means()["auc"].value  # type: ignore[attr-defined]
+    assert alone.notes == (row.note,) and "upper bound by construction" in row.note  # type: ignore[attr-defined]
+    lines = summary.lines()
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["model", "the model with position", "nearest sentence"]
+    assert any(line.startswith("nearest sentence: the sentence beside") for line in lines)
+    page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
+    text = page.read_text(encoding="utf-8")
+    assert "an upper bound by construction" in text and "Position as a feature" in text
+
+    found = run_compare(
+        models=["nearest-sentence", str(trained)],
+        dataset="synthetic",
+        lake=lake.root.uri,
+        tracking=client.tracking_uri,
+        say=print,
+    )
+    assert [result.name for result in found.models] == ["nearest-sentence", str(trained)]
+    difference = found.models[1].differences["auc"].difference
+    own, theirs = (found.models[number].means["auc"].value for number in (1, 0))
+    assert difference.mean == pytest.approx(own - theirs) and difference.high <= 0  # type: ignore[operator]
+    with pytest.raises(UsageError, match="found baselines alone"):
+        run_compare(models=["random", "random"], dataset="synthetic", lake=lake.root.uri, say=print)
 
 
 def test_named_columns_are_scored_as_they_are(

@@ -29,7 +29,7 @@ def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.Captu
         run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake)
     with pytest.raises(UsageError, match="the data set has no classes of its images; build it with"):
         run_baseline(baseline="object-detection", dataset="synthetic", lake=lake)
-    with pytest.raises(UsageError, match="--baseline clip: expected one of random, object-detection, joint-embeddings"):
+    with pytest.raises(UsageError, match="--baseline clip: expected one of random, nearest-sentence, object-"):
         run_baseline(baseline="clip", dataset="synthetic", lake=lake)
     evaluate = ["evaluate", "--baseline", "random", "--dataset", "synthetic", "--lake", lake]
     assert run([*evaluate, "--set", "word_vector=x"]) == 2 and "word_vector" in capsys.readouterr().err
