@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,16 +54,10 @@ class ExampleDocument:
     links: tuple[tuple[int, int], ...] | None
 
     def __post_init__(self) -> None:
-        pairs = [(sentence, image) for sentence, image, _ in self.predicted]
-        self._check("predicted", pairs)
-        self._check("links", self.links or ())
-
-    def _check(self, name: str, pairs: Iterable[tuple[int, int]]) -> None:
         n, m = len(self.sentences), len(self.images)
-        for sentence, image in pairs:
+        for sentence, image, *_ in (*self.predicted, *(self.links or ())):
             if not (0 <= sentence < n and 0 <= image < m):
-                found = f"({sentence}, {image})"
-                raise ValueError(f"document {self.id}, {name}: {found} is outside {n} sentences x {m} images")
+                raise ValueError(f"document {self.id}: ({sentence}, {image}) is outside {n} sentences x {m} images")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,53 +104,41 @@ class Edge:
     weight: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """An edge as drawn: where it leaves the left column and reaches the right one, and its width if it has one."""
-
-    edge: Edge
-    left_px: float
-    right_px: float
-    width_px: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceRow:
-    """A sentence as shown: its number from 1, its text in full and clipped."""
-
-    number: int
-    text: str
-    shown: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRow:
-    """An image as shown: its number from 1 and a data URI; None where there is no picture."""
-
-    number: int
-    uri: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleGraph:
-    """All that the page needs to show one document."""
+    """A document laid out for the page.
 
-    id: str
-    auc: float | None
+    Attributes:
+        document: what is shown.
+        sentences: indices of the sentences that have a row.
+        images: indices of the images that have a row.
+        edges: predicted ones by decreasing weight, then those that were missed; so wide ones are drawn below.
+        height_px: of both columns.
+        sentence_lines: lines of a sentence that its row has room for.
+        image_px: height of a picture.
+    """
+
+    document: ExampleDocument
+    sentences: tuple[int, ...]
+    images: tuple[int, ...]
+    edges: tuple[Edge, ...]
     height_px: int
     sentence_lines: int
     image_px: int
-    sentences: tuple[SentenceRow, ...]
-    images: tuple[ImageRow, ...]
-    edges: tuple[Edge, ...]
-    lines: tuple[Line, ...]
-    all_sentences: tuple[str, ...]
-    image_count: int
-    links_known: bool
 
     def count(self, kind: str) -> int:
         """Return how many edges are of a kind."""
         return sum(edge.kind == kind for edge in self.edges)
+
+    def ends_px(self, edge: Edge) -> tuple[float, float]:
+        """Return where an edge leaves the left column and reaches the right one."""
+        left = row_centre_px(self.sentences.index(edge.sentence), len(self.sentences), self.height_px)
+        return left, row_centre_px(self.images.index(edge.image), len(self.images), self.height_px)
+
+    def width_px(self, edge: Edge) -> float | None:
+        """Return the width of an edge; None of one without a weight."""
+        largest = max((each.weight for each in self.edges if each.weight is not None), default=0.0)
+        return None if edge.weight is None else edge_width_px(edge.weight, largest)
 
 
 def draw_example(document: ExampleDocument) -> ExampleGraph:
@@ -167,29 +149,27 @@ def draw_example(document: ExampleDocument) -> ExampleGraph:
     edges = classify_edges(document)
     sentences = _shown_rows(len(document.sentences), {edge.sentence for edge in edges})
     images = _shown_rows(len(document.images), {edge.image for edge in edges})
-    height_px = max(len(sentences) * _sentence_row_px(len(sentences)), len(images) * _image_row_px(len(images)))
-    texts = (document.sentences[index] for index in sentences)
+    sentence_px = (3 if len(sentences) <= 20 else 2) * LINE_PX + _ROW_MARGIN_PX
+    image_px = 104 if len(images) <= 10 else 76
+    height_px = max(len(sentences) * sentence_px, len(images) * image_px)
     return ExampleGraph(
-        id=document.id,
-        auc=document.auc,
+        document=document,
+        sentences=sentences,
+        images=images,
+        edges=edges,
         height_px=height_px,
         sentence_lines=max(1, (height_px // max(1, len(sentences)) - _ROW_MARGIN_PX) // LINE_PX),
-        image_px=_image_row_px(len(images)) - 8,
-        sentences=tuple(SentenceRow(i + 1, text, clip(text)) for i, text in zip(sentences, texts, strict=True)),
-        images=tuple(ImageRow(i + 1, thumbnail_uri(document.images[i])) for i in images),
-        edges=edges,
-        lines=_lines(edges, sentences, images, height_px),
-        all_sentences=document.sentences,
-        image_count=len(document.images),
-        links_known=document.links is not None,
+        image_px=image_px - 8,
     )
 
 
 def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     """Return predicted edges by decreasing weight, then the true links that were missed, in order."""
-    predicted = sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1]))
     true = None if document.links is None else set(document.links)
-    edges = [Edge(s, i, _kind((s, i), true), weight) for s, i, weight in predicted]
+    edges = []
+    for s, i, weight in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
+        right = EdgeKind.RIGHT if (s, i) in (true or ()) else EdgeKind.WRONG
+        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight))
     missed = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
     return (*edges, *(Edge(s, i, EdgeKind.MISSED) for s, i in missed))
 
@@ -227,34 +207,5 @@ def row_centre_px(position: int, rows: int, height_px: int) -> float:
     return (position + 0.5) * height_px / rows
 
 
-def _kind(pair: tuple[int, int], true: set[tuple[int, int]] | None) -> EdgeKind:
-    if true is None:
-        return EdgeKind.PREDICTED
-    return EdgeKind.RIGHT if pair in true else EdgeKind.WRONG
-
-
-def _shown_rows(count: int, touched: set[int]) -> list[int]:
-    return list(range(count)) if count <= MAX_ROWS else sorted(touched)
-
-
-def _sentence_row_px(rows: int) -> int:
-    return 3 * LINE_PX + _ROW_MARGIN_PX if rows <= 20 else 2 * LINE_PX + _ROW_MARGIN_PX
-
-
-def _image_row_px(rows: int) -> int:
-    return 104 if rows <= 10 else 76
-
-
-def _lines(edges: Iterable[Edge], sentences: list[int], images: list[int], height_px: int) -> tuple[Line, ...]:
-    """Return the edges as drawn, in their order: wide ones below, missed links on top."""
-    known = tuple(edges)
-    largest = max((edge.weight for edge in known if edge.weight is not None), default=0.0)
-    return tuple(
-        Line(
-            edge,
-            row_centre_px(sentences.index(edge.sentence), len(sentences), height_px),
-            row_centre_px(images.index(edge.image), len(images), height_px),
-            None if edge.weight is None else edge_width_px(edge.weight, largest),
-        )
-        for edge in known
-    )
+def _shown_rows(count: int, touched: set[int]) -> tuple[int, ...]:
+    return tuple(range(count) if count <= MAX_ROWS else sorted(touched))

@@ -37,7 +37,15 @@ from training.evaluation.rows import (
     means_of,
 )
 from training.evaluation.studies import CurvePoint, Sweep, TransferCell
-from training.report.examples import EdgeKind, ExampleDocument, ExampleGraph, ExampleGroup, draw_example, thumbnail_uri
+from training.report.examples import (
+    EdgeKind,
+    ExampleDocument,
+    ExampleGraph,
+    ExampleGroup,
+    clip,
+    draw_example,
+    thumbnail_uri,
+)
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
 from training.report.sections import (
     absent_baselines,
@@ -148,6 +156,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
+    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri}
     found.tests |= {"clear": is_clear, "score": _is_known}
     return found
 
@@ -177,10 +186,8 @@ def report_page(content: ReportContent) -> str:
         spread=_spread_charts(rows),
         spread_note=next((row.note for row in rows if row.metric == "image_spread"), ""),
         confusion=_confusion_chart(rows),
-        confused=[
-            (pair, [thumbnail_uri(content.pictures.get(key)) for key in (pair.image, pair.chosen)])
-            for pair in content.confused
-        ],
+        confused=content.confused,
+        pictures=content.pictures,
         reliability=_reliability_chart(rows),
         calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
         fitted=content.calibration,
