@@ -43,41 +43,12 @@ class LinkSummary:
     failures: tuple[Failure, ...]
     seconds: float
 
-    @property
-    def documents_per_second(self) -> float:
-        return self.documents / self.seconds
-
     def to_json(self) -> dict[str, Any]:
         """Return the numbers; failures are counted by reason."""
         reasons = Counter(str(failure.reason) for failure in self.failures)
-        pace = {"seconds": round(self.seconds, 3), "documents_per_second": round(self.documents_per_second, 1)}
+        per_second = round(self.documents / self.seconds, 1)
+        pace = {"seconds": round(self.seconds, 3), "documents_per_second": per_second}
         return asdict(self) | {"failures": dict(reasons)} | pace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionLinkSummary:
-    """What came of linking a data set version; see `LinkedVersion`."""
-
-    linked: LinkedVersion
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers, of all splits that the folder holds."""
-        linked, manifest = self.linked, self.linked.manifest
-        failures: Counter[str] = Counter()
-        for counts in manifest.splits.values():
-            failures.update(counts.failures)
-        return {
-            "model": manifest.model,
-            "dataset": manifest.dataset,
-            "output": linked.output.uri,
-            "documents": sum(counts.documents for counts in manifest.splits.values()),
-            "links": sum(counts.links for counts in manifest.splits.values()),
-            "failures": dict(failures),
-            "shards": linked.shards,
-            "shards_reused": linked.reused,
-            "seconds": round(linked.seconds, 3),
-            "documents_per_second": round(linked.documents_per_second, 1),
-        }
 
 
 def run_link(
@@ -134,7 +105,7 @@ def run_link_version(
     calibration_path: Path | None = None,
     tracking: str | None = None,
     say: Say,
-) -> VersionLinkSummary:
+) -> LinkedVersion:
     """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
 
     Args:
@@ -171,8 +142,7 @@ def run_link_version(
         refine=refine,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
-    linked = link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)
-    return VersionLinkSummary(linked=linked)
+    return link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)
 
 
 def _linker(workers: int) -> LinkShards:

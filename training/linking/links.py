@@ -33,6 +33,8 @@ from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import Matrix, predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
+ROWS_AT_ONCE = 65_536
+COMPRESSION = "zstd"
 T = TypeVar("T")
 
 
@@ -108,8 +110,9 @@ class Linker:
         matrix = vectors.similarities()
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
-        rows, columns = predicted_pairs(self._refined(matrix, vectors))
-        links = matched_links(document, matrix, (rows, columns), sentence_numbers, model_uri=self.uri)
+        links = predicted_links(
+            document, matrix, sentence_numbers, model_uri=self.uri, chosen_by=self._refined(matrix, vectors)
+        )
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
         threshold = threshold_of(self.calibration, self.precision, self.uri)
@@ -125,7 +128,12 @@ class Linker:
 
 
 def predicted_links(
-    document: str, matrix: Matrix, sentence_numbers: Int64, *, model_uri: str = ""
+    document: str,
+    matrix: Matrix,
+    sentence_numbers: Int64,
+    *,
+    model_uri: str = "",
+    chosen_by: Matrix | None = None,
 ) -> list[PredictedLink]:
     """Return the links of one document, the most similar first.
 
@@ -137,15 +145,9 @@ def predicted_links(
         matrix: n x m similarities of the sentences that are read and the images.
         sentence_numbers: indices of those n sentences in the document.
         model_uri: address of the model.
+        chosen_by: n x m similarities that the matching is of, where these are others.
     """
-    return matched_links(document, matrix, predicted_pairs(matrix), sentence_numbers, model_uri=model_uri)
-
-
-def matched_links(
-    document: str, matrix: Matrix, pairs: tuple[Int64, Int64], sentence_numbers: Int64, *, model_uri: str
-) -> list[PredictedLink]:
-    """Return the links of a matching (rows and columns of the matrix), the most similar first."""
-    rows, columns = pairs
+    rows, columns = predicted_pairs(matrix if chosen_by is None else chosen_by)
     weights = matrix[rows, columns]
     order = np.lexsort((columns, rows, -weights))
     return [
@@ -202,20 +204,15 @@ def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> l
     return [replace(link, probability=value) for link, value in zip(links, probabilities, strict=True)]
 
 
-ROWS_AT_ONCE = 65_536
-COMPRESSION = "zstd"
-
-
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
-    schema = LINK_SCHEMA
     waiting, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with pq.ParquetWriter(temporary, schema, compression=COMPRESSION) as writer:
+        with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
             while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(row_of, batch), schema))
+                writer.write_table(to_table(map(row_of, batch), LINK_SCHEMA))
                 count += len(batch)
         temporary.replace(path)
     finally:

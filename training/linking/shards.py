@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -91,14 +91,12 @@ class LinkedShard:
     Attributes:
         shard: which one.
         counts: of its documents, links and failures.
-        files: what was written.
-        is_reused: whether it had been linked before.
+        files: its links, and its failures where there are any.
     """
 
     shard: Shard
     counts: LinkCounts
     files: tuple[FileEntry, ...]
-    is_reused: bool
 
 
 def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
@@ -129,14 +127,16 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
                 links += found.links
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
     counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
-    files = [_write_failures(linking, shard, failures)] if failures else []
-    if not failures:
+    files = []
+    if failures:
+        data = parquet_bytes(to_table(map(row_of, failures), FAILURE_SCHEMA))
+        files.append(_write(linking, shard.failures, data, len(failures)))
+    else:
         linking.output.delete(shard.failures)
-    data = links_file(links, _note(linking, counts))
-    linking.output.write(shard.links, data)
-    return LinkedShard(
-        shard=shard, counts=counts, files=(*files, _entry(shard.links, data, len(links))), is_reused=False
-    )
+    about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
+    note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
+    files.append(_write(linking, shard.links, links_file(links, note), len(links)))
+    return LinkedShard(shard=shard, counts=counts, files=tuple(files))
 
 
 def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
@@ -165,19 +165,12 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
             return None
         rows = sum(counts.failures.values())
         files.insert(0, _entry(shard.failures, linking.output.read(shard.failures), rows))
-    return LinkedShard(shard=shard, counts=counts, files=tuple(files), is_reused=True)
+    return LinkedShard(shard=shard, counts=counts, files=tuple(files))
 
 
-def _write_failures(linking: Linking, shard: Shard, failures: list[Failure]) -> FileEntry:
-    data = parquet_bytes(to_table(map(row_of, failures), FAILURE_SCHEMA))
-    linking.output.write(shard.failures, data)
-    return _entry(shard.failures, data, len(failures))
-
-
-def _note(linking: Linking, counts: LinkCounts) -> dict[bytes, bytes]:
-    about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
-    came = {"documents": counts.documents, "links": counts.links, "failures": dict(counts.failures)}
-    return {NOTE: json.dumps(about | came, sort_keys=True).encode()}
+def _write(linking: Linking, path: str, data: bytes, rows: int) -> FileEntry:
+    linking.output.write(path, data)
+    return _entry(path, data, rows)
 
 
 def _read_note(data: bytes) -> dict[str, Any]:

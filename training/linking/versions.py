@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from schemas.configs import resolve
 from schemas.errors import BuildError, UsageError
@@ -52,9 +53,17 @@ class LinkedVersion:
     documents: int
     seconds: float
 
-    @property
-    def documents_per_second(self) -> float:
-        return self.documents / self.seconds if self.documents else 0.0
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers, of all splits that the folder holds."""
+        return asdict(_sum(self.manifest.splits.values())) | {
+            "model": self.manifest.model,
+            "dataset": self.manifest.dataset,
+            "output": self.output.uri,
+            "shards": self.shards,
+            "shards_reused": self.reused,
+            "seconds": round(self.seconds, 3),
+            "documents_per_second": round(self.documents / self.seconds if self.documents else 0.0, 1),
+        }
 
 
 def prepare_linking(
@@ -114,10 +123,13 @@ def link_version(
     earlier = _earlier(linking)
     _check_nothing_else(linking)
     done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
-    left = _without(shards, done)
+    found_shards = {each.shard for each in done}
+    left = [shard for shard in shards if shard not in found_shards]
     if done:
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
-    if left and not _stays_true(earlier, left):
+    if left and (
+        earlier is None or any(shard.split in earlier.splits for shard in left)
+    ):  # it would say what is not so
         linking.output.delete(MANIFEST)
     began = time.monotonic()
     fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
@@ -156,11 +168,6 @@ def _splits(manifest: Manifest) -> list[str]:
     return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
-def _without(shards: Sequence[Shard], done: Sequence[LinkedShard]) -> list[Shard]:
-    found = {each.shard for each in done}
-    return [shard for shard in shards if shard not in found]
-
-
 def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
     """Yield linked shards, and say now and then how far it is."""
     began = told = time.monotonic()
@@ -193,11 +200,6 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     return found if found.made_by == linking.made_by else None
 
 
-def _stays_true(earlier: LinksManifest | None, left: Iterable[Shard]) -> bool:
-    """Return whether a manifest says nothing of the shards that are to be linked."""
-    return earlier is not None and all(shard.split not in earlier.splits for shard in left)
-
-
 def _check_nothing_else(linking: Linking) -> None:
     """Raise where the output has links of shards that this data set version does not have."""
     own = {shard.links for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
@@ -211,12 +213,11 @@ def _check_nothing_else(linking: Linking) -> None:
 
 def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksManifest | None) -> LinksManifest:
     """Return the manifest of linked shards, and of the splits an earlier call linked beside them."""
-    splits = {name: _sum(each.counts for each in linked if each.shard.split == name) for name in _names(linked)}
+    names = sorted({each.shard.split for each in linked})
+    splits = {name: _sum(each.counts for each in linked if each.shard.split == name) for name in names}
     files = {entry for each in linked for entry in each.files}
-    kept: Mapping[str, LinkCounts] = {}
-    if earlier is not None:
-        kept = {name: counts for name, counts in earlier.splits.items() if name not in splits}
-        files |= {entry for entry in earlier.files if entry.path.split("/")[1] in kept}
+    kept = {name: counts for name, counts in (earlier.splits if earlier else {}).items() if name not in splits}
+    files |= {entry for entry in (earlier.files if earlier else ()) if entry.path.split("/")[1] in kept}
     return LinksManifest(
         model=linking.model,
         dataset=linking.reference,
@@ -227,20 +228,11 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
     )
 
 
-def _names(linked: Sequence[LinkedShard]) -> list[str]:
-    return sorted({each.shard.split for each in linked})
-
-
 def _sum(counts: Iterable[LinkCounts]) -> LinkCounts:
     parts = list(counts)
-    failures: Counter[str] = Counter()
-    for part in parts:
-        failures.update(part.failures)
-    return LinkCounts(
-        documents=sum(part.documents for part in parts),
-        links=sum(part.links for part in parts),
-        failures=dict(sorted(failures.items())),
-    )
+    failures = sum((Counter(part.failures) for part in parts), Counter[str]())
+    documents, links = sum(part.documents for part in parts), sum(part.links for part in parts)
+    return LinkCounts(documents=documents, links=links, failures=dict(sorted(failures.items())))
 
 
 def _check_some_linked(linking: Linking, linked: Sequence[LinkedShard]) -> None:
