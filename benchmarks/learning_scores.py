@@ -25,7 +25,12 @@ from schemas.documents import Split
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
-from training.evaluation.baselines import class_word_vectors, evaluate_object_detection, joint_embeddings
+from training.evaluation.baselines import (
+    class_word_vectors,
+    evaluate_object_detection,
+    joint_embeddings,
+    object_detection_scores,
+)
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.evaluate import random_similarities
 from training.evaluation.metrics.links import Matrix, score_documents
@@ -129,11 +134,12 @@ class Bench:
         test, validation = built.classified(Split.TEST), built.classified(Split.VAL)
         vectors = class_word_vectors(PACKAGED, test, validation, dimensions=50)
         found = evaluate_object_detection(test, validation, vectors, where=data)
-        if found.chosen is not None:
-            title = f"object detection, K = {found.chosen_k} by validation"
-            yield Line(data, title, link_scores(found.chosen.matrices, test)[None])
-        title = f"object detection, best K on test = {found.best_k}"
-        yield Line(data, title, link_scores(found.best.matrices, test)[None])
+        if found.values["k"] is not None:
+            title = f"object detection, K = {found.values['k']} by validation"
+            yield Line(data, title, link_scores(found.evaluation.matrices, test)[None])
+        best = int(found.values["best_k"] or 0)
+        matrices = object_detection_scores(test, vectors, k=best)
+        yield Line(data, f"object detection, best K on test = {best}", link_scores(matrices, test)[None])
 
     def joint_embeddings(self, model: Model) -> Line:
         """Score a model's frozen joint vectors on `posts`, whose test pictures no model of `scenes` has seen."""

@@ -1,20 +1,18 @@
 """What a configuration needs of a data set version, checked before anything is read or built.
 
-First what its towers read; then requirements. Each looks at a configuration and a manifest and says in one line what
-does not fit and what to do, or nothing. A part of the configuration that needs something of the data adds its own to
-`REQUIREMENTS`.
+First what its towers read; then what its objective needs. What does not fit is said in one line, with what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
-from schemas.manifest import Manifest, SplitStatistics
+from schemas.manifest import Manifest
 from training.config import (
     FineTunedConfig,
     MultiSourceConfig,
@@ -28,7 +26,6 @@ from training.data.documents import SplitIndex
 
 RANDOM_WORDS = "random"
 TAKEN_WORDS = "training.start_from"
-Requirement = Callable[[TrainConfig, Manifest], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +102,10 @@ def told(config: TrainConfig) -> dict[str, str]:
 
 
 def check_fits(config: TrainConfig, manifest: Manifest) -> None:
-    """Raise a `UsageError` with the first requirement that a data set version does not meet."""
-    for requirement in REQUIREMENTS:
-        problem = requirement(config, manifest)
-        if problem is not None:
-            raise UsageError(f"{manifest.dataset}@{manifest.version}: {problem}")
+    """Raise a `UsageError` with the first requirement of the objective that a data set version does not meet."""
+    problem = next(_problems(config, manifest), None)
+    if problem is not None:
+        raise UsageError(f"{manifest.dataset}@{manifest.version}: objective.name = '{config.objective.name}' {problem}")
 
 
 def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
@@ -130,54 +126,30 @@ def check_pairs(config: TrainConfig, reference: str, index: SplitIndex) -> None:
         )
 
 
-def one_image_where_pairs_are_needed(config: TrainConfig, manifest: Manifest) -> str | None:
-    """Objectives of image-text pairs need documents of one image (and of one text, see `check_pairs`)."""
-    if not config.objective.is_for_pairs:
-        return None
-    for name, split in _learnt_from(manifest):
-        if split.max_images > 1:
-            return (
-                f"objective.name = '{config.objective.name}' is for documents of one text and one image, "
-                f"split '{name}' has up to {split.max_images} images; use --set objective.name=cross-document"
+def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:
+    """Yield what does not fit and what to do.
+
+    Objectives of pairs need documents of one image (and of one text, see `check_pairs`). Relations belong to links:
+    without one, there is none to learn. The supervised objective needs known links, and its sentences and images
+    numbered as the links number them.
+    """
+    objective = config.objective
+    learnt_from = {name: manifest.splits[name] for name in (Split.TRAIN, Split.VAL) if name in manifest.splits}
+    has_no_link = Split.TRAIN in learnt_from and not learnt_from[Split.TRAIN].links
+    for name, split in learnt_from.items():
+        if objective.is_for_pairs and split.max_images > 1:
+            yield (
+                f"is for documents of one text and one image, split '{name}' has up to {split.max_images} images; "
+                "use --set objective.name=cross-document"
             )
-    return None
-
-
-def links_where_relations_are_read(config: TrainConfig, manifest: Manifest) -> str | None:
-    """Relations belong to links: without one, there is none to learn."""
-    train = manifest.splits.get(str(Split.TRAIN))
-    if not config.objective.reads_relations or train is None or train.links:
-        return None
-    return (
-        f"objective.name = '{config.objective.name}' learns relations of links, the training split has no link; "
-        "train on a data set with relations (cite, clue), or use --set objective.name=triplet-hardest"
-    )
-
-
-def links_where_they_are_shown(config: TrainConfig, manifest: Manifest) -> str | None:
-    """The supervised objective needs known links, and its sentences and images numbered as the links number them."""
-    if not config.objective.reads_links:
-        return None
-    name = f"objective.name = '{config.objective.name}'"
-    train = manifest.splits.get(str(Split.TRAIN))
-    if train is not None and not train.links:
-        return f"{name} learns links, the training split has none; use another objective"
-    if config.data.roles or isinstance(config.text, MultiSourceConfig):
-        return f"{name} reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
-    if config.training.max_rows:
-        return f"{name} reads whole documents; use --set training.max_rows=0"
-    return None
-
-
-def _learnt_from(manifest: Manifest) -> Iterator[tuple[str, SplitStatistics]]:
-    """Yield the splits whose documents an objective sees."""
-    for split in (Split.TRAIN, Split.VAL):
-        if str(split) in manifest.splits:
-            yield str(split), manifest.splits[str(split)]
-
-
-REQUIREMENTS: tuple[Requirement, ...] = (
-    one_image_where_pairs_are_needed,
-    links_where_relations_are_read,
-    links_where_they_are_shown,
-)
+    if objective.reads_relations and has_no_link:
+        yield (
+            "learns relations of links, the training split has no link; train on a data set with relations "
+            "(cite, clue), or use --set objective.name=triplet-hardest"
+        )
+    if objective.reads_links and has_no_link:
+        yield "learns links, the training split has none; use another objective"
+    if objective.reads_links and (config.data.roles or isinstance(config.text, MultiSourceConfig)):
+        yield "reads all sentences, each by itself; leave data.roles empty and use a tower of one source"
+    if objective.reads_links and config.training.max_rows:
+        yield "reads whole documents; use --set training.max_rows=0"

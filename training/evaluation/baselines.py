@@ -70,23 +70,6 @@ class BaselineResult:
     values: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectDetection:
-    """The object detection baseline, with K chosen in the two ways.
-
-    Attributes:
-        chosen: K chosen on the validation split, scored on the test split; None without such a split.
-        chosen_k: that K.
-        best: the best of all K on the test split itself, as the paper reports it: an upper bound.
-        best_k: that K.
-    """
-
-    chosen: Evaluation | None
-    chosen_k: int | None
-    best: Evaluation
-    best_k: int
-
-
 def evaluate_baseline(
     baseline: Baseline,
     lake: Lake,
@@ -134,13 +117,16 @@ def evaluate_baseline(
     validation = read_split(manifest, folder, Split.VAL, columns, view=view) if has_validation else None
     known = [each for each in (test, validation) if each is not None]
     vectors = class_word_vectors(config.word_vectors, *known, dimensions=config.word_dimensions)
-    return _result(evaluate_object_detection(test, validation, vectors, where=where))
+    return evaluate_object_detection(test, validation, vectors, where=where)
 
 
 def evaluate_object_detection(
     test: DocumentSet, validation: DocumentSet | None, vectors: WordVectors, *, where: str
-) -> ObjectDetection:
-    """Return the baseline's scores on test documents, K chosen on validation documents and on the test ones.
+) -> BaselineResult:
+    """Return the baseline's scores on test documents, with K chosen on validation documents where that can be done.
+
+    Its values are `k`, that K or None; `best_k`, the best of all K on the test documents themselves, as the paper
+    reports it (an upper bound); and `best_auc`, its AUC. Without a K chosen on validation the scores are of `best_k`.
 
     Args:
         test: with links and classes.
@@ -157,14 +143,17 @@ def evaluate_object_detection(
     if not on_test:
         raise UsageError(f"{where}: expected documents with some linked and some unlinked pairs, found none")
     on_validation = auc_by_k(validation, vectors) if validation is not None and validation.classes is not None else {}
-    best_k, chosen_k = best(on_test), best(on_validation) if on_validation else None
-
-    def evaluation(k: int) -> Evaluation:
-        matrices = object_detection_scores(test, vectors, k=k)
-        return evaluate_matrices(test.ids, matrices, test.links or (), where=where)
-
-    chosen = None if chosen_k is None else evaluation(chosen_k)
-    return ObjectDetection(chosen=chosen, chosen_k=chosen_k, best=evaluation(best_k), best_k=best_k)
+    best_k, k = best(on_test), best(on_validation) if on_validation else None
+    matrices = object_detection_scores(test, vectors, k=k or best_k)
+    if k is None:
+        note = f"K = {best_k}, the best on these documents: there is no validation document to choose it by"
+    else:
+        note = f"K = {k} by validation; the best here, {best_k}, has AUC {on_test[best_k]:.1f}"
+    return BaselineResult(
+        evaluation=evaluate_matrices(test.ids, matrices, test.links or (), where=where),
+        note=note,
+        values={"k": k, "best_k": best_k, "best_auc": on_test[best_k]},
+    )
 
 
 def auc_by_k(
@@ -260,17 +249,6 @@ def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
             "name its two columns"
         )
     return tuple(embedded(documents, _unit(documents.sentence_vectors), _unit(documents.image_bank)))
-
-
-def _result(found: ObjectDetection) -> BaselineResult:
-    """Return the honest scores where there are any, else those of the best K on the split itself."""
-    best_auc = found.best.mean["auc"].value
-    values = {"k": found.chosen_k, "best_k": found.best_k, "best_auc": best_auc}
-    if found.chosen is None:
-        note = f"K = {found.best_k}, the best on these documents: there is no validation document to choose it by"
-        return BaselineResult(evaluation=found.best, note=note, values=values)
-    note = f"K = {found.chosen_k} by validation; the best here, {found.best_k}, has AUC {best_auc:.1f}"
-    return BaselineResult(evaluation=found.chosen, note=note, values=values)
 
 
 def _unit(rows: Float) -> Float32:

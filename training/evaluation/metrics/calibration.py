@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, stats
 
-from schemas.errors import IntegrityError, UsageError
+from schemas.configs import restore
+from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import pooled_interval
 from training.evaluation.metrics.links import link_mask
@@ -132,11 +133,8 @@ class Calibration:
                 raise IntegrityError(
                     f"{where}: expected calibration format {CALIBRATION_FORMAT}; evaluate the model anew"
                 )
-            points = tuple(PrecisionPoint(**point) for point in values.pop("points"))
-            knots = [tuple(values.pop(name)) for name in ("similarities", "probabilities")]
-            method = Method(values.pop("method"))
-            return cls(method=method, points=points, similarities=knots[0], probabilities=knots[1], **values)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            return restore(cls, values)
+        except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as problem:
             raise IntegrityError(f"{where}: expected a calibration, found {problem!r}") from problem
 
 

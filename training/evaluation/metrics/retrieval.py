@@ -75,16 +75,12 @@ class Ranks:
     """Per query: ranks from 1, the probability of a partner among the first K, and 1 / rank expected.
 
     Attributes:
-        optimistic: Q, where equal candidates come behind the partner.
         realistic: Q, expected over all orders of what is equal.
-        pessimistic: Q, where they come before it.
         found: Q x len(CUTOFFS).
         reciprocal: Q.
     """
 
-    optimistic: Float64
     realistic: Float64
-    pessimistic: Float64
     found: Float64
     reciprocal: Float64
 
@@ -100,8 +96,7 @@ class Ranks:
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
             reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
-        optimistic = 1 + above.astype(np.float64)
-        return cls(optimistic, optimistic + others / (partners + 1), optimistic + others, found, reciprocal)
+        return cls(1.0 + above + others / (partners + 1), found, reciprocal)
 
 
 def retrieval_scores(
@@ -158,11 +153,6 @@ def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: 
             similarities = adjust(similarities, queries[start:stop], candidates)
         counts.append(_count(similarities, are_partners))
     return Ranks.of(*np.concatenate(counts, axis=1))
-
-
-def similarity_ranks(similarities: Vectors, are_partners: Bool) -> Ranks:
-    """Return the ranks of queries from Q x C similarities and which candidates are partners (one at least a query)."""
-    return Ranks.of(*_count(similarities, are_partners))
 
 
 def expected_reciprocal_rank(above: int, others: int, partners: int) -> float:
