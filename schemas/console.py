@@ -8,8 +8,18 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as text, heads among them: first column to the left, the others to the right."""
+    grid = list(rows)
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in grid
+    ]
 
 
 class Console:

@@ -86,14 +86,15 @@ class EvaluateSummary:
 
     def lines(self) -> list[str]:
         """Return the scores as a table, baselines and random below, what was left out, and the other tables."""
-        table, count = score_table(self.rows, "model"), documents_of(self.rows)
+        dataset, count = (self.dataset or "").partition("@")[0], documents_of(self.rows)
+        table = score_table(self.rows, "model", dataset=dataset)
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
         told = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
         lines = [*([] if table is None else table.lines()), *told, f"{count} documents; left out: {left_out or 'none'}"]
         if count < FEW_DOCUMENTS:
             lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
         if self.judged is not None:
-            lines += [line for each in sections(self.rows).values() for line in ("", *each.lines())]
+            lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
         return [*lines, *self.notes]
 
     def to_json(self) -> dict[str, Any]:

@@ -5,9 +5,11 @@ they are context and no target; tests and training never read them. `published.c
 paper's table:
 
     table       `links` (Hessel 2019, tables 2 and 3: DC, TK and AP with b = 10 and k = min(n, m); Li 2022, table 2),
-                `transfer` (trained on another data set; Li 2022, table 4), `retrieval` (Alikhani 2022, tables 4 and 5,
-                among 500 images; Liu 2020, tables 1 and 2), `role` (a model that reads the texts of one role alone)
+                `transfer` (trained on another data set; Li 2022, table 4), `retrieval` (Alikhani 2022, tables 4 and 5;
+                Liu 2020, tables 1 and 2), `role` (a model that reads the texts of one role alone)
     dataset, role, direction, model, source        what it is of, and where it stands
+    split, pool                                    documents it was measured on; how many candidates a query had, where
+                                                   it is retrieval (Liu 2020 has no test split: 1.2k pairs a language)
     the others                                     percent, and a rank from 1; empty where the paper gives none
 """
 
@@ -50,7 +52,13 @@ def published(table: str, dataset: str, *, role: str = "", direction: str = "") 
 def published_row(published: Published, metrics: list[str], *, name: str = "") -> Row:
     """Return a published row with a cell for each metric, under the model's name or another one."""
     cells = tuple(_score(published.get(metric, ""), metric) for metric in metrics)
-    return Row(name or published["model"], cells, RowKind.PUBLISHED, published["source"])
+    return Row(name or published["model"], cells, RowKind.PUBLISHED, _source(published))
+
+
+def _source(published: Published) -> str:
+    """Return where a published row stands, on which split it was measured, and among how many candidates."""
+    pool = f", among {published['pool']}" if published["pool"] else ""
+    return f"{published['source']}: {published['split']} split{pool}"
 
 
 def _score(text: str, metric: str) -> Score | str:
@@ -191,7 +199,7 @@ def _with_published_sources(table: Table | None, dataset: str) -> Table | None:
 
 
 def _published(row: dict[str, str], direction: str = "") -> Row:
-    return published_row(row, list(RETRIEVAL_COLUMNS), name=f"{direction}{row['model']} ({row['source']})")
+    return published_row(row, list(RETRIEVAL_COLUMNS), name=f"{direction}{row['model']} ({_source(row)})")
 
 
 def columns_of(rows: Iterable[Score], metrics: Sequence[str]) -> Mapping[str, dict[str, Score]]:

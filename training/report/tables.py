@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from schemas.console import aligned
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import Interval
 
@@ -59,6 +60,12 @@ class Row:
         """Return whether its note stands below a printed table (that of a published row is its source)."""
         return bool(self.note) and self.kind is not RowKind.PUBLISHED
 
+    @property
+    def title(self) -> str:
+        """Return the name, and of a published row where it stands."""
+        lacks_source = self.kind is RowKind.PUBLISHED and self.note not in self.name
+        return f"{self.name} ({self.note})" if lacks_source else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -83,16 +90,8 @@ class Table:
 
     def lines(self) -> list[str]:
         """Return the table as aligned text."""
-        rows = ((row.name, *map(cell_text, row.cells)) for row in self.rows)
-        grid = [[text.replace(NO_BREAK, "") for text in row] for row in (self.heads, *rows)]
-        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-        return [
-            "  ".join(
-                text.ljust(width) if column == 0 else text.rjust(width)
-                for column, (text, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in grid
-        ]
+        rows = ((row.title, *map(cell_text, row.cells)) for row in self.rows)
+        return aligned([text.replace(NO_BREAK, "") for text in row] for row in (self.heads, *rows))
 
 
 def pivot(

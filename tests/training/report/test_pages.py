@@ -370,7 +370,7 @@ def test_history_without_an_epoch_is_refused():
 def test_published_rows_follow_for_data_sets_that_have_them():
     page = Page(report_page(content()))
     assert page.classes("tr")["published"] == 6 and page.classes("tr")["divider"] == 1
-    assert "Published: Hessel et al. 2019, table 3" in page.words()
+    assert "Published: Hessel et al. 2019, table 3: test split, on the paper's own data" in page.words()
     two_papers = Page(report_page(content(table=table(dataset="mscoco"))))
     assert two_papers.classes("tr")["published"] == 7 and two_papers.classes("tr")["divider"] == 2
     assert Page(report_page(content(table=table(dataset="mine")))).classes("tr")["published"] == 0

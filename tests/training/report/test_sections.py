@@ -64,13 +64,32 @@ def test_tables_say_what_was_measured():
 
 def test_published_retrieval_stands_beside_ours():
     rows = texts(sections(ROWS, dataset="cite")["retrieval"])
-    assert rows["text to image: CMCM (Alikhani et al. 2022, table 4, among 500)"] == ("46.5", "51.4", "53.9", "4.2")
+    assert rows["text to image: CMCM (Alikhani et al. 2022, table 4: test split, among 500)"] == (
+        "46.5",
+        "51.4",
+        "53.9",
+        "4.2",
+    )
     assert len(rows) == 5 and len(sections(ROWS, dataset="diy")["retrieval"].rows) == 3
     news = texts(sections(ROWS, dataset="news")["retrieval"])
-    assert news["image to text: HAL (Liu et al. 2020, table 1, captions)"] == ("", "", "49.8", "")
+    assert news["image to text: HAL (Liu et al. 2020, table 1, captions: validation split, among 1,200)"] == (
+        "",
+        "",
+        "49.8",
+        "",
+    )
     own, beside = sections(ROWS, dataset="news")["retrieval_groups"].rows
     assert own.name.startswith("role=headline") and tuple(map(cell_text, beside.cells)) == ("", "", "22.9", "")
-    assert beside.name == "full model (Liu et al. 2020, table 1, this source alone)"
+    assert beside.name == "full model (Liu et al. 2020, table 1, this source alone: validation split, among 1,200)"
+
+
+def test_published_rows_say_where_they_stand_in_text_too():
+    means = [
+        Score(metric, 50.0, 40.0, 60.0, 9, measure="links") for metric in ("auc", "precision_at_1", "precision_at_5")
+    ]
+    lines = score_table(means, "model", dataset="rqa").lines()
+    assert any(line.startswith("AP (Hessel et al. 2019, table 3: test split)  ") for line in lines)
+    assert [line.split()[0] for line in score_table(means, "model").lines()] == ["Model", "model"]
 
 
 def test_what_was_not_measured_is_not_there():
