@@ -50,6 +50,9 @@ from training.similarity.assignment import predicted_pairs
 
 Say = Callable[[str], None]
 FEW_DOCUMENTS = 10
+REPORT_ARTIFACT = "report"
+EXAMPLES_EACH = 2
+JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +228,6 @@ def _metrics(means: Mapping[str, Score], prefix: str) -> dict[str, float]:
         for value, suffix in ((score.value, ""), (score.low, "_low"), (score.high, "_high"))
     }
     return {name: value for name, value in named.items() if value is not None}
-
-
-REPORT_ARTIFACT = "report"
-EXAMPLES_EACH = 2
-JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
 def run_compare(

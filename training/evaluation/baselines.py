@@ -52,6 +52,7 @@ MAX_CLASSES = 20
 Float = npt.NDArray[np.floating[Any]]
 Float32 = npt.NDArray[np.float32]
 WordVectors = Mapping[str, Float32]
+NOSTRUCT = "nostruct"
 
 
 class Baseline(StrEnum):
@@ -257,7 +258,6 @@ def _unit(rows: Float) -> Float32:
     return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-NOSTRUCT = "nostruct"
 TITLES: Mapping[str, str] = {
     POSITION: "the model with position",
     NOSTRUCT: "NoStruct",

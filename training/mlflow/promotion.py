@@ -60,6 +60,8 @@ FOLLOWS, LINE, TOKEN, DECISION, MODEL = "follows", "line", "token", "decision", 
 REMEMBERED = 100
 ATTEMPTS = 5
 PAUSE_S = 0.05
+GATE_SPLIT = "gate"
+ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +169,6 @@ def _insist(name: str, write: Callable[[], object]) -> None:
                 why = str(problem).splitlines()[0]
                 raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
             time.sleep(PAUSE_S * 2**attempt)
-
-
-GATE_SPLIT = "gate"
-ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,10 @@ OWN = ("links", "pairs")
 SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+MODEL_ARTIFACT = "model"
+FOLDER = "evaluation"
+_NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
+_AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
 
 
 def installed_versions() -> dict[str, str]:
@@ -92,9 +96,6 @@ def model_card(model: LinkModel, version: ModelVersion, report: EvaluationReport
             "Tags": version.tags,
         },
     )
-
-
-MODEL_ARTIFACT = "model"
 
 
 def register(
@@ -186,11 +187,6 @@ def _requirements() -> list[str]:
     except metadata.PackageNotFoundError:
         own = "multilink[core]"
     return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]
-
-
-FOLDER = "evaluation"
-_NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
-_AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
 
 
 def record_evaluation(

@@ -34,6 +34,10 @@ DECISION_TAG = "promotion"
 PREFIX = "multilink-"
 LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
+_REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
+_OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model or a folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +204,6 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
     run_id, tags = stored.run_id or None, dict(stored.tags)
     return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags)
-
-
-_REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
-_OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
-_FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model or a folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,21 @@ from training.evaluation.rows import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.report.tables import COUNT, Row, RowKind, Table, pivot, score_row
 
 Published = dict[str, str]
+RETRIEVAL_COLUMNS = dict(zip(RECALL, ("R@1", "R@5", "R@10"), strict=True)) | {MEDIAN_RANK: "Median rank"}
+LINK_COLUMNS = dict(ScoreKind.LINKS.metrics)
+REGRESSION_COLUMNS = {
+    "r_squared": "R², percent",
+    "adjusted_r_squared": "Adjusted",
+    "predictors": "Predictors",
+    "f": "F",
+    "p": "p",
+}
+THRESHOLD_COLUMNS = {
+    "threshold": "Similarity from",
+    "precision": "Precision here",
+    "kept": "Links kept, percent",
+    COUNT: "Links kept",
+}
 
 
 @lru_cache(maxsize=1)
@@ -64,23 +79,6 @@ def _source(published: Published) -> str:
 def _score(text: str, metric: str) -> Score | str:
     unit = RANK_UNIT if metric == MEDIAN_RANK else "percent"
     return Score(metric, float(text), unit=unit) if text else ""
-
-
-RETRIEVAL_COLUMNS = dict(zip(RECALL, ("R@1", "R@5", "R@10"), strict=True)) | {MEDIAN_RANK: "Median rank"}
-LINK_COLUMNS = dict(ScoreKind.LINKS.metrics)
-REGRESSION_COLUMNS = {
-    "r_squared": "R², percent",
-    "adjusted_r_squared": "Adjusted",
-    "predictors": "Predictors",
-    "f": "F",
-    "p": "p",
-}
-THRESHOLD_COLUMNS = {
-    "threshold": "Similarity from",
-    "precision": "Precision here",
-    "kept": "Links kept, percent",
-    COUNT: "Links kept",
-}
 
 
 def absent_baselines(rows: Iterable[Score]) -> dict[str, str]:
