@@ -8,7 +8,7 @@ not exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import ClassVar, Literal
@@ -452,15 +452,8 @@ class ObjectiveConfig:
             if known.name in self.unused:
                 value, rule = getattr(self, known.name), f"is no setting of objective.name = '{self.name}'"
                 require(value == known.default, field=f"objective.{known.name}", value=value, rule=rule)
-        for name in ("margin", "hal_alpha", "hal_beta", "relation_weight"):
-            value = getattr(self, name)
-            require(value > 0, field=f"objective.{name}", value=value, rule="must be positive")
-        share = self.kept_share
-        require(0 < share <= 1, field="objective.kept_share", value=share, rule="must be in (0, 1]")
-        epochs = self.mean_epochs
-        require(epochs >= 0, field="objective.mean_epochs", value=epochs, rule="must not be negative")
-        share = self.labelled_share
-        require(0 < share <= 1, field="objective.labelled_share", value=share, rule="must be in (0, 1]")
+        positive, shares = ("margin", "hal_alpha", "hal_beta", "relation_weight"), ("kept_share", "labelled_share")
+        _check_numbers(self, "objective", positive=positive, not_negative=["mean_epochs"], shares=shares)
         require(_is_k(self.k), field="objective.k", value=self.k, rule="expected min, half, a fraction or a count")
         require(
             self.similarity is not Similarity.NEG_TK,
@@ -468,7 +461,8 @@ class ObjectiveConfig:
             value=str(self.similarity),
             rule="says what belongs least together; documents are compared by dc, tk or ap",
         )
-        _check_sum(self.name, self.terms)
+        rule = "coherence is added to a retrieval objective, as in triplet-hardest+coherence"
+        require(self.terms != (ObjectiveName.COHERENCE,), field="objective.name", value=self.name, rule=rule)
         if self.negatives is Negatives.AUTO and "negatives" not in self.unused:
             is_mean = self.terms == (ObjectiveName.NOSTRUCT,)
             object.__setattr__(self, "negatives", Negatives.MEAN if is_mean else Negatives.HARDEST)
@@ -521,7 +515,7 @@ class PlateauSchedule:
     factor: float = 5.0
 
     def __post_init__(self) -> None:
-        _require_schedule(self.epochs, self.factor, fewest=0)
+        _check_numbers(self, "training.schedule", positive=["factor"], not_negative=["epochs"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -539,7 +533,7 @@ class StepsSchedule:
     factor: float = 5.0
 
     def __post_init__(self) -> None:
-        _require_schedule(self.epochs, self.factor, fewest=1)
+        _check_numbers(self, "training.schedule", positive=["epochs", "factor"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -599,15 +593,12 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         _take_plain_names(self)
-        for name in ("epochs", "negative_documents"):
-            value = getattr(self, name)
-            require(value >= 1, field=f"training.{name}", value=value, rule="must be at least 1")
-        for name in ("learning_rate", "warmup_from"):
-            value = getattr(self, name)
-            require(value > 0, field=f"training.{name}", value=value, rule="must be positive")
-        for name in ("warmup_steps", "frozen_epochs", "max_rows", "clip_norm", "seed"):
-            value = getattr(self, name)
-            require(value >= 0, field=f"training.{name}", value=value, rule="must not be negative")
+        _check_numbers(
+            self,
+            "training",
+            positive=("epochs", "negative_documents", "learning_rate", "warmup_from"),
+            not_negative=("warmup_steps", "frozen_epochs", "max_rows", "clip_norm", "seed"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -657,9 +648,18 @@ def _take_plain_names(config: object) -> None:
             object.__setattr__(config, known.name, kind(value))
 
 
-def _require_schedule(epochs: int, factor: float, *, fewest: int) -> None:
-    require(epochs >= fewest, field="training.schedule.epochs", value=epochs, rule=f"must be at least {fewest}")
-    require(factor > 0, field="training.schedule.factor", value=factor, rule="must be positive")
+def _check_numbers(
+    config: object, part: str, *, positive: Sequence[str], not_negative: Sequence[str] = (), shares: Sequence[str] = ()
+) -> None:
+    """Raise a `ConfigError` where a named setting is out of its range."""
+    for name in (*positive, *not_negative, *shares):
+        value = getattr(config, name)
+        holds, rule = value > 0, "must be positive"
+        if name in not_negative:
+            holds, rule = value >= 0, "must not be negative"
+        elif name in shares:
+            holds, rule = 0 < value <= 1, "must be in (0, 1]"
+        require(holds, field=f"{part}.{name}", value=value, rule=rule)
 
 
 def _is_k(text: str) -> bool:
@@ -670,8 +670,3 @@ def _is_k(text: str) -> bool:
     except ValueError:
         return False
     return 0 < value < 1 or (value >= 1 and value == int(value))
-
-
-def _check_sum(name: str, terms: tuple[ObjectiveName, ...]) -> None:
-    rule = "coherence is added to a retrieval objective, as in triplet-hardest+coherence"
-    require(terms != (ObjectiveName.COHERENCE,), field="objective.name", value=name, rule=rule)
