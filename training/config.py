@@ -39,6 +39,7 @@ class ObjectiveName(StrEnum):
     TRIPLET_HARDEST = "triplet-hardest"
     TRIPLET_SUM = "triplet-sum"
     HAL = "hal"
+    ORDER = "order"
     EUCLIDEAN_BATCH_HARD = "euclidean-batch-hard"
     COHERENCE = "coherence"
     SUPERVISED = "supervised"
@@ -49,6 +50,7 @@ PAIR_OBJECTIVES = frozenset(
         ObjectiveName.TRIPLET_HARDEST,
         ObjectiveName.TRIPLET_SUM,
         ObjectiveName.HAL,
+        ObjectiveName.ORDER,
         ObjectiveName.EUCLIDEAN_BATCH_HARD,
         ObjectiveName.COHERENCE,
     }
@@ -71,6 +73,7 @@ OBJECTIVE_SETTINGS: Mapping[ObjectiveName, frozenset[str]] = {
     ObjectiveName.TRIPLET_HARDEST: frozenset({"margin"}),
     ObjectiveName.TRIPLET_SUM: frozenset({"margin"}),
     ObjectiveName.HAL: frozenset({"hal_alpha", "hal_beta", "hal_epsilon"}),
+    ObjectiveName.ORDER: frozenset({"margin"}),
     ObjectiveName.EUCLIDEAN_BATCH_HARD: frozenset({"margin"}),
     ObjectiveName.COHERENCE: frozenset({"relations", "relation_weight"}),
     ObjectiveName.SUPERVISED: frozenset({"margin", "labelled_share"}),
@@ -191,6 +194,8 @@ class WordsConfig(TowerConfig):
             looked up in its document's language. Empty: one language.
         train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
         min_word_count: a word seen fewer times in the training split is unknown (H: 5).
+        only_vector_words: whether words without a vector in `text.word_vectors` are unknown, although the vectors are
+            trained (N table 4, lines 4.3 and 4.5: the vocabulary of MUSE alone).
         max_words: words of a sentence that are read; 0: 20 of the crowd-labelled sets (mscoco, story-dii, story-sis,
             dii-stress), 50 of the others (H).
     """
@@ -200,10 +205,14 @@ class WordsConfig(TowerConfig):
     aligned_vectors: tuple[str, ...] = ()
     train_words: bool = True
     min_word_count: int = 5
+    only_vector_words: bool = False
     max_words: int = 0
 
     def __post_init__(self) -> None:
         TowerConfig.__post_init__(self)
+        has_vectors = bool(self.word_vectors) or not self.only_vector_words
+        rule = "expected text.word_vectors beside it"
+        require(has_vectors, field="text.only_vector_words", value=self.only_vector_words, rule=rule)
         for item in self.aligned_vectors:
             language, _, path = item.partition("=")
             require(bool(language and path), field="text.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
@@ -402,9 +411,9 @@ class ObjectiveConfig:
     Attributes:
         name: an objective, or a sum of several joined by `+`: `cross-document` (short: `cross`), `intra-document`
             (`intra`), `dropout-subdocument` (`dropout`), `nostruct`; for documents of one text and one image
-            `triplet-hardest`, `triplet-sum`, `hal`, `euclidean-batch-hard`, and `coherence`, which is added to one
-            of them (`coherence-aware` is `triplet-hardest+coherence`). `supervised` is an upper bound: it alone is
-            shown links.
+            `triplet-hardest`, `triplet-sum`, `hal`, `order` (Vendrov et al. 2016), `euclidean-batch-hard`, and
+            `coherence`, which is added to one of them (`coherence-aware` is `triplet-hardest+coherence`). `supervised`
+            is an upper bound: it alone is shown links.
         similarity: of a sentence set and an image set.
         k: how many edges or maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of
             min(n, m) such as `0.25`, or a count such as `5`.
@@ -415,7 +424,8 @@ class ObjectiveConfig:
             2 and 3: hardest negatives collapse there), else the hardest. A configuration holds which of the two it is.
         mean_epochs: epochs at the start in which training takes their mean whatever `negatives` says: the hardest
             negative of an untrained model is noise.
-        margin: alpha of the hinges (H: 0.2, A: 0.3). Intra-document and dropout sub-document take half of it (L).
+        margin: alpha of the hinges (H: 0.2, A: 0.3, order embeddings: 0.05). Intra-document and dropout sub-document
+            take half of it (L).
         kept_share: p, the share of sentences and images that a dropout sub-document keeps (L: 0.6 for story-dii
             and story-sis, 0.8 for mscoco).
         cosine_scale: NoStruct's document similarity is this times the cosine (paper: 1; H's code: 2).

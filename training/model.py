@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from schemas.configs import resolve, restore
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from training.config import TrainConfig
+from training.config import ObjectiveName, TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
 from training.data.views import TextView, viewed
@@ -103,6 +103,9 @@ class LinkModel(nn.Module):
         )
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
+        if ObjectiveName.ORDER in card.config.objective.terms:
+            for tower in (self.text, self.image):
+                tower.register_forward_hook(_without_signs)
         salt_dropouts(self)
 
     @property
@@ -203,6 +206,11 @@ class LinkModel(nn.Module):
             ]
         tower.train(was_training)
         return np.concatenate([np.zeros((0, self.card.config.dimensions), np.float32), *parts])
+
+
+def _without_signs(tower: nn.Module, given: object, vectors_ND: Tensor) -> Tensor:
+    """Return the absolute values of a tower's vectors, as order embeddings have them (Vendrov et al. 2016, 3.1)."""
+    return vectors_ND.abs()
 
 
 def embedded(documents: DocumentSet, texts: Float32, images: Float32) -> list[EmbeddedDocument]:

@@ -40,7 +40,7 @@ class EvaluateConfig:
         image_features: image column of `joint-embeddings`.
         sentence_features: sentence column of `joint-embeddings`.
         class_features: classes of `object-detection`.
-        word_vectors: of `object-detection`: a vector file or `glove-6b-50d` (packaged).
+        word_vectors: of `object-detection` and `spread_words`: a vector file or `glove-6b-50d` (packaged).
         word_dimensions: their size.
         seed: of `random`, where it is asked for by name.
         sample_pairs: pairs of a sample of the retrieval pool (Alikhani 2022: 500).
@@ -50,6 +50,8 @@ class EvaluateConfig:
             less (Alikhani 2022: 0.1; their code: 0.05).
         refine_weight: its lambda; 0: 0.12 for clue, 0.13 for others (Alikhani 2022).
         position: whether the ablation is made, with the place of an image in the layout as a feature of the score.
+        spread_words: whether the spread and content of sentences are of the mean vectors of their words
+            (`word_vectors`), as in Hessel 2019; else of the data set's sentence vectors.
     """
 
     image_features: str = AUTO
@@ -64,6 +66,7 @@ class EvaluateConfig:
     refine_below: float = DIFFICULT_BELOW
     refine_weight: float = 0.0
     position: bool = False
+    spread_words: bool = False
 
     def __post_init__(self) -> None:
         for name in ("word_dimensions", "sample_pairs"):

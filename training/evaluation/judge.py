@@ -23,6 +23,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_part, read_split, split_parts
 from training.data.ragged import Int64
 from training.data.views import TextView
+from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.evaluate import (
     STANDARD_CONFIG,
     EvaluateConfig,
@@ -48,7 +49,7 @@ from training.evaluation.metrics.retrieval import (
     linked_pool,
     retrieval_scores,
 )
-from training.evaluation.metrics.spread import analyse_documents
+from training.evaluation.metrics.spread import analyse_documents, sampling_bias
 from training.evaluation.position import position_scores
 from training.evaluation.rows import DOCUMENT, POSITION, absent
 from training.model import EmbeddedDocument, LinkModel
@@ -58,7 +59,7 @@ CONFUSED_EXAMPLES = 6
 FEWEST_ANALYSED = 3
 MODELS_OWN = "the model's own"
 RETRIEVAL, REFINED, RELATIONS, ANALYSIS = "retrieval", "refined retrieval", "relations", "analysis"
-CALIBRATION, CONFUSION, CAPTIONS = "calibration", "confusion", "captions"
+CALIBRATION, CONFUSION, CAPTIONS, BIAS = "calibration", "confusion", "captions", "sampling bias"
 Relations = Mapping[tuple[int, int], Mapping[str, bool | None]]
 _RELATION_COLUMNS = (
     "id",
@@ -372,8 +373,27 @@ def _analysis(subject: Subject) -> Iterator[Score]:
             yield Score(metric, value, n=1, group=document, measure=DOCUMENT, unit="squared distance", note=note)
 
 
+def _bias(subject: Subject) -> Iterable[Score]:
+    """Return the distances of negatives in evaluation and in training, by the data set's image vectors."""
+    if not subject.documents.image_bank.shape[1]:
+        raise UsageError("the data set has no vectors of its images")
+    vectors = [subject.image_vectors(position) for position in range(len(subject.documents))]
+    found = sampling_bias(vectors, subject.evaluation.links)
+    if not found:
+        raise UsageError("no linked image has a negative both in its document and in another one")
+    return found
+
+
 def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Vectors]] | None:
-    """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has."""
+    """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has.
+
+    With `spread_words`, they are means of word vectors.
+    """
+    config, documents = subject.config, subject.documents
+    if config.spread_words:
+        known = class_word_vectors(config.word_vectors, documents, dimensions=config.word_dimensions)
+        means = mean_vectors(documents.texts, known, dimensions=config.word_dimensions)
+        return f"mean of {config.word_vectors}", [means[rows] for rows in documents.sentences]
     held, name = subject.documents, subject.model.card.data.sentence_features
     sentences = subject.manifest.extractors("documents")
     if held.sentence_vectors is None and sentences:
@@ -437,6 +457,7 @@ MEASURES: Mapping[str, Callable[[Subject], Iterable[Score]]] = {
     REFINED: _refined,
     RELATIONS: _relations,
     ANALYSIS: _analysis,
+    BIAS: _bias,
     CALIBRATION: _calibration,
     CONFUSION: _confusion,
     CAPTIONS: _captions,

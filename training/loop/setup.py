@@ -23,7 +23,7 @@ from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words, tokenize
-from training.text.word_vectors import read_aligned
+from training.text.word_vectors import TRAINED, read_aligned, read_vectors
 from training.towers.inputs import gather_json
 
 
@@ -63,7 +63,8 @@ def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
 def _vocabulary(config: WordsConfig, documents: DocumentSet, context: Context, *, reads_labels: bool) -> Vocabulary:
     """Return the vocabulary of all workers' training sentences, and of region labels where they are read.
 
-    Of several languages, only words that have an aligned vector are known: the vectors are frozen (N 6.3).
+    Of several languages, only words that have an aligned vector are known: the vectors are frozen (N 6.3); with
+    `only_vector_words`, only those that have a vector.
     """
     texts: Iterable[str] = documents.texts
     if documents.sources is not None:
@@ -79,6 +80,9 @@ def _vocabulary(config: WordsConfig, documents: DocumentSet, context: Context, *
         counts |= _label_words(documents, config.min_word_count, context)
     if config.aligned_vectors:
         known = read_aligned(config.aligned_vectors, counts, dimensions=config.word_dimensions)
+        counts = Counter({word: counts[word] for word, _ in known})
+    elif config.only_vector_words and config.word_vectors != TRAINED:
+        known = read_vectors(config.word_vectors, counts, dimensions=config.word_dimensions)
         counts = Counter({word: counts[word] for word, _ in known})
     return Vocabulary.from_counts(counts, min_count=config.min_word_count)
 

@@ -49,6 +49,17 @@ def hal_losses(cosines_BB: Tensor, allowed_BB: Tensor, *, alpha: float, beta: fl
     return (over_images_B + over_texts_B) / alpha - torch.log1p(beta * torch.relu(cosines_BB.diagonal()))
 
 
+def order_losses(texts_BD: Tensor, images_BD: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:
+    """Return the sum of the hinges of order embeddings in both directions (Vendrov et al. 2016, eq. 2 and 3).
+
+    A text is more abstract than its image, and so below it in every coordinate; a pair's similarity is minus the
+    squared length of what the text has above the image. The vectors are unit vectors without negative coordinates
+    (`LinkModel`): the violations of both directions add up to 2 (1 - cosine), and by the cosine models are judged here.
+    """
+    violations_BB = torch.relu(texts_BD[:, None] - images_BD[None]).square().sum(dim=2)
+    return triplet_sum_losses(-violations_BB, allowed_BB, margin=margin)
+
+
 def euclidean_batch_hard_losses(texts_BD: Tensor, images_BD: Tensor, allowed_BB: Tensor, *, margin: float) -> Tensor:
     """Return the batch-hard triplet loss over the 2B joint embeddings, what Alikhani 2022's code trained.
 
@@ -104,6 +115,13 @@ class Hal(_PairObjective):
         config = self.config
         scales = {"alpha": config.hal_alpha, "beta": config.hal_beta, "epsilon": config.hal_epsilon}
         return hal_losses(batch.cosines, batch.allowed, **scales)
+
+
+class Order(_PairObjective):
+    name = ObjectiveName.ORDER
+
+    def _losses(self, batch: EncodedBatch) -> Tensor:
+        return order_losses(batch.text_vectors, batch.image_vectors, batch.allowed, margin=self.config.margin)
 
 
 class EuclideanBatchHard(_PairObjective):

@@ -15,7 +15,7 @@ from training.objectives.cross_document import CrossDocument
 from training.objectives.dropout_subdocument import DropoutSubdocument
 from training.objectives.intra_document import IntraDocument
 from training.objectives.nostruct import NoStruct
-from training.objectives.pair_retrieval import EuclideanBatchHard, Hal, TripletHardest, TripletSum
+from training.objectives.pair_retrieval import EuclideanBatchHard, Hal, Order, TripletHardest, TripletSum
 from training.objectives.supervised import Supervised
 
 OBJECTIVES: Mapping[ObjectiveName, type[Objective]] = {
@@ -26,6 +26,7 @@ OBJECTIVES: Mapping[ObjectiveName, type[Objective]] = {
     ObjectiveName.TRIPLET_HARDEST: TripletHardest,
     ObjectiveName.TRIPLET_SUM: TripletSum,
     ObjectiveName.HAL: Hal,
+    ObjectiveName.ORDER: Order,
     ObjectiveName.EUCLIDEAN_BATCH_HARD: EuclideanBatchHard,
     ObjectiveName.COHERENCE: Coherence,
     ObjectiveName.SUPERVISED: Supervised,

@@ -23,7 +23,7 @@ from importlib.resources import files
 
 from schemas.evaluation import Score
 from training.evaluation.baselines import TITLES
-from training.evaluation.judge import ANALYSIS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
+from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.metrics.groups import LANGUAGE
 from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
@@ -41,6 +41,7 @@ REGRESSION_COLUMNS = {
     "f": "F",
     "p": "p",
 }
+BIAS_COLUMNS = {"distance": "Mean", "ks_statistic": "K-S statistic", "p": "p", COUNT: "Pairs"}
 THRESHOLD_COLUMNS = {
     "threshold": "Similarity from",
     "precision": "Precision here",
@@ -153,6 +154,7 @@ def sections(rows: Sequence[Score], *, dataset: str = "") -> dict[str, Table]:
             "Relation",
         ),
         "regressions": pivot(_of(rows, ANALYSIS), REGRESSION_COLUMNS, "Explained by"),
+        "bias": pivot(_of(rows, BIAS), BIAS_COLUMNS, "L2 distance of a linked image's vector"),
         "thresholds": pivot(_of(rows, CALIBRATION), THRESHOLD_COLUMNS, "Wanted precision", name=_precision),
         "captions": pivot(
             (replace(row, metric="score", group=row.metric) for row in _of(rows, CAPTIONS) if row.metric != ABSENT),

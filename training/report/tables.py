@@ -29,6 +29,7 @@ _FORMATS = {
     "probability": ".3f",
     "loss": ".4f",
     "cosine": ".3f",
+    "distance": ".3f",
     "correlation": ".2f",
     "squared probability": ".3f",
     "predictors": ".0f",

@@ -248,6 +248,18 @@ def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path
         new_model(started, load(BASE), Context())
 
 
+def test_only_words_with_a_vector_are_known_and_yet_trained(lake: Lake, tmp_path: Path) -> None:
+    source = tmp_path / "muse.vec"
+    source.write_text("".join(f"thing{number} {' '.join(['0.5'] * 8)}\n" for number in range(3)))
+    config = config_of(word_vectors=str(source), only_vector_words=True, min_word_count=1)
+    model = new_model(config, load_training_data(lake, "synthetic", config), Context())
+    assert model.vocabulary is not None
+    assert {word for word in model.vocabulary.words if "<" not in word} <= {"thing0", "thing1", "thing2"}
+    assert len(model.vocabulary.words) > 2 and config.text.train_words
+    with pytest.raises(ConfigError, match=r"text\.only_vector_words = True: expected text\.word_vectors beside it"):
+        config_of(only_vector_words=True)
+
+
 @pytest.mark.parametrize(("source", "said"), [("", ["words start from random vectors"]), ("word2vec", [])])
 def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[str], lake: Lake) -> None:
     if source:

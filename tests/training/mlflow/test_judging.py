@@ -61,7 +61,7 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
     json.dumps(summary.to_json(), allow_nan=False)
 
 
-def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path) -> None:
+def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path, tmp_path: Path) -> None:
     model = LinkModel.load(trained)
     judged = judge_model(model, registry_lake, "synthetic")
     manifest, folder = read_manifest(registry_lake, "synthetic")
@@ -76,11 +76,29 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     assert not any("=" in row.group for row in judged.rows)
     assert rows["analysis", "p", "spread"].note == "images: image-test; sentences: text-test"
     assert any(row.measure == "confusion" and row.n for row in judged.rows)
+    bias = [row for row in judged.rows if row.measure == "sampling bias"]
+    assert [row.metric for row in bias] == ["distance", "distance", "ks_statistic", "p"] and bias[0].n > 0
     assert rows["relations", "absent", ""].note == "the model predicts no relations"
     assert rows["captions", "absent", ""].note == "not asked for (--captions)"
-    config = EvaluateConfig(sample_pairs=20, samples=3, distinct_images=False)
+    words = {f"thing{number}": np.eye(40)[number] for number in range(40)}
+    vectors = tmp_path / "words.txt"
+    vectors.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()))
+    config = EvaluateConfig(
+        sample_pairs=20,
+        samples=3,
+        distinct_images=False,
+        spread_words=True,
+        word_vectors=str(vectors),
+        word_dimensions=40,
+    )
     again = judge_model(model, registry_lake, "synthetic", config=config)
     assert any(row.group == "text to image, 3 samples of 20" for row in again.rows)
+    spreads = {row.group: row for row in again.rows if row.metric == "text_spread"}
+    for number, rows in enumerate(documents.sentences):
+        if documents.ids[number] in spreads:  # each sentence names a thing of its own: orthogonal unit vectors
+            count = rows.stop - rows.start
+            assert spreads[documents.ids[number]].value == pytest.approx(1 - 1 / count, abs=1e-6)
+    assert next(iter(spreads.values())).note == f"images: image-test; sentences: mean of {vectors}"
 
 
 def test_links_at_a_wanted_precision(

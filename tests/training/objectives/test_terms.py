@@ -236,7 +236,23 @@ def test_coherence_aware_is_retrieval_and_a_tenth_of_the_relations() -> None:
     assert torch.allclose(losses("coherence-aware", batch([1] * 3, [1] * 3), margin=0.3), retrieval)
 
 
-@pytest.mark.parametrize("name", ["triplet-hardest", "triplet-sum", "hal", "euclidean-batch-hard"])
+def test_order_embeddings_by_the_equation() -> None:
+    given = batch([1] * 4, [1] * 4)
+    given = replace(given, text_vectors=given.text_vectors.abs(), image_vectors=given.image_vectors.abs())
+    found = losses("order", given, margin=0.05)
+    texts, images = given.text_vectors.tolist(), given.image_vectors.tolist()
+
+    def similarity(text: list[float], image: list[float]) -> float:
+        return -sum(max(0.0, a - b) ** 2 for a, b in zip(text, image, strict=True))
+
+    for i, value in enumerate(found.tolist()):
+        own = similarity(texts[i], images[i])
+        others = [j for j in range(4) if j != i]
+        wrong = [similarity(texts[i], images[j]) for j in others] + [similarity(texts[j], images[i]) for j in others]
+        assert value == pytest.approx(sum(max(0.0, 0.05 - own + each) for each in wrong))
+
+
+@pytest.mark.parametrize("name", ["triplet-hardest", "triplet-sum", "hal", "order", "euclidean-batch-hard"])
 def test_a_pair_objective_names_the_document_that_is_no_pair(name: str) -> None:
     with pytest.raises(UsageError, match="document d1 has 2 texts and 1 images"):
         losses(name, batch([1, 2], [1, 1]))

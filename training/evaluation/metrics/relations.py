@@ -46,7 +46,7 @@ class RelationPredictor:
             UsageError: the model predicts no relations.
         """
         if model.relations is None:
-            raise UsageError("the model predicts no relations; train one with objective.name=coherence-aware")
+            raise UsageError("the model predicts no relations")
         return cls(model.relations, model.card.relations)
 
     def pairs(self, texts: Float, images: Float) -> Float32:
