@@ -75,6 +75,13 @@ def expected_sizes() -> dict[str, tuple[int, int]]:
 def test_every_post_ends_as_its_recorder_meant(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None]) -> None:
     summary = build(web, tmp_path / "lake", quiet, *NO_FEATURES)
     assert sizes(summary) == expected_sizes()
+    placed = 0
+    for row in read_table(summary, "documents").to_pylist():
+        after = row["after_sentence"]
+        assert after == sorted(after) and len(after) == len(row["images"])
+        assert all(after[link["image"]] == link["sentence"] for link in row["links"])  # beside its caption
+        placed += len(after)
+    assert placed == sum(row.placed_images for row in summary.manifest.splits.values())
     reasons: dict[str, set[str]] = {}
     for row in read_table(summary, "failures").to_pylist():
         reasons.setdefault(row["record_id"], set()).add(row["reason"])
