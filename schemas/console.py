@@ -16,10 +16,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the rows of a table as text, heads among them: first column to the left, the others to the right."""
     grid = list(rows)
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in grid
-    ]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in grid]
 
 
 class Console:

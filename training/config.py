@@ -111,7 +111,7 @@ class Matching(StrEnum):
     AT_MOST = "at_most"
 
 
-Cnn = Literal["efficientnet-lite0", "mobilenet-v3-small", "densenet169", "resnet50", "resnet152"]
+Cnn = Literal["efficientnet-lite0", "nasnet-mobile", "mobilenet-v3-small", "densenet169", "resnet50", "resnet152"]
 
 
 class Select(StrEnum):
@@ -223,9 +223,15 @@ class WordsConfig(TowerConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GruConfig(WordsConfig):
-    """H 3.1: a GRU over word vectors, its last state."""
+    """H 3.1: a GRU over word vectors, its last state.
+
+    Attributes:
+        recurrent_dropout: probability that a number of the state is dropped where it enters the next step, the same
+            numbers at all steps of a sentence (H's code: 0.4, with `text.dropout=0`); the paper names one dropout.
+    """
 
     name: Literal["gru"] = "gru"
+    recurrent_dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +393,7 @@ class FineTunedConfig(ImageTowerConfig):
     """H suppl. 2: a CNN trained end to end.
 
     Attributes:
-        cnn: the network; all but the first are torchvision's.
+        cnn: the network: packaged, NASNet mobile (H's; of the extractor of that name), or torchvision's.
         weights: file of its starting weights (a torch state); empty: those its package holds, or random.
         batch_norm: whether the CNN's features are batch-normalised before the affine map (A).
     """

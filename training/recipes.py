@@ -60,7 +60,8 @@ def hessel_2019() -> TrainConfig:
 def hessel_2019_fine_tuned() -> TrainConfig:
     """Hessel 2019, suppl. 2: the CNN trained end to end, at most ten sentences and ten images of a document a step.
 
-    The paper's NASNet-Mobile (5 M parameters) is EfficientNet-lite0 (5 M) here: its weights come in a package.
+    The paper's NASNet-Mobile (5 M parameters) is EfficientNet-lite0 (5 M) here: its weights come in a package. With
+    NASNet's: `--set image.cnn=nasnet-mobile --set image.weights=FILE`.
     """
     return override(hessel_2019(), ["recipe=hessel-2019-fine-tuned", "image.name=fine-tuned", "training.max_rows=10"])
 

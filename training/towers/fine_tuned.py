@@ -44,6 +44,8 @@ PICTURES_AT_ONCE = 64
 Normalisation = tuple[tuple[float, float, float], tuple[float, float, float]]
 IMAGENET: Normalisation = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 LITE0: Cnn = "efficientnet-lite0"
+NASNET: Cnn = "nasnet-mobile"
+INCEPTION: Normalisation = ((0.5,) * 3, (0.5,) * 3)
 LITE: Normalisation = ((127 / 255,) * 3, (128 / 255,) * 3)
 
 
@@ -62,14 +64,19 @@ class Network:
     normalisation: Normalisation
 
 
-class _LiteFeatures(nn.Module):
-    def __init__(self, network: nn.Module) -> None:
+class _Pooled(nn.Module):
+    """A network that has a method for its last feature map: the map's mean over places."""
+
+    def __init__(self, network: nn.Module, method: str, *, has_relu: bool) -> None:
         super().__init__()
         self.network = network
+        self.method = method
+        self.has_relu = has_relu  # behind the map, where the network leaves it out
 
     def forward(self, pictures: Tensor) -> Tensor:
-        extract: Callable[[Tensor], Tensor] = self.network.extract_features  # type: ignore[assignment]
-        return extract(pictures).mean((2, 3))
+        extract: Callable[[Tensor], Tensor] = getattr(self.network, self.method)
+        cells = extract(pictures)
+        return (cells.relu() if self.has_relu else cells).mean((2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +225,12 @@ def build_network(name: Cnn) -> Network:
         module = _import("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", name).EfficientNet
         network = module.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         network._fc = nn.Identity()
-        return Network(_LiteFeatures(network), 1280, LITE)
+        return Network(_Pooled(network, "extract_features", has_relu=False), 1280, LITE)
+    if name == NASNET:  # the one definition of it is the extractor's; it needs torch alone
+        nasnet: Any = _import("pipelines.features.nasnet_mobile", "multilink", name)
+        network = nasnet.NasnetMobile()
+        network.last_linear = nn.Identity()
+        return Network(_Pooled(network, "features", has_relu=True), nasnet.DIMENSIONS, INCEPTION)
     models: Any = _import("torchvision.models", "torchvision", name)
     function, classifier = _TORCHVISION[name]
     network = getattr(models, function)(weights=None)
@@ -240,7 +252,7 @@ def start_weights(network: nn.Module, name: Cnn, path: str) -> None:
         state = _state(Path(files.EfficientnetLite0ModelFile.get_model_file_path()))
     else:
         return
-    target = network.network if isinstance(network, _LiteFeatures) else network
+    target = network.network if isinstance(network, _Pooled) else network
     known = target.state_dict()
     wanted = {key: value for key, value in state.items() if key in known}
     if wanted.keys() != known.keys():

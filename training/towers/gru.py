@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from training.config import GruConfig, SubwordGruConfig
@@ -34,9 +35,11 @@ class GruTower(WordTower):
         super().__init__(config, sizes, vocabulary)
         self.dropout = RowDropout(config.dropout)
         self.gru = nn.GRU(config.word_dimensions, sizes.dimensions)
+        self.recurrent_dropout = RowDropout(config.recurrent_dropout)
 
     def forward(self, rows: WordRows, training_pass: TrainingPass | None = None) -> Tensor:
-        return unit(sentence_states(self.gru, self.dropout, rows.sentences, partial(self.vectors_at, rows)))
+        vectors_at = partial(self.vectors_at, rows)
+        return unit(sentence_states(self.gru, self.dropout, rows.sentences, vectors_at, self.recurrent_dropout))
 
 
 class SubwordGruTower(Tower):
@@ -60,7 +63,11 @@ class SubwordGruTower(Tower):
 
 
 def sentence_states(
-    gru: nn.GRU, dropout: RowDropout, sentences: Ragged, vectors_at: Callable[[Int64], Tensor]
+    gru: nn.GRU,
+    dropout: RowDropout,
+    sentences: Ragged,
+    vectors_at: Callable[[Int64], Tensor],
+    recurrent: RowDropout | None = None,
 ) -> Tensor:
     """Return the N x d last states of sentences, given what makes T x w vectors of the words at T positions."""
     device = next(gru.parameters()).device
@@ -69,11 +76,40 @@ def sentence_states(
     order, positions, batch_sizes = time_steps(sentences)
     owners, steps = (to_device(places, device) for places in word_places(order, batch_sizes))
     embedded = dropout(vectors_at(positions), owners, steps)
-    if device.type == "cpu":
+    if recurrent is not None and recurrent.training and recurrent.p > 0:
+        ones_ND = torch.ones((len(order), gru.hidden_size), device=device)
+        last_ND = dropped_states(gru, embedded, batch_sizes, recurrent(ones_ND, to_device(order, device)))
+    elif device.type == "cpu":
         last_ND = last_states(gru, embedded, batch_sizes)
     else:
         last_ND = gru(PackedSequence(embedded, torch.from_numpy(batch_sizes)))[1][0]
     return last_ND.index_select(0, to_device(np.argsort(order), device))
+
+
+def dropped_states(gru: nn.GRU, inputs_TE: Tensor, batch_sizes: Int64, kept_ND: Tensor) -> Tensor:
+    """Return the N x d last states of a one-layer GRU whose state is multiplied where it enters the next step's gates.
+
+    The state itself passes on whole, as in Keras (`recurrent_dropout`), whose GRU the authors of Hessel 2019 used.
+
+    Args:
+        gru: whose parameters are used.
+        inputs_TE: inputs, laid out by `time_steps`.
+        batch_sizes: sentences that are still there at each time step, falling.
+        kept_ND: what the state of each sentence, by falling length, is multiplied with at every step.
+    """
+    input_weights, state_weights, input_bias, state_bias = gru.all_weights[0]
+    of_inputs = F.linear(inputs_TE, input_weights, input_bias)
+    state_ND = of_inputs.new_zeros(kept_ND.shape)
+    ended: list[Tensor] = []
+    sizes: list[int] = batch_sizes.tolist()
+    for given, size in zip(torch.split(of_inputs, sizes), sizes, strict=True):
+        ended.append(state_ND[size:])
+        state_ND = state_ND[:size]
+        of_state = F.linear(state_ND * kept_ND[:size], state_weights, state_bias)
+        (reset, update, new), (reset_h, update_h, new_h) = given.chunk(3, dim=1), of_state.chunk(3, dim=1)
+        fresh = torch.tanh(new + torch.sigmoid(reset + reset_h) * new_h)
+        state_ND = torch.lerp(fresh, state_ND.to(fresh.dtype), torch.sigmoid(update + update_h))
+    return torch.cat([state_ND, *reversed(ended)]).to(inputs_TE.dtype)
 
 
 def time_steps(sentences: Ragged) -> tuple[Int64, Int64, Int64]:

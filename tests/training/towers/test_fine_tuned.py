@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from pipelines.features.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
 from training.config import FineTunedConfig
 from training.towers.fine_tuned import (
@@ -133,6 +135,26 @@ def test_networks_of_torchvision_have_no_classifier() -> None:
     network.module.eval()
     with torch.no_grad():
         assert network.module(torch.zeros(1, 3, 64, 64)).shape == (1, network.features)
+
+
+def test_nasnet_is_the_extractors_and_is_trained(tmp_path: Path) -> None:
+    extractor = NasnetMobile()
+    for module in extractor.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_var.uniform_(0.5, 1.5)
+    torch.save(extractor.state_dict(), tmp_path / "nasnet.pth")
+    config = FineTunedConfig(cnn="nasnet-mobile", weights=str(tmp_path / "nasnet.pth"), dropout=0.0)
+    tower = FineTunedTower(config, Sizes(dimensions=8))
+    start_weights(tower.cnn, config.cnn, config.weights)
+    rows = tower.prepare(pictures(2))
+    pixels = centre_crop(torch.from_numpy(decode(rows)).permute(0, 3, 1, 2)) / 255 * 2 - 1  # inception_preprocessing
+    with torch.no_grad():
+        features = extractor.eval().features(pixels).relu().mean((2, 3))
+        expected = nn.functional.normalize(tower.affine(features), dim=1)
+        assert torch.allclose(tower.eval()(rows), expected, atol=1e-5)
+    (tower.train()(rows, MOMENT) * torch.arange(8)).sum().backward()
+    missing = [name for name, each in tower.named_parameters() if each.grad is None or not each.grad.abs().sum()]
+    assert not missing
 
 
 def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> None:

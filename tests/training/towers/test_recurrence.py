@@ -4,6 +4,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
+from training.data.ragged import Ragged
+from training.towers.dropout import RowDropout, drawing
+from training.towers.gru import dropped_states, sentence_states
 from training.towers.recurrence import last_states
 
 SIZES = [np.array([7, 6, 6, 3, 1]), np.array([3]), np.array([1, 1, 1, 1]), np.array([2, 2])]
@@ -50,3 +53,51 @@ def test_autocast_computes_in_bfloat16_and_trains_float32_weights() -> None:
     for one, other in zip(found, expected, strict=True):
         assert one.dtype is torch.float32
         assert torch.allclose(one, other, atol=0.05, rtol=0.05)
+
+
+def test_recurrent_dropout_is_a_loop_over_cells_that_see_the_masked_state() -> None:
+    gru, inputs = gru_and_inputs(SIZES[0], torch.float64)
+    kept = (torch.rand(7, 4) > 0.4).double() / 0.6
+    found = dropped_states(gru, inputs, SIZES[0], kept)
+    parts, cell = inputs.split(SIZES[0].tolist()), gru_cell(gru)
+    for sentence in range(7):
+        state = torch.zeros(1, 4, dtype=torch.float64)
+        for words in (part for part in parts if sentence < len(part)):
+            seen = cell(words[sentence : sentence + 1], state * kept[sentence])
+            update = torch.sigmoid(
+                words[sentence] @ gru.weight_ih_l0[4:8].T
+                + gru.bias_ih_l0[4:8]
+                + (state * kept[sentence]) @ gru.weight_hh_l0[4:8].T
+                + gru.bias_hh_l0[4:8]
+            )
+            state = seen + update * (state - state * kept[sentence])  # Keras passes the whole state on
+        assert torch.allclose(found[sentence], state[0])
+    whole = dropped_states(gru, inputs, SIZES[0], torch.ones(7, 4, dtype=torch.float64))
+    assert torch.allclose(whole, gru(PackedSequence(inputs, torch.from_numpy(SIZES[0])))[1][0])
+
+
+def gru_cell(gru: nn.GRU) -> nn.GRUCell:
+    cell = nn.GRUCell(5, 4).double()
+    cell.load_state_dict({name.removesuffix("_l0"): value for name, value in gru.state_dict().items()})
+    return cell
+
+
+def test_the_tower_drops_from_the_state_in_training_alone_the_same_for_a_row_whoever_computes_it() -> None:
+    torch.manual_seed(0)
+    gru, dropout, recurrent = nn.GRU(5, 4), RowDropout(0.0), RowDropout(0.5)
+    words = torch.randn(9, 5)
+    sentences = Ragged.of(np.array([4, 2, 3]))
+
+    def states(rows: list[int]) -> torch.Tensor:
+        numbers = np.concatenate([np.arange(9)[sentences.rows(row)] for row in rows])
+        own = Ragged.of(sentences.counts[rows])
+        with drawing(7, np.array(rows), torch.device("cpu")):
+            return sentence_states(gru, dropout, own, lambda at: words[numbers[at]], recurrent)
+
+    together = states([0, 1, 2])
+    assert torch.allclose(together[[2, 0]], states([2, 0]), atol=1e-6)
+    recurrent.eval()
+    whole = states([0, 1, 2])
+    assert not torch.allclose(whole, together, atol=1e-3)
+    expected = [gru(words[sentences.rows(row)])[1][0] for row in range(3)]
+    assert torch.allclose(whole, torch.stack(expected), atol=1e-5)
