@@ -8,6 +8,7 @@ flink, spark, dataflow    Beam's runners of those names, with Beam's own options
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -57,6 +58,12 @@ ON_THIS_MACHINE = frozenset({Runner.LOCAL, Runner.PORTABLE})
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
 
+class _Options(PipelineOptions):
+    """Beam's options, each view of them made once: Beam asks for one at every transform, and parses them all anew."""
+
+    view_as = functools.cache(PipelineOptions.view_as)
+
+
 def run_pipeline(
     assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
 ) -> PipelineResult:
@@ -76,7 +83,7 @@ def run_pipeline(
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
     with _where(runner, workers) as (target, settings):
         options = [*settings, *beam_options]
-        pipeline = beam.Pipeline(runner=target, options=PipelineOptions(options))
+        pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
         try:
             result = pipeline.run()
