@@ -89,7 +89,8 @@ class Inspector:
         """Read what the packs know of some images, at most RECENT, for `image_of`."""
         new = [digest for digest in digests if digest not in self._recent]
         refs = [ref for ref in self._index.find(new) if ref is not None]
-        for ref, row in zip(refs, self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist(), strict=True):
+        known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
+        for ref, row in zip(refs, known, strict=True):
             self._remember(PackedImage(Image(**row), ref))
 
     def _remember(self, found: PackedImage) -> None:
