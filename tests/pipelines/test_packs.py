@@ -30,7 +30,7 @@ def rows(values: list[int]) -> dict[str, list[object]]:
     return {"hash": [key(value) for value in values], "value": list(values)}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     adds=st.lists(st.lists(st.integers(0, 10_000), max_size=9), max_size=8),
     groups=st.integers(1, 5),

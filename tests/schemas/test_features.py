@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -52,7 +52,6 @@ def storage_loss(matrix: np.ndarray, storage: Storage) -> np.ndarray:
     return np.where(lengths > 0, 1 - cosines, 0.0)
 
 
-@settings(deadline=None)
 @given(MATRICES)
 def test_float32_reads_back_to_the_last_bit(matrix: np.ndarray) -> None:
     found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT32))
@@ -60,7 +59,6 @@ def test_float32_reads_back_to_the_last_bit(matrix: np.ndarray) -> None:
     assert found.tobytes() == matrix.tobytes()
 
 
-@settings(deadline=None)
 @given(MATRICES)
 def test_float16_reads_back_the_nearest_half(matrix: np.ndarray) -> None:
     found = column_to_vectors(vectors_to_column(matrix, Storage.FLOAT16))
@@ -68,7 +66,6 @@ def test_float16_reads_back_the_nearest_half(matrix: np.ndarray) -> None:
     assert found.tobytes() == matrix.astype(np.float16).tobytes()
 
 
-@settings(deadline=None)
 @given(MATRICES)
 def test_int8_is_off_by_half_a_step_at_most(matrix: np.ndarray) -> None:
     found = column_to_vectors(vectors_to_column(matrix, Storage.INT8))
@@ -80,7 +77,6 @@ def test_int8_is_off_by_half_a_step_at_most(matrix: np.ndarray) -> None:
     np.testing.assert_array_equal(quantise(matrix)[0], scales)
 
 
-@settings(deadline=None)
 @given(MATRICES, st.sampled_from(list(Storage)))
 def test_the_loss_is_within_what_rounding_allows(matrix: np.ndarray, storage: Storage) -> None:
     """The bound is on the angle between v and v + e: its sine is at most |e| / |v|, with |e| from the number format."""

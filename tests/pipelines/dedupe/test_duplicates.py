@@ -234,7 +234,7 @@ def test_policies(policy: Policy, going: set[str]) -> None:
 @given(
     st.integers(0, 99), st.sampled_from([64, 128, 256]), st.integers(0, 12), st.sampled_from(Policy), st.integers(0, 30)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_steps_give_what_comparing_all_with_all_gives(
     seed: int, bits: int, radius: int, policy: Policy, count: int
 ) -> None:

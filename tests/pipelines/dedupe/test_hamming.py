@@ -41,13 +41,13 @@ def adversarial_codes(draw: st.DrawFn) -> np.ndarray:
 
 
 @given(adversarial_codes(), st.integers(0, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_pairs_are_exactly_those_of_brute_force(codes: np.ndarray, radius: int) -> None:
     assert found(codes, radius) == brute_force(codes, radius)
 
 
 @given(adversarial_codes(), st.integers(0, 12), st.integers(1, 10**12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_keys_for_any_number_of_codes_miss_no_pair(codes: np.ndarray, radius: int, count: int) -> None:
     met = set()
     for bits in key_bits(codes.shape[1] * 64, radius=radius, count=count):

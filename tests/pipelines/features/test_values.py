@@ -68,7 +68,7 @@ def kept(lake: Lake, of: FeatureColumn, table: str, values: list[Value | Rejecte
 vectors = st.lists(st.floats(-60_000, 60_000, width=32), min_size=3, max_size=3).map(np.float32)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(vectors, min_size=1, max_size=9), st.sampled_from(Storage))
 def test_a_column_read_from_packs_is_that_of_the_values(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], storage: Storage

@@ -307,7 +307,6 @@ _CODES = [f"{code:016x}" for code in (0b0, 0b1, 0b111, 0b11111, 0b0, 0xFFFF)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(Split), _IMAGES), max_size=8), st.integers(0, 3), st.randoms())
-@settings(deadline=None)
 def test_images_leak_as_comparing_all_with_all_says(
     shown: list[tuple[Split, list[int]]], radius: int, shuffler: random.Random
 ) -> None:
@@ -320,7 +319,7 @@ def test_images_leak_as_comparing_all_with_all_says(
 
 
 @given(st.integers(0, 10**6), st.integers(0, 12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_documents_leak_as_comparing_all_with_all_says(seed: int, radius: int) -> None:
     documents = made_up(seed)
     assert find(documents, radius=radius) == brute_force(documents, radius=radius)

@@ -67,7 +67,7 @@ def best_sum(block: np.ndarray, edges: int) -> float:
     )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     sentences=SIZES,
     images=SIZES,

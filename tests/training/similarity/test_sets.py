@@ -82,7 +82,7 @@ def test_ap_by_trying_all_matchings(shape: tuple[int, int], k: str) -> None:
         assert float(at_most) == pytest.approx(best_mean(matrix, range(count + 1)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sentences=SIZES,
     images=SIZES,
@@ -120,7 +120,7 @@ def test_batch_equals_one_pair_at_a_time(
         assert torch.allclose(found, expected)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
     kind=st.sampled_from(Similarity),
