@@ -20,7 +20,7 @@ from training import options
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
-    for command in (train, evaluate, compare, promote, rollback, copy, serve, supervised, sweep, transfer):
+    for command in (train, evaluate, examples, compare, promote, rollback, copy, serve, supervised, sweep, transfer):
         app.command()(command)
 
 
@@ -132,6 +132,34 @@ def evaluate(
         )
     page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
     _summarise(console, summary.lines(), summary.to_json(), page)
+
+
+def examples(
+    model: Annotated[str, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")],
+    dataset: options.Dataset,
+    lake: options.LakePath,
+    split: options.Split = "test",
+    count: Annotated[int, typer.Option(help="Documents that are shown.")] = 6,
+    report: options.Report = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """Show what a model links in the documents whose images and sentences differ most; links need not be known.
+
+    Beside it stands the loss of the model's objective on the split: what there is to judge by without links.
+    """
+    from training.commands import run_examples
+    from training.report.pages import examples_page, write_page
+
+    console = Console(is_json=is_json)
+    found = run_examples(
+        model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=console.say
+    )
+    page = None
+    if report is not None:
+        shown, about = [each.shown for each in found.documents], {"dataset": found.dataset, "split": found.split}
+        page = write_page(report, examples_page(shown, model=found.model, loss=found.loss, **about))
+    _summarise(console, found.lines(), found.to_json(), page)
 
 
 def compare(

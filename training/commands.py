@@ -14,15 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.evaluation import Score
-from schemas.lake import Folder, Lake
-from schemas.manifest import FileEntry, Manifest, read_manifest
-from training.data.lake import read_part, split_parts
+from schemas.lake import Lake
+from schemas.manifest import Manifest, read_manifest
 from training.data.views import TextView
 from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
 from training.evaluation.compare import Contestant, ModelComparison, compare_models
@@ -39,19 +35,18 @@ from training.evaluation.rows import (
 )
 from training.evaluation.score_files import evaluate_scores
 from training.evaluation.studies import TransferCell, transfer_cells
+from training.loop.validation import split_loss
 from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
 from training.mlflow.registry import LoadedModel, load
 from training.mlflow.runs import log_scores, open_tracking, training_curve
 from training.mlflow.tracked_training import TrainSummary
-from training.report.examples import ExampleDocument, ExampleGroup, choose_examples
+from training.report.example_documents import Widest, example_groups, widest_documents
 from training.report.pages import ReportContent, report_page, write_page
 from training.report.sections import score_table, sections
-from training.similarity.assignment import predicted_pairs
 
 Say = Callable[[str], None]
 FEW_DOCUMENTS = 10
 REPORT_ARTIFACT = "report"
-EXAMPLES_EACH = 2
 JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
@@ -310,6 +305,74 @@ def run_transfer(
     return tuple(transfer_cells(loaded, home, references, split, say=say))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamplesSummary:
+    """Documents whose images and sentences differ most, with the links that a model predicts.
+
+    Attributes:
+        model: its address.
+        dataset: NAME@VERSION.
+        split: of it.
+        loss: of the model's objective on the split's documents; None where the objective reads links.
+        documents: the widest first.
+    """
+
+    model: str
+    dataset: str
+    split: str
+    loss: float | None
+    documents: tuple[Widest, ...]
+
+    def lines(self) -> list[str]:
+        loss = "" if self.loss is None else f": loss {self.loss:.4f}"
+        spreads = (f"{each.shown.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
+        return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"model": self.model, "dataset": self.dataset, "split": self.split, "loss": self.loss}
+        return about | {"documents": [each.to_json() for each in self.documents]}
+
+
+def run_examples(
+    *,
+    model: str,
+    dataset: str,
+    lake: str,
+    split: str = Split.TEST,
+    count: int = 6,
+    tracking: str | None = None,
+    say: Say,
+) -> ExamplesSummary:
+    """Show what a model links in a split whose links need not be known, such as WIKI's (Hessel 2019, figure 5).
+
+    Args:
+        model: its address.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI of the lake.
+        split: train, val or test.
+        count: documents that are shown.
+        tracking: MLflow's address.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: the model, data set or split is not there, or they do not fit together.
+    """
+    if split not in set(Split):
+        raise UsageError(f"--split {split}: expected one of {', '.join(Split)}")
+    home, client = Lake.at(lake), open_tracking(tracking)
+    reference = "@".join(home.find(dataset))
+    loaded = load(model, client)
+    say(f"linking {reference}, split {split}, with {loaded.uri}")
+    manifest, folder = read_manifest(home, reference)
+    return ExamplesSummary(
+        model=loaded.uri,
+        dataset=reference,
+        split=str(split),
+        loss=split_loss(loaded.model, manifest, folder, Split(split)),
+        documents=tuple(widest_documents(loaded.model, manifest, folder, split, count=count)),
+    )
+
+
 def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking: str | None = None) -> Path:
     """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
@@ -333,7 +396,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
         config=card.config,
         kept_epoch=card.epoch,
         history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
-        examples=example_groups(judged.evaluation, manifest, folder, report.split),
+        examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
@@ -383,43 +446,3 @@ def run_training_report(
 def judged_split(manifest: Manifest) -> Split | None:
     """Return the test split, or else the validation split, whichever has documents with a link."""
     return next((split for split in JUDGED_SPLITS if split in manifest.splits and manifest.splits[split].links), None)
-
-
-def example_groups(
-    evaluation: Evaluation, manifest: Manifest, folder: Folder, split: Split | str, *, each: int = EXAMPLES_EACH
-) -> tuple[ExampleGroup, ...]:
-    """Return the best, typical and worst documents with their pictures, predicted and true links."""
-    chosen = choose_examples(evaluation.document_auc, each=each)
-    wanted = {document for ids in chosen.values() for document in ids}
-    shown: dict[str, ExampleDocument] = {}
-    for documents_part, images_part in split_parts(manifest, split) if wanted else ():
-        rows = _rows(folder, documents_part, ["id", "sentences", "images"], wanted)
-        hashes = {image["hash"] for row in rows for image in row["images"]}
-        pictures = {row["hash"]: row["jpeg"] for row in _rows(folder, images_part, ["hash", "jpeg"], hashes)}
-        shown |= {row["id"]: _example(evaluation, row, pictures) for row in rows}
-    return tuple(ExampleGroup(title, tuple(shown[name] for name in names)) for title, names in chosen.items())
-
-
-def _rows(folder: Folder, part: FileEntry, columns: list[str], wanted: set[str]) -> list[dict[str, Any]]:
-    """Return the rows of a part whose first column is wanted; nothing is read where nothing is."""
-    if not wanted:
-        return []
-    table = read_part(folder, part, columns)
-    is_wanted = pc.is_in(table.column(columns[0]), value_set=pa.array(sorted(wanted), pa.string()))
-    rows: list[dict[str, Any]] = table.filter(is_wanted).to_pylist()
-    return rows
-
-
-def _example(evaluation: Evaluation, row: dict[str, Any], pictures: dict[str, bytes | None]) -> ExampleDocument:
-    position = evaluation.ids.index(row["id"])
-    matrix, numbers = evaluation.matrices[position], evaluation.sentence_numbers[position]
-    known = evaluation.links[position]
-    pairs = zip(*predicted_pairs(matrix), strict=True)
-    return ExampleDocument(
-        id=row["id"],
-        auc=evaluation.document_auc.get(row["id"]),
-        sentences=tuple(sentence["text"] for sentence in row["sentences"]),
-        images=tuple(pictures[image["hash"]] for image in row["images"]),
-        predicted=tuple((int(numbers[s]), int(i), float(matrix[s, i])) for s, i in pairs),
-        links=None if known is None else tuple((int(numbers[s]), int(i)) for s, i in known),
-    )

@@ -71,7 +71,7 @@ def load_training_data(
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
-    hold = partial(_hold, manifest, folder, identity, config, rank=rank, world_size=world_size)
+    hold = partial(hold_split, manifest, folder, identity, config, rank=rank, world_size=world_size)
     training = hold(Split.TRAIN)
     if not len(training.index.usable):
         wanted = " or ".join(TextView.of(config).roles) or "sentence"
@@ -151,16 +151,17 @@ def read_for_model(
         ) from problem
 
 
-def _hold(
+def hold_split(
     manifest: Manifest,
     folder: Folder,
     identity: DatasetIdentity,
     config: TrainConfig,
     split: Split,
     *,
-    rank: int,
-    world_size: int,
+    rank: int = 0,
+    world_size: int = 1,
 ) -> HeldSplit:
+    """Return worker `rank`'s share of a split, as a configuration that was identified with a data set reads it."""
     view = TextView.of(config)
     index = read_index(manifest, folder, split, view=view)
     columns = replace(

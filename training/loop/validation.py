@@ -14,9 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.lake import Folder
+from schemas.manifest import Manifest
 from training.config import TrainConfig
 from training.data.batches import validation_batches
 from training.data.documents import HeldSplit
+from training.data.loading import hold_split
 from training.data.ragged import Int64
 from training.data.sampling import choose_all
 from training.evaluation.metrics.links import score_documents
@@ -27,11 +32,13 @@ from training.loop.encoding import (
     allowed_negatives,
     choose_encoded,
     encode_documents,
+    prepare_split,
     share,
 )
 from training.loop.step import COLLAPSED
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective
+from training.objectives.registry import build_objective
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
@@ -77,6 +84,24 @@ def validate(
     return Validation(
         loss=loss, rank=rank, median_rank=median, auc=links[0], precision_at_1=links[1], precision_at_5=links[2]
     )
+
+
+def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Split) -> float | None:
+    """Return the mean loss of a model's own objective on a split, in this process; None of one that reads links.
+
+    Raises:
+        UsageError: the data set lacks what the model reads, or no document has a sentence and an image.
+    """
+    config = model.card.config
+    if config.objective.reads_links:
+        return None
+    held = hold_split(manifest, folder, model.card.data, config, split)
+    if not len(held.index.usable):
+        where = f"{manifest.dataset}@{manifest.version}, split {split}"
+        raise UsageError(f"{where}: no document has a sentence and an image")
+    objective = build_objective(config.objective, seed=config.training.seed)
+    context = Context(device=model.device)
+    return validate(model, prepare_split(model, held), objective, context, epoch=model.card.epoch).loss
 
 
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:

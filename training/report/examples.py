@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from markupsafe import Markup
 from PIL import Image
 
 THUMBNAIL_PX = 128
@@ -29,6 +31,8 @@ THUMBNAIL_QUALITY = 80
 MAX_SENTENCE_CHARACTERS = 280
 MAX_ROWS = 40
 LINE_PX = 18
+CONCEPTS_EACH = 3
+_WORDS = re.compile(r"(\w+)")
 _ROW_MARGIN_PX = 12
 _WIDEST_PX, _THINNEST_PX = 8.0, 1.5
 
@@ -44,6 +48,7 @@ class ExampleDocument:
         images: a JPEG per image in order; None where there is no picture to show.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
         links: true (sentence, image) links; None: unknown.
+        concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
     """
 
     id: str
@@ -52,12 +57,18 @@ class ExampleDocument:
     images: tuple[bytes | None, ...]
     predicted: tuple[tuple[int, int, float], ...]
     links: tuple[tuple[int, int], ...] | None
+    concepts: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         n, m = len(self.sentences), len(self.images)
         for sentence, image, *_ in (*self.predicted, *(self.links or ())):
             if not (0 <= sentence < n and 0 <= image < m):
                 raise ValueError(f"document {self.id}: ({sentence}, {image}) is outside {n} sentences x {m} images")
+
+    @property
+    def concept_words(self) -> frozenset[str]:
+        """Return the words of all concepts, in lower case."""
+        return frozenset(word.lower() for labels in self.concepts for label in labels for word in label.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,17 @@ class ExampleGroup:
 
     title: str
     documents: tuple[ExampleDocument, ...]
+
+
+def main_concepts(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the first different labels of an image's regions, which are given by falling certainty."""
+    return tuple(dict.fromkeys(label for label in labels if label))[:CONCEPTS_EACH]
+
+
+def emphasised(text: str, words: Container[str]) -> Markup:
+    """Return a text, escaped, with the words that are among some in italics."""
+    parts = (Markup("<i>{}</i>").format(part) if part.lower() in words else part for part in _WORDS.split(text))
+    return Markup("").join(parts)
 
 
 def choose_examples(auc: Mapping[str, float], *, each: int = 1) -> dict[str, tuple[str, ...]]:

@@ -44,6 +44,7 @@ from training.report.examples import (
     ExampleGroup,
     clip,
     draw_example,
+    emphasised,
     thumbnail_uri,
 )
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
@@ -156,7 +157,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
-    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri}
+    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised}
     found.tests |= {"clear": is_clear, "score": _is_known}
     return found
 
@@ -368,10 +369,29 @@ def transfer_table(cells: Sequence[TransferCell]) -> Table:
     return Table(("AUC", *datasets), tuple(Row(title, tuple(row)) for title, row in rows.items()))
 
 
-def linked_page(documents: Iterable[ExampleDocument], *, model: str) -> str:
-    """Return the page of documents whose truth is not known, with the links that the model of an address predicts."""
+def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str = "") -> str:
+    """Return the page of some documents with the links that the model of an address predicts.
+
+    Args:
+        documents: to be drawn.
+        model: its address.
+        about: which documents they are; "": a user's own, whose truth is not known.
+    """
     graphs = [draw_example(document) for document in documents]
-    return render("linked", model=model, graphs=graphs, legend=edge_legend(graphs))
+    about = about or "The documents came without links."
+    return render("linked", model=model, about=about, graphs=graphs, legend=edge_legend(graphs))
+
+
+def examples_page(
+    documents: Iterable[ExampleDocument], *, model: str, dataset: str, split: str, loss: float | None
+) -> str:
+    """Return the page of the documents of a split whose images and sentences differ most, with the loss there."""
+    told = "" if loss is None else f" The loss of its objective is {loss:.4f} there."
+    about = (
+        f"They are those of {dataset}, {split} split, whose images and sentences differ most among themselves "
+        f"(Hessel et al. 2019, figure 5).{told}"
+    )
+    return linked_page(documents, model=model, about=about)
 
 
 def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:

@@ -25,6 +25,7 @@ from training.report.examples import (
     clip,
     draw_example,
     edge_width_px,
+    main_concepts,
     row_centre_px,
     thumbnail_uri,
 )
@@ -260,6 +261,17 @@ def test_the_page_draws_each_edge_once():
         "missed": 1,
     }
     assert paths["edge predicted"] == 0
+
+
+def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
+    shown = document(
+        sentences=("A red <wall>.", "Walls.", "An old lamp"), concepts=(("wall", "old tree"), (), ("sky",))
+    )
+    page = report_page(content(examples=(ExampleGroup("Any", (shown,)),)))
+    assert "A red &lt;<i>wall</i>&gt;." in page and "An <i>old</i> lamp" in page and "<i>Walls</i>" not in page
+    assert re.findall(r'<span class="concepts">(.*?)</span>', page) == ["wall, old tree", "sky"]
+    assert 'class="concepts"' not in report_page(content())
+    assert main_concepts(["dog", "", "cat", "dog", "tree", "sky"]) == ("dog", "cat", "tree")
 
 
 def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
