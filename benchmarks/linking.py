@@ -30,7 +30,7 @@ import io
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,6 @@ from training.ray.link import RayWorkers
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
 from training.towers.inputs import image_input, text_input
 
-SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)
 TEXT_DIMENSIONS, IMAGE_DIMENSIONS, VOCABULARY = 512, 1280, 5000
 DATASET, TEXT, IMAGE = "benchmark", "sentence-vectors", "image-vectors"
 FEATURES = {
@@ -63,40 +62,35 @@ FEATURES = {
 KNOWN = Vocabulary((PAD, UNKNOWN, *(f"w{number}" for number in range(VOCABULARY - 2))))
 
 
-def make_version(root: Path, shards: int, documents: int) -> Lake:
-    """Write and commit a version of `shards` shards of `documents` documents."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Bounds of a document's sentences, of a sentence's words and of a document's images."""
+
+    sentences: tuple[int, int] = (8, 22)
+    words: tuple[int, int] = (6, 30)
+    images: tuple[int, int] = (8, 24)
+
+
+def make_version(root: Path, splits: Mapping[Split, int], documents: int, shape: Shape = Shape()) -> Lake:
+    """Write and commit a version whose splits have so many shards of `documents` documents."""
     lake, rng = Lake.at(str(root)), np.random.default_rng(0)
     folder = lake.dataset(DATASET, "v1")
     files: list[FileEntry] = []
-    for shard in range(shards):
-        made = [make_document(rng, f"d{shard:03d}-{number:04d}") for number in range(documents)]
-        name = f"{Split.TEST}/part-{shard:05d}-of-{shards:05d}.parquet"
+    for split, shard in ((split, shard) for split, shards in splits.items() for shard in range(shards)):
+        made = [make_document(rng, f"{split}-{shard:03d}-{number:04d}", split, shape) for number in range(documents)]
+        name = f"{split}/part-{shard:05d}-of-{splits[split]:05d}.parquet"
         rows = [
             to_row(each) | {FEATURE_PREFIX + TEXT: vectors(rng, len(each.sentences), TEXT_DIMENSIONS)} for each in made
         ]
         files.append(write(folder, f"documents/{name}", to_table(rows, document_schema(FEATURES["documents"]))))
         looks = [image_row(rng, image.hash) for each in made for image in each.images]
         files.append(write(folder, f"images/{name}", to_table(looks, image_schema(FEATURES["images"]))))
-    counted = SplitStatistics(
-        documents=shards * documents,
-        images=0,
-        sentences=0,
-        unique_images=0,
-        median_sentences=0,
-        median_images=0,
-        mean_sentences=0,
-        mean_images=0,
-        max_sentences=SENTENCES[1],
-        max_images=IMAGES[1],
-        links=0,
-        documents_with_known_links=0,
-        density=None,
-    )
+    counted = {str(split): count(shards * documents, shape) for split, shards in splits.items()}
     manifest = Manifest(
         dataset=DATASET,
         version="v1",
         files=tuple(sorted(files)),
-        splits={str(Split.TEST): counted},
+        splits=counted,
         failures={},
         stages={},
         features=FEATURES,
@@ -109,13 +103,33 @@ def make_version(root: Path, shards: int, documents: int) -> Lake:
     return lake
 
 
-def make_document(rng: np.random.Generator, key: str) -> Document:
+def count(documents: int, shape: Shape) -> SplitStatistics:
+    """Return the statistics of a split, as far as they are read."""
+    return SplitStatistics(
+        documents=documents,
+        images=0,
+        sentences=0,
+        unique_images=0,
+        median_sentences=0,
+        median_images=0,
+        mean_sentences=0,
+        mean_images=0,
+        max_sentences=shape.sentences[1],
+        max_images=shape.images[1],
+        links=0,
+        documents_with_known_links=0,
+        density=None,
+    )
+
+
+def make_document(rng: np.random.Generator, key: str, split: Split, shape: Shape) -> Document:
     texts = [
-        " ".join(KNOWN.words[word] for word in rng.integers(2, VOCABULARY, rng.integers(*WORDS, endpoint=True)))
-        for _ in range(rng.integers(*SENTENCES, endpoint=True))
+        " ".join(KNOWN.words[word] for word in rng.integers(2, VOCABULARY, rng.integers(*shape.words, endpoint=True)))
+        for _ in range(rng.integers(*shape.sentences, endpoint=True))
     ]
     hashes = [
-        hashlib.sha256(f"{key}/{place}".encode()).hexdigest() for place in range(rng.integers(*IMAGES, endpoint=True))
+        hashlib.sha256(f"{key}/{place}".encode()).hexdigest()
+        for place in range(rng.integers(*shape.images, endpoint=True))
     ]
     return Document(
         id=key,
@@ -124,7 +138,7 @@ def make_document(rng: np.random.Generator, key: str) -> Document:
         images=tuple(map(ImageRef, hashes)),
         links=None,
         provenance=Provenance(source="benchmark", record_id=key),
-        split=Split.TEST,
+        split=split,
     )
 
 
@@ -207,7 +221,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
-    lake = make_version(root / "lake", options.shards, options.documents)
+    lake = make_version(root / "lake", {Split.TEST: options.shards}, options.documents)
     total = options.shards * options.documents
     found: dict[str, float] = {}
     for name, model in make_models(lake).items():

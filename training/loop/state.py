@@ -3,7 +3,7 @@
     checkpoints/epoch-0003/
         state.pt      optimiser, schedule, position, history, resolved configuration, data set identity
         model/        the model after this epoch
-        best/         the model of the epoch kept so far
+        best/         the model of the epoch kept so far, where that is an earlier one
 
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
 (`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
@@ -74,7 +74,7 @@ def save(state: RunState, run_directory: Path) -> Path:
     target = run_directory / CHECKPOINTS / f"epoch-{state.epoch:04d}"
     with whole_folder(target) as folder:
         state.model.save(folder / MODEL)
-        if state.best is not None:
+        if state.best is not None and state.best_epoch < state.epoch:
             state.best.save(folder / BEST)
         torch.save(_values(state), folder / STATE)
     return target
@@ -99,9 +99,10 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     state = start(model)
     state.optimiser.load_state_dict(values["optimiser"])
     state.schedule.load_state_dict(values["schedule"])
-    state.best = LinkModel.load(checkpoint / BEST) if (checkpoint / BEST).is_dir() else None
     for name in _POSITION:
         setattr(state, name, values[name])
+    state.best = LinkModel.load(checkpoint / (BEST if state.best_epoch < state.epoch else MODEL))
+    state.best.card = replace(model.card, epoch=state.best_epoch)
     return state
 
 

@@ -9,8 +9,8 @@ without waiting (`training.data.ragged.to_device`), and AP's assignments are sol
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -103,7 +103,7 @@ def take_step(
     if loss.requires_grad:  # a worker may hold no document of this batch
         torch.autograd.backward(loss)
     context.sum_gradients(model.parameters())
-    norm = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
+    norm = clip(model.parameters(), settings.clip_norm)
     is_finite = torch.isfinite(loss.detach() + norm)
     optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's own switch
     optimiser.step()
@@ -113,6 +113,15 @@ def take_step(
     if guard is None:
         watch.check()
     return loss.detach()
+
+
+def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Return the norm of all gradients, which are scaled down to a norm of `limit`; 0: they are left as they are."""
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
+    if limit:
+        nn.utils.clip_grads_with_norm_(trained, limit, norm)
+    return norm
 
 
 def _detached(batch: EncodedBatch) -> EncodedBatch:

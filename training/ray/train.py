@@ -32,7 +32,7 @@ from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Folder, Lake
 from training.config import Device, TrainConfig
 from training.data.loading import load_training_data
-from training.loop.context import TorchDistributed
+from training.loop.context import Context, TorchDistributed
 from training.loop.trainer import TrainResult, train
 from training.ray.run_folder import (
     START,
@@ -54,10 +54,17 @@ WORKER_CRASHES_SURVIVED = 2
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
 _SNAPSHOT = "checkpoint_manager_snapshot.json"
 _QUIET_AND_QUICK = {
+    "RAY_worker_niceness": "0",  # else whatever runs beside a training takes its processors
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else a warning about a coming change
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # else an epoch takes at least two seconds
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+}
+_WORKER = {  # what a step frees it takes again: glibc gives back no memory, and takes it in huge pages
+    "GLIBC_TUNABLES": (
+        "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
+        "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864"
+    )
 }
 
 
@@ -126,6 +133,7 @@ def _trainer(
             failure_config=ray.train.FailureConfig(max_failures=0),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
+            worker_runtime_env={"env_vars": {name: os.environ.get(name, value) for name, value in _WORKER.items()}},
         ),
     )
 
@@ -138,7 +146,8 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
     ours = ray.train.get_context()
     rank, world_size = ours.get_world_rank(), ours.get_world_size()
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        context = TorchDistributed(
+        make_context = TorchDistributed if world_size > 1 else Context
+        context = make_context(
             device=get_device() if settings["use_gpu"] else torch.device("cpu"),
             on_report=partial(_report, folder, rank),
             find_checkpoint=partial(_latest_checkpoint, Path(scratch) / "resumed"),

@@ -74,7 +74,7 @@ class RowDropout(nn.Module):
         if draw is None or not self.training or self.p == 0:
             return F.dropout(values, self.p, self.training)
         kept = self._kept(values, draw.rows if rows is None else draw.rows.index_select(0, rows), steps)
-        return values.masked_fill(~kept, 0.0) * (1 / (1 - self.p))
+        return values * kept.to(values.dtype).mul_(1 / (1 - self.p))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

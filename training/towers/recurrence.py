@@ -60,55 +60,53 @@ class _Recurrence(torch.autograd.Function):
             bias = input_bias.clone()
             bias[: 2 * size] += state_bias[: 2 * size]
             bias, new_bias = bias.to(precision), state_bias[2 * size :].to(precision)
-            gates_T2d = torch.addmm(bias[: 2 * size], x_TE, w[: 2 * size].T)
-            new_Td = torch.addmm(bias[2 * size :], x_TE, w[2 * size :].T)
-            carried_Td, states_Td = torch.empty_like(new_Td), torch.empty_like(new_Td)
-            kept = gates_T2d, new_Td, carried_Td, states_Td
-            _run(kept, u, new_bias, batch_sizes)
-            ctx.save_for_backward(x_TE, w, u, *kept)
+            inputs_T3d = torch.addmm(bias, x_TE, w.T)
+            carried_Td, states_Td = x_TE.new_empty((2, len(x_TE), size)).unbind()
+            _run((inputs_T3d, carried_Td, states_Td), u, new_bias, batch_sizes)
+            ctx.save_for_backward(x_TE, w, u, inputs_T3d, carried_Td, states_Td)
             ctx.batch_sizes, ctx.types = batch_sizes, (inputs_TE.dtype, input_weights.dtype)
             return states_Td.index_select(0, torch.from_numpy(_last_rows(batch_sizes))).to(inputs_TE.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_Nd: Tensor) -> tuple[Tensor | None, ...]:
-        x_TE, w, u, gates_T2d, new_Td, carried_Td, states_Td = ctx.saved_tensors
+        x_TE, w, u, gates_T3d, carried_Td, states_Td = ctx.saved_tensors
         input_type, weight_type = ctx.types
-        d_gates_T2d, d_new_Td, d_carried_Td = (torch.empty_like(values) for values in (gates_T2d, new_Td, carried_Td))
-        state_Nd = gradient_Nd.to(gates_T2d.dtype, copy=True)
-        kept = gates_T2d, new_Td, carried_Td, states_Td
-        _run_back(state_Nd, kept, (d_gates_T2d, d_new_Td, d_carried_Td), u, ctx.batch_sizes)
-        size = u.shape[1]
-        before = torch.from_numpy(_rows_before(ctx.batch_sizes))
+        d_T3d, d_new_Td = torch.empty_like(gates_T3d), torch.empty_like(carried_Td)
+        state_Nd = gradient_Nd.to(gates_T3d.dtype, copy=True)
+        _run_back(state_Nd, (gates_T3d, carried_Td, states_Td), (d_T3d, d_new_Td), u, ctx.batch_sizes)
+        gates = 2 * u.shape[1]
         first = int(ctx.batch_sizes[0])
-        states_before = states_Td.index_select(0, before)
-        d_w = torch.cat([d_gates_T2d.T @ x_TE, d_new_Td.T @ x_TE])
-        d_u = torch.cat([d_gates_T2d[first:].T @ states_before, d_carried_Td[first:].T @ states_before])
-        d_gate_bias = d_gates_T2d.sum(dim=0, dtype=weight_type)
-        d_input_bias = torch.cat([d_gate_bias, d_new_Td.sum(dim=0, dtype=weight_type)])
-        d_state_bias = torch.cat([d_gate_bias, d_carried_Td.sum(dim=0, dtype=weight_type)])
+        d_u = d_T3d[first:].T @ states_Td.index_select(0, torch.from_numpy(_rows_before(ctx.batch_sizes)))
+        d_w = torch.empty_like(w)
+        torch.mm(d_T3d[:, :gates].T, x_TE, out=d_w[:gates])
+        torch.mm(d_new_Td.T, x_TE, out=d_w[gates:])
+        d_state_bias = d_T3d.sum(dim=0, dtype=weight_type)
+        d_input_bias = torch.cat([d_state_bias[:gates], d_new_Td.sum(dim=0, dtype=weight_type)])
         d_x_TE = None
         if ctx.needs_input_grad[0]:
-            d_x_TE = torch.mm(d_gates_T2d, w[: 2 * size]).addmm_(d_new_Td, w[2 * size :]).to(input_type)
+            d_x_TE = torch.mm(d_T3d[:, :gates], w[:gates]).addmm_(d_new_Td, w[gates:]).to(input_type)
         return d_x_TE, d_w.to(weight_type), d_u.to(weight_type), d_input_bias, d_state_bias, None, None
 
 
-def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tensor, batch_sizes: Int64) -> None:
+def _run(kept: tuple[Tensor, Tensor, Tensor], u: Tensor, new_bias: Tensor, batch_sizes: Int64) -> None:
     """Turn the inputs' part of gates and new into their values, step by step; fill what is carried and the states.
 
-    `kept` is gates (T x 2d), new, carried (`U_n h + c_n`) and states (T x d each).
+    `kept` is gates and new (T x 3d), what is carried (`U_n h + c_n`) and the states (T x d each).
     """
     size = u.shape[1]
-    to_gates, to_new = _product_with(u[: 2 * size].T), _product_with(u[2 * size :].T)
+    product = _product_with(u.T)
     before: Tensor | None = None
     for start, stop in pairwise(Ragged.of(batch_sizes).offsets.tolist()):
-        gates, new, carried, state = (values[start:stop] for values in kept)
+        both, carried, state = (values[start:stop] for values in kept)
+        gates, new = both[:, : 2 * size], both[:, 2 * size :]
         if before is None:
             carried.copy_(new_bias.expand_as(carried))
         else:
             before = before[: stop - start]
-            gates += to_gates(before)
-            torch.add(to_new(before), new_bias, out=carried)
+            from_state = product(before)
+            gates += from_state[:, : 2 * size]
+            torch.add(from_state[:, 2 * size :], new_bias, out=carried)
         gates.sigmoid_()
         reset, update = gates[:, :size], gates[:, size:]
         new.addcmul_(reset, carried).tanh_()
@@ -121,32 +119,36 @@ def _run(kept: tuple[Tensor, Tensor, Tensor, Tensor], u: Tensor, new_bias: Tenso
 
 def _run_back(
     state_Nd: Tensor,
-    kept: tuple[Tensor, Tensor, Tensor, Tensor],
-    wanted: tuple[Tensor, Tensor, Tensor],
+    kept: tuple[Tensor, Tensor, Tensor],
+    wanted: tuple[Tensor, Tensor],
     u: Tensor,
     batch_sizes: Int64,
 ) -> None:
-    """Fill the gradients of pre-activations (gates, new) and of what is carried; `state_Nd` is used up."""
+    """Fill the gradients of what the state adds to gates and new (T x 3d), and of new; `state_Nd` is used up.
+
+    `kept` is gates and new (T x 3d), what is carried and the states (T x d each).
+    """
     size = u.shape[1]
-    from_gates, from_new = _product_with(u[: 2 * size]), _product_with(u[2 * size :])
+    product = _product_with(u)
     offsets = Ragged.of(batch_sizes).offsets.tolist()
     zeros = torch.zeros_like(state_Nd)
     for step in reversed(range(len(batch_sizes))):
         start, stop = offsets[step], offsets[step + 1]
-        gates, new, carried, _ = (values[start:stop] for values in kept)
-        d_gates, d_new, d_carried = (values[start:stop] for values in wanted)
-        reset, update = gates[:, :size], gates[:, size:]
-        d_reset, d_update = d_gates[:, :size], d_gates[:, size:]
+        (reset, update, new), carried = kept[0][start:stop].chunk(3, dim=1), kept[1][start:stop]
+        d_all, d_new = (values[start:stop] for values in wanted)
+        d_reset, d_update, d_carried = d_all.chunk(3, dim=1)
+        d_gates = d_all[:, : 2 * size]
         d_state = state_Nd[: stop - start]
-        before = kept[3][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
+        before = kept[2][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
         torch.sub(before, new, out=d_update).mul_(d_state)
         torch.addcmul(d_state, d_state, update, value=-1, out=d_new)
         torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
         torch.mul(d_new, carried, out=d_reset)
         torch.mul(d_new, reset, out=d_carried)
+        gates = kept[0][start:stop, : 2 * size]
         torch.ops.aten.sigmoid_backward.grad_input(d_gates, gates, grad_input=d_gates)
         if step:
-            d_state.mul_(update).add_(from_gates(d_gates)).add_(from_new(d_carried))
+            d_state.mul_(update).add_(product(d_all))
 
 
 def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:

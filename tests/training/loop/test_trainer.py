@@ -251,6 +251,21 @@ def test_a_resumed_run_is_the_uninterrupted_one(lake: Lake, tmp_path: Path, conf
         assert {**found, "documents_per_second": 0} == {**expected, "documents_per_second": 0}
 
 
+@pytest.mark.parametrize("cut", [2, 3])
+def test_a_resumed_run_keeps_the_best_epoch_it_had(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    monkeypatch.setattr(trainer, "_value", lambda select, judged, epoch: abs(epoch - 2))
+    whole = train(FROZEN, data, Context(), run_directory=tmp_path / "whole")
+    run = tmp_path / "cut"
+    for epochs in (cut, 4):
+        resumed = Context(find_checkpoint=lambda: latest(run))
+        last = train(with_loop(FROZEN, epochs=epochs), data, resumed, run_directory=run)
+    assert last.best_epoch == whole.best_epoch == 2
+    assert LinkModel.load(last.model).card.epoch == 2
+    assert_equal_weights(whole, last)
+
+
 def test_resuming_a_finished_run_trains_nothing(data: TrainingData, tmp_path: Path) -> None:
     first = train(FROZEN, data, Context(), run_directory=tmp_path)
     again = train(FROZEN, data, Context(find_checkpoint=lambda: latest(tmp_path)), run_directory=tmp_path)
@@ -280,8 +295,10 @@ def test_one_checkpoint_is_kept_and_reported_each_epoch(data: TrainingData, tmp_
         assert checkpoint is not None
         reports.append((metrics["epoch"], checkpoint.name, (checkpoint / "best" / "weights.pt").exists()))
 
-    train(with_loop(FROZEN, epochs=3), data, Context(on_report=report), run_directory=tmp_path)
-    assert reports == [(1.0, "epoch-0001", True), (2.0, "epoch-0002", True), (3.0, "epoch-0003", True)]
+    result = train(with_loop(FROZEN, epochs=3), data, Context(on_report=report), run_directory=tmp_path)
+    losses = [row["validation_loss"] for row in result.history]
+    has_best = [int(np.argmin(losses[:epoch])) + 1 < epoch for epoch in (1, 2, 3)]
+    assert reports == [(float(epoch), f"epoch-{epoch:04d}", has_best[epoch - 1]) for epoch in (1, 2, 3)]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-0003"]
 
 

@@ -1,0 +1,232 @@
+"""The time of a real training run: `multilink train`'s path under Ray with one worker, part by part.
+
+    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 3] [--batches 40] [--json]
+
+    bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
+             rate of the machine's own product of two 2048 x 2048 matrices in that precision
+    shapes   the same products one by one, in the shapes that the step has: a recurrence multiplies a few rows at a time
+    step     `training.loop.step.take_step` in the worker, median of the run
+    epoch    from the first batch of an epoch to the checkpoint that Ray has stored, validation included
+
+A version of 11 documents a batch is written into a temporary lake: 10 sentences of 3-14 words, 10 images of 1280
+numbers, a tenth of the documents for validation. Then `training.ray.train.launch` trains `hessel-2019` on it (GRU,
+d = 1024), and its worker times itself. Bound and shapes are timed in the worker, before each epoch, so that all is of
+one process and one time; shares of the bound are of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from benchmarks.linking import DATASET, IMAGE_DIMENSIONS, Shape, make_version
+from benchmarks.training import product_seconds
+from schemas.configs import override
+from schemas.documents import Split
+from schemas.lake import Lake
+from training.config import Precision, TrainConfig
+from training.data.ragged import Ragged
+from training.loop import state as states
+from training.loop import step, trainer
+from training.loop.context import Context
+from training.objectives.batch import EncodedBatch
+from training.ray import train as ray_train
+from training.recipes import recipe
+from training.towers.gru import time_steps
+
+SHAPE = Shape(sentences=(10, 10), words=(3, 14), images=(10, 10))
+DOCUMENTS, DIMENSIONS, WORD_DIMENSIONS = 11, 1024, 300
+TIMES = "times.json"
+CPU = torch.device("cpu")
+PARTS = {
+    "data and towers": (step, "encode_batch"),
+    "cosines and similarity": (EncodedBatch, "similarity"),
+    "backward": (torch.autograd, "backward"),
+    "gradient sums": (Context, "sum_gradients"),
+    "clipping": (step, "clip"),
+    "optimiser": (torch.optim.Adam, "step"),
+    "step": (trainer, "take_step"),
+    "batches": (trainer, "training_batches"),
+    "validation": (trainer, "validate"),
+    "keeping": (trainer, "_keep"),
+    "checkpoint": (trainer, "_checkpoint"),
+    "  saved": (states, "save"),
+    "  reported": (Context, "report"),
+}
+
+
+def lengths() -> np.ndarray:
+    """Return the words of each sentence of a typical batch."""
+    rng = np.random.default_rng(0)
+    return rng.integers(*SHAPE.words, DOCUMENTS * SHAPE.sentences[0], endpoint=True)
+
+
+def products() -> list[tuple[int, int, int]]:
+    """Return rows, inner size and columns of the matrix products of a step."""
+    words = Ragged.of(lengths())
+    *_, rows = time_steps(words)
+    gates, images = 3 * DIMENSIONS, DOCUMENTS * SHAPE.images[0]
+    later = words.total - int(rows[0])
+    found = [(words.total, WORD_DIMENSIONS, gates), (gates, words.total, WORD_DIMENSIONS)]
+    found += [(words.total, gates, WORD_DIMENSIONS), (gates, later, DIMENSIONS)]
+    for count in rows[1:].tolist():
+        found += [(count, DIMENSIONS, gates), (count, gates, DIMENSIONS)]
+    found += [(images, IMAGE_DIMENSIONS, DIMENSIONS), (DIMENSIONS, images, IMAGE_DIMENSIONS)]
+    cosines = (len(words), DIMENSIONS, images)
+    return [*found, cosines, (len(words), images, DIMENSIONS), (images, len(words), DIMENSIONS)]
+
+
+def operations() -> float:
+    return float(sum(2 * n * k * m for n, k, m in products()))
+
+
+def shapes_seconds(precision: Precision) -> float:
+    """Return the time of a step's products, each in its own shape, the better of two."""
+    dtype = torch.bfloat16 if precision is Precision.BFLOAT16 else torch.float32
+    pairs = [(torch.randn(n, k).to(dtype), torch.randn(k, m).to(dtype)) for n, k, m in products()]
+    found = []
+    for _ in range(2):
+        began = time.perf_counter()
+        for left, right in pairs:
+            left @ right
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+@contextmanager
+def timed(times: dict[str, list[float]]) -> Iterator[None]:
+    """Note the seconds of every call of the `PARTS` inside."""
+    patches = [
+        mock.patch.object(owner, name, clocked(getattr(owner, name), times[part]))
+        for part, (owner, name) in PARTS.items()
+    ]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def clocked(call: Callable[..., Any], times: list[float]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return call(*args, **options)
+        finally:
+            times.append(time.perf_counter() - began)
+
+    return wrapped
+
+
+def timed_worker(settings: Mapping[str, Any], train_worker: Callable[..., Any]) -> Any:
+    """Train as the worker does, and leave its times, with those of the bound, in the run's folder."""
+    precision = Precision(settings["config"]["training"]["precision"])
+    times: dict[str, list[float]] = defaultdict(list)
+    train_epoch = trainer._train_epoch
+
+    def train_one(*args: Any) -> dict[str, float]:
+        times["bound"].append(operations() * product_seconds(precision, CPU, time.perf_counter))
+        times["shapes"].append(shapes_seconds(precision))
+        times["began"].append(time.perf_counter())
+        times["processor"].append(time.process_time())
+        times["faults"].append(-float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt))
+        return train_epoch(*args)
+
+    checkpoint = trainer._checkpoint
+
+    def checkpoint_one(*args: Any) -> None:
+        checkpoint(*args)
+        times["ended"].append(time.perf_counter())
+        times["processor"].append(time.process_time())
+        times["faults"].append(float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt))
+
+    with (
+        mock.patch.object(trainer, "_train_epoch", train_one),
+        mock.patch.object(trainer, "_checkpoint", checkpoint_one),
+        timed(times),
+    ):
+        result = train_worker(settings)
+    times["threads"] = [float(torch.get_num_threads())]
+    times["niceness"] = [float(os.nice(0))]
+    Lake.at(settings["lake"]).root.child("times").write(TIMES, json.dumps(times).encode())
+    return result
+
+
+def launch(config: TrainConfig, lake: Lake, run_id: str) -> dict[str, list[float]]:
+    """Train under Ray with one worker and return its times."""
+    train_worker = ray_train._train_worker
+
+    def worker(settings: Mapping[str, Any]) -> Any:
+        from benchmarks.train import timed_worker as run
+
+        return run(settings, train_worker)
+
+    with mock.patch.object(ray_train, "_train_worker", worker):
+        ray_train.launch(config, lake=lake, dataset=DATASET, workers=1, run_id=run_id)
+    return json.loads(lake.root.child("times").read(TIMES))
+
+
+def show(precision: Precision, times: Mapping[str, list[float]]) -> dict[str, float]:
+    """Print a precision's table and return its ratios."""
+    bound, shapes, taken = (statistics.median(times[name]) for name in ("bound", "shapes", "step"))
+    epochs = [ended - began for began, ended in zip(times["began"], times["ended"], strict=True)]
+    steps = len(times["step"]) // len(epochs)
+    of_steps = [sum(times["step"][epoch * steps :][:steps]) for epoch in range(len(epochs))]
+    processor = sum(times["processor"][1::2]) - sum(times["processor"][::2])
+    over = statistics.median(epoch / of for epoch, of in zip(epochs, of_steps, strict=True)) - 1
+    print(
+        f"{precision}: bound {1000 * bound:.0f} ms, its products in their shapes {1000 * shapes:.0f} ms, step "
+        f"{1000 * taken:.0f} ms: {bound / taken:.0%} and {shapes / taken:.0%} of them"
+    )
+    print(
+        f"  epoch of {steps} steps {statistics.median(epochs):.2f} s, {over:.1%} more than its steps; "
+        f"{processor / sum(epochs):.2f} processors busy of {times['threads'][0]:.0f} threads, niceness "
+        f"{times['niceness'][0]:.0f}, {sum(times['faults']) / len(times['step']):.0f} page faults a step"
+    )
+    for part in PARTS:
+        share, each = sum(times[part]) / sum(epochs), statistics.median(times[part])
+        print(f"    {part:24s} {share:6.1%} of the epochs, {1000 * each:.1f} ms a call", flush=True)
+    return {
+        f"{precision} step": bound / taken,
+        f"{precision} step of shapes": shapes / taken,
+        f"{precision} epoch": over,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--precision", type=Precision, nargs="+", default=list(Precision))
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=40, help="of an epoch")
+    parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
+    options = parser.parse_args()
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="multilink-train-") as scratch:
+        shards = {Split.TRAIN: 10, Split.VAL: 1}
+        lake = make_version(Path(scratch), shards, DOCUMENTS * options.batches // 10, SHAPE)
+        for precision in options.precision:
+            changes = [f"training.epochs={options.epochs}", f"training.precision={precision}"]
+            config = override(recipe("hessel-2019"), changes)
+            found |= show(precision, launch(config, lake, str(precision)))
+    if options.json:
+        print(json.dumps({name: round(value, 3) for name, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
