@@ -1,6 +1,6 @@
 """The time of a real training run: `multilink train`'s path under Ray with one worker, part by part.
 
-    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 3] [--batches 40] [--json]
+    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--json]
 
     bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
              rate of the machine's own product of two 2048 x 2048 matrices in that precision
@@ -34,7 +34,6 @@ import numpy as np
 import torch
 
 from benchmarks.linking import DATASET, IMAGE_DIMENSIONS, Shape, make_version
-from benchmarks.training import product_seconds
 from schemas.configs import override
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -51,7 +50,8 @@ from training.towers.gru import time_steps
 SHAPE = Shape(sentences=(10, 10), words=(3, 14), images=(10, 10))
 DOCUMENTS, DIMENSIONS, WORD_DIMENSIONS = 11, 1024, 300
 TIMES = "times.json"
-CPU = torch.device("cpu")
+LARGE, REPEATS = 2048, 8
+DTYPES = {Precision.FLOAT32: torch.float32, Precision.BFLOAT16: torch.bfloat16}
 PARTS = {
     "data and towers": (step, "encode_batch"),
     "cosines and similarity": (EncodedBatch, "similarity"),
@@ -94,17 +94,22 @@ def operations() -> float:
     return float(sum(2 * n * k * m for n, k, m in products()))
 
 
+def product_seconds(precision: Precision) -> float:
+    """Return the time of one large product per floating-point operation."""
+    left, right = (torch.randn(LARGE, LARGE).to(DTYPES[precision]) for _ in range(2))
+    return seconds(lambda: left @ right) / (2 * LARGE**3)
+
+
 def shapes_seconds(precision: Precision) -> float:
-    """Return the time of a step's products, each in its own shape, the better of two."""
-    dtype = torch.bfloat16 if precision is Precision.BFLOAT16 else torch.float32
-    pairs = [(torch.randn(n, k).to(dtype), torch.randn(k, m).to(dtype)) for n, k, m in products()]
-    found = []
-    for _ in range(2):
-        began = time.perf_counter()
-        for left, right in pairs:
-            left @ right
-        found.append(time.perf_counter() - began)
-    return min(found)
+    """Return the time of a step's products, each in its own shape."""
+    pairs = [[torch.randn(*shape).to(DTYPES[precision]) for shape in ((n, k), (k, m))] for n, k, m in products()]
+    return seconds(lambda: [left @ right for left, right in pairs])
+
+
+def seconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 @contextmanager
@@ -141,8 +146,8 @@ def timed_worker(settings: Mapping[str, Any], train_worker: Callable[..., Any]) 
     train_epoch = trainer._train_epoch
 
     def train_one(*args: Any) -> dict[str, float]:
-        times["bound"].append(operations() * product_seconds(precision, CPU, time.perf_counter))
-        times["shapes"].append(shapes_seconds(precision))
+        times["bound"] += [operations() * product_seconds(precision) for _ in range(REPEATS)]
+        times["shapes"] += [shapes_seconds(precision) for _ in range(REPEATS)]
         times["began"].append(time.perf_counter())
         times["processor"].append(time.process_time())
         times["faults"].append(-float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt))
@@ -212,8 +217,8 @@ def show(precision: Precision, times: Mapping[str, list[float]]) -> dict[str, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", type=Precision, nargs="+", default=list(Precision))
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=40, help="of an epoch")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batches", type=int, default=60, help="of an epoch")
     parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
     options = parser.parse_args()
     found: dict[str, float] = {}
