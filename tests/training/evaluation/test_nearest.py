@@ -97,9 +97,9 @@ def test_validation_links_say_on_which_side_captions_stand(side: Side) -> None:
     found, chosen, note = evaluate_nearest(test, validation, where="here")
     assert chosen is side
     assert (found.mean["auc"].value, found.mean["precision_at_1"].value) == (100, 100)
-    assert "by validation" in note and "the layout is the truth here, an upper bound by construction" in note
+    assert "by validation" in note and "every true link leads to it: an upper bound by construction" in note
     half = replace(test, links=(np.array([[0, 0], [2, 1]]),))
-    assert evaluate_nearest(half, validation, where="here")[2].endswith("; 50% of the true links lead to it")
+    assert evaluate_nearest(half, validation, where="here")[2].endswith("; 50.0% of the true links lead to it")
 
 
 def test_rows_that_are_read_keep_their_place_among_all_sentences() -> None:

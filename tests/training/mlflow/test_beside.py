@@ -115,7 +115,7 @@ def test_the_nearest_sentence_stands_beside_a_model(
     assert any(line.startswith("nearest sentence: the sentence beside") for line in lines)
     page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
     text = page.read_text(encoding="utf-8")
-    assert "an upper bound by construction" in text and "Position as a feature" in text
+    assert text.count("an upper bound by construction") == 2 and "Position as a feature" in text
 
     found = run_compare(
         models=["nearest-sentence", str(trained)],
