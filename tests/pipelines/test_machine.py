@@ -14,6 +14,8 @@ import pytest
 
 from pipelines.launch import _own_error, remove_leftovers, scratch_folder
 from schemas.errors import BuildError, ConfigError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest, verify
 
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
 
@@ -57,6 +59,16 @@ def test_an_ended_build_leaves_nothing_temporary(ten_documents: Path, tmp_path: 
     _, said = process.communicate()
     assert process.returncode == 130 and "Traceback" not in said
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_of_two_builds_at_once_one_waits_and_reuses(ten_documents: Path, tmp_path: Path) -> None:
+    processes = [build(ten_documents, tmp_path) for _ in range(2)]
+    said = ["".join(process.communicate()) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sorted("reused" in text for text in said) == [False, True], said
+    (version,) = [folder for folder in (tmp_path / "lake/datasets/documents").iterdir() if folder.is_dir()]
+    manifest, folder = read_manifest(Lake.at(str(tmp_path / "lake")), f"documents@{version.name}")
+    assert list(verify(manifest, folder)) == []
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
