@@ -38,7 +38,7 @@ from training.evaluation.studies import TransferCell, transfer_cells
 from training.loop.validation import split_loss
 from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
 from training.mlflow.registry import LoadedModel, load
-from training.mlflow.runs import log_scores, open_tracking, training_curve
+from training.mlflow.runs import open_tracking, training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.example_documents import Widest, example_groups, widest_documents
 from training.report.pages import ReportContent, report_page, write_page
@@ -161,8 +161,6 @@ def run_evaluate(
         rows=(*judged.rows, *beside),
     )
     record_evaluation(client, loaded, report, judged.calibration)
-    if loaded.run_id is not None and reference == loaded.model.card.data.reference:
-        log_scores(client, loaded.run_id, _metrics(means_of(report.rows, kind_of(report.rows)), f"{split}_"))
     return EvaluateSummary(
         evaluation=judged.evaluation,
         rows=report.rows,
@@ -214,15 +212,6 @@ def run_baseline(
 def _json(means: Mapping[str, Score]) -> dict[str, Any]:
     """Return each mean with its interval; a number that is expected, and not measured, has none."""
     return {metric: score.value if score.low is None else interval_json(score) for metric, score in means.items()}
-
-
-def _metrics(means: Mapping[str, Score], prefix: str) -> dict[str, float]:
-    named = {
-        f"{prefix}{metric}{suffix}": value
-        for metric, score in means.items()
-        for value, suffix in ((score.value, ""), (score.low, "_low"), (score.high, "_high"))
-    }
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def run_compare(

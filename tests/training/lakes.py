@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -28,10 +29,11 @@ from schemas.documents import (
     image_schema,
     to_row,
 )
+from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
-from schemas.tables import FEATURE_PREFIX, to_table
+from schemas.tables import FEATURE_PREFIX, check_schema, to_table
 
 TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR = "text-test", "image-test", "boxes-test"
 REGIONS_EACH = 2
@@ -250,3 +252,10 @@ def _statistics(documents: Sequence[Document]) -> SplitStatistics:
         documents_with_known_links=sum(document.links is not None for document in documents),
         density=None,
     )
+
+
+def read_rows(path: Path) -> tuple[Score, ...]:
+    """Return the rows of an evaluation's table."""
+    table = pq.read_table(path)
+    check_schema(table.schema, EVALUATION_SCHEMA, where=str(path))
+    return tuple(Score(**row) for row in table.select([item.name for item in fields(Score)]).to_pylist())

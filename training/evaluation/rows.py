@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from schemas.errors import NotFoundError
 from schemas.evaluation import EVALUATION_SCHEMA, Score
-from schemas.tables import check_schema, to_table
+from schemas.lake import Folder
+from schemas.tables import to_table
 from training.evaluation.metrics.links import FULLY_LINKED, ScoreKind
 
 FILE_NAME = "evaluation.parquet"
@@ -43,15 +43,11 @@ class EvaluationReport:
     def write(self, directory: Path) -> Path:
         """Write the table into a folder, made if missing, and return its path."""
         about = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "rows"}
-        buffer = io.BytesIO()
         rows = (about | asdict(row) for row in self.rows)
+        buffer = io.BytesIO()
         pq.write_table(to_table(rows, EVALUATION_SCHEMA), buffer, compression="zstd")
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / FILE_NAME
-        partial = directory / f"{FILE_NAME}.partial"
-        partial.write_bytes(buffer.getvalue())
-        partial.replace(path)
-        return path
+        Folder(str(directory)).write(FILE_NAME, buffer.getvalue())
+        return directory / FILE_NAME
 
     def values(self) -> dict[str, float]:
         """Return `measure metric group` -> value of the numbers that have one, but for those of single documents."""
@@ -60,20 +56,6 @@ class EvaluationReport:
             for row in self.rows
             if row.value is not None and row.measure != DOCUMENT
         }
-
-
-def read_evaluation(path: Path) -> tuple[Score, ...]:
-    """Return the rows of a table that `EvaluationReport.write` wrote.
-
-    Raises:
-        NotFoundError: there is no such file.
-        IntegrityError: it is another table.
-    """
-    if not path.is_file():
-        raise NotFoundError(f"{path}: no such evaluation table")
-    table = pq.read_table(path)
-    check_schema(table.schema, EVALUATION_SCHEMA, where=str(path))
-    return tuple(Score(**row) for row in table.select([item.name for item in fields(Score)]).to_pylist())
 
 
 def of_measure(measure: str, rows: Iterable[Score], *, note: str | None = None) -> tuple[Score, ...]:

@@ -33,6 +33,7 @@ from training.model import LinkModel
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
 ROLES, LANGUAGE, PICTURES = "roles", "language", "pictures"
 REGION_VECTORS, REGION_LABELS = "region_vectors", "region_labels"
+ALWAYS_KNOWN = (SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS)
 READ, SIMILARITIES, LINKS, MODEL = "read", "similarities", "links", "model"
 RELATIONS = "relations"
 LINK_FIELDS = ("sentence", "image", "similarity", "probability")
@@ -144,40 +145,33 @@ def _fields(link: PredictedLink) -> dict[str, Any]:
 
 def inputs(model: LinkModel) -> dict[str, bool]:
     """Return the columns of a model's input, each with whether it must be given."""
-    data, reads = model.card.data, inputs_of(model.card.config)
-    wanted = {
-        SENTENCES: True,
-        SENTENCE_VECTORS: data.sentence_dimensions is not None,
-        IMAGE_VECTORS: data.image_dimensions is not None,
-    }
-    extra = {
-        REGION_VECTORS: data.region_dimensions is not None,
-        REGION_LABELS: reads.labels,
-        PICTURES: reads.jpegs,
-        ROLES: bool(TextView.of(model.card.config).roles),
-        LANGUAGE: bool(reads.languages),
-    }
-    return wanted | {name: True for name, is_read in extra.items() if is_read}
+    read = _example(model)
+    return {name: name in read for name in ALWAYS_KNOWN} | dict.fromkeys(read, True)
 
 
 def example(model: LinkModel) -> pd.DataFrame:
     """Return a document the model can link: two sentences, one image."""
+    return pd.DataFrame([_example(model)])
+
+
+def _example(model: LinkModel) -> dict[str, Any]:
+    """Return the columns that a model reads, each with a value."""
     data, reads = model.card.data, inputs_of(model.card.config)
-    row: dict[str, Any] = {SENTENCES: ["A dog on the beach.", "Soup in a bowl."]}
-    wanted = inputs(model)
-    if data.sentence_dimensions is not None:
-        row[SENTENCE_VECTORS] = [[0.1] * data.sentence_dimensions, [-0.1] * data.sentence_dimensions]
-    if data.image_dimensions is not None:
-        row[IMAGE_VECTORS] = [[0.1] * data.image_dimensions]
-    if data.region_dimensions is not None:
-        row[REGION_VECTORS] = [[[0.1] * data.region_dimensions]]
-    filling = {
-        REGION_LABELS: [["dog"]],
-        PICTURES: [base64.b64encode(_grey_picture()).decode()],
+    sentence, image, region = (
+        [0.1] * (dimensions or 0)
+        for dimensions in (data.sentence_dimensions, data.image_dimensions, data.region_dimensions)
+    )
+    values = {
+        SENTENCES: ["A dog on the beach.", "Soup in a bowl."],
+        SENTENCE_VECTORS: [sentence, [-number for number in sentence]] if sentence else [],
+        IMAGE_VECTORS: [image] if image else [],
+        REGION_VECTORS: [[region]] if region else [],
+        REGION_LABELS: [["dog"]] if reads.labels else [],
+        PICTURES: [base64.b64encode(_grey_picture()).decode()] if reads.jpegs else [],
         ROLES: list((TextView.of(model.card.config).roles * 2)[:2]),
         LANGUAGE: reads.languages[0] if reads.languages else "",
     }
-    return pd.DataFrame([row | {name: value for name, value in filling.items() if name in wanted}])
+    return {name: value for name, value in values.items() if value}
 
 
 def _load_pyfunc(path: str) -> LinkPredictor:

@@ -32,7 +32,7 @@ from training.data.requirements import told
 from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
 from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.evaluation.metrics.links import ScoreKind
-from training.evaluation.rows import EvaluationReport
+from training.evaluation.rows import EvaluationReport, kind_of, means_of
 from training.mlflow import pyfunc
 from training.mlflow.registry import (
     CHALLENGER,
@@ -209,12 +209,12 @@ def record_evaluation(
 
 
 def metric_values(report: EvaluationReport) -> dict[str, float]:
-    """Return the numbers a run shows as metrics beside its link scores, named as MLflow allows."""
-    return {
-        _NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value
-        for name, value in report.values().items()
-        if name.startswith(_AS_METRICS)
-    }
+    """Return the numbers a run shows as metrics, named as MLflow allows: means with their intervals, other measures."""
+    found = {name: value for name, value in report.values().items() if name.startswith(_AS_METRICS)}
+    for metric, score in means_of(report.rows, kind_of(report.rows)).items():
+        ends = {metric: score.value, f"{metric}_low": score.low, f"{metric}_high": score.high}
+        found |= {name: value for name, value in ends.items() if value is not None}
+    return {_NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value for name, value in found.items()}
 
 
 def calibration_of(client: mlflow.MlflowClient, loaded: LoadedModel, path: Path | None = None) -> Calibration | None:

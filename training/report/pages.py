@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from schemas.configs import flatten, resolve
 from schemas.evaluation import Score
+from schemas.lake import Folder
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
 from training.data.requirements import told
@@ -133,12 +134,8 @@ class ReportContent:
 
 def write_page(directory: Path, page: str) -> Path:
     """Write `index.html` to a directory, made if missing, and return its path; readers see the old one or the new."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE_NAME
-    partial = directory / f"{FILE_NAME}.partial"
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    partial.replace(path)
-    return path
+    Folder(str(directory)).write(FILE_NAME, page.encode())
+    return directory / FILE_NAME
 
 
 def render(template: str, **content: Any) -> str:

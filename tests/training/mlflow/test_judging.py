@@ -20,7 +20,6 @@ from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
 from training.evaluation.metrics.links import score_documents
-from training.evaluation.rows import read_evaluation
 from training.linking_commands import run_link
 from training.mlflow.registering import calibration_of
 from training.mlflow.registry import find_version, load
@@ -35,7 +34,12 @@ def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/lin
 
 
 def test_the_table_is_kept_with_the_run_and_beside_the_report(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient,
+    lakes: ModuleType,
+    register_model: Register,
+    registry_lake: Lake,
+    trained: Path,
+    tmp_path: Path,
 ) -> None:
     register_model(trained)
     summary = evaluated(client, registry_lake)
@@ -44,7 +48,7 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
     kept = client.download_artifacts(run_id, "evaluation/synthetic-v1-test/evaluation.parquet", str(tmp_path))
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path, tracking=client.tracking_uri)
     for path in (Path(kept), page.with_name("evaluation.parquet")):
-        assert read_evaluation(path) == summary.report.rows
+        assert lakes.read_rows(path) == summary.report.rows
     rows = {(row.measure, row.metric, row.group): row for row in summary.report.rows}
     auc = rows["links", "auc", ""]
     assert (auc.value, auc.n) == (summary.evaluation.mean["auc"].value, len(summary.evaluation.scores))

@@ -12,7 +12,6 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.commands import judged_split, run_training_report
-from training.evaluation.rows import read_evaluation
 from training.mlflow.registering import artifact_folder
 from training.mlflow.registry import find_version
 from training.mlflow.tracked_training import TrainSummary
@@ -36,7 +35,12 @@ def summary_of(client: mlflow.MlflowClient, dataset_version: str = "v1") -> Trai
 
 
 def test_table_page_and_scores_are_with_the_version_and_its_run(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient,
+    lakes: ModuleType,
+    register_model: Register,
+    registry_lake: Lake,
+    trained: Path,
+    tmp_path: Path,
 ) -> None:
     register_model(trained)
     version = find_version(client, "linker", "1")
@@ -51,7 +55,7 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
     auc, random = found.means()["auc"], found.means("random")["auc"]
     assert f"| this model | auc | {auc.value:.1f} | {auc.low:.1f} to {auc.high:.1f} |" in text
     assert f"| random | auc | {random.value:.1f} |" in text and "Not evaluated yet" not in text
-    assert found.report is not None and read_evaluation(folder / "report" / "evaluation.parquet") == found.report.rows
+    assert found.report is not None and lakes.read_rows(folder / "report" / "evaluation.parquet") == found.report.rows
     for name in ("index.html", "evaluation.parquet"):
         kept = client.download_artifacts(str(version.run_id), f"report/{name}", str(tmp_path))
         assert Path(kept).read_bytes() == (folder / "report" / name).read_bytes()

@@ -6,7 +6,7 @@ import pytest
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import evaluate_matrices
-from training.evaluation.rows import EvaluationReport, absent, read_evaluation
+from training.evaluation.rows import EvaluationReport, absent
 from training.report.sections import absent_baselines, score_table, sections
 from training.report.tables import Row, Table, cell_text, difference, pivot
 
@@ -109,13 +109,13 @@ def test_differences_are_signed_and_beside_zero():
     assert axis.ticks[0] <= 0 and axis.ticks[-1] >= 2
 
 
-def test_the_table_has_a_row_per_number_and_survives_its_file(tmp_path):
+def test_the_table_has_a_row_per_number_and_survives_its_file(lakes, tmp_path):
     matrices = [np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.1, 0.9]])]
     links = [np.array([[0, 0]]), np.array([[0, 0]])]
     evaluation = evaluate_matrices(["a", "b"], matrices, links, where="here")
     identity = {"model": "m", "model_version": None, "dataset": "d", "dataset_version": "v", "split": "test"}
     report = EvaluationReport(**identity, rows=(*evaluation.rows(), *ROWS))
-    assert read_evaluation(report.write(tmp_path / "new")) == report.rows
+    assert lakes.read_rows(report.write(tmp_path / "new")) == report.rows
     rows = {(row.measure, row.metric, row.group): row for row in report.rows}
     assert len(rows) == len(report.rows)
     assert rows["document", "auc", "b"].value == 0.0

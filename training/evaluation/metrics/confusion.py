@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def confusion_scores(found: Sequence[Choice], *, groups: int = GROUPS) -> Iterat
     `right` and `confused` are the shares of sentences for which a true image and the nearest other one are chosen,
     `elsewhere` the rest, `chance` the share that a blind choice would confuse.
     """
-    for part in np.array_split(np.array(sorted(found, key=_nearness), dtype=object), groups):
+    for part in np.array_split(np.array(sorted(found, key=attrgetter("nearness")), dtype=object), groups):
         if not len(part):
             continue
         right, confused, chance = (
@@ -98,7 +99,7 @@ def most_confused(found: Iterable[Choice], *, max_count: int) -> tuple[Choice, .
     """Return the sentences for which the nearest image was chosen, the most alike images first, one a document."""
     kept: dict[int, Choice] = {}
     wrong = [choice for choice in found if choice.confused == 1.0]
-    for choice in sorted(wrong, key=_by_nearness):
+    for choice in sorted(wrong, key=lambda each: (-each.nearness, each.document, each.sentence)):
         kept.setdefault(choice.document, choice)
     return tuple(kept.values())[:max_count]
 
@@ -118,11 +119,3 @@ def _choice(document: int, sentence: int, row: Vectors, true: npt.NDArray[np.int
         confused=float(is_largest[false[nearest]] / is_largest.sum()),
         chance=1 / len(row),
     )
-
-
-def _nearness(choice: Choice) -> float:
-    return choice.nearness
-
-
-def _by_nearness(choice: Choice) -> tuple[float, int, int]:
-    return -choice.nearness, choice.document, choice.sentence
