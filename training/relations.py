@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
+from training.data.ragged import Float32
 
-Float32 = npt.NDArray[np.float32]
 Labels = Mapping[str, bool | None]
 ALL = "all"
 _TRUE, _FALSE = "true ", "false "

@@ -16,6 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+Bool = npt.NDArray[np.bool_]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 Int64 = npt.NDArray[np.int64]
 
 

@@ -17,10 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.documents import Split
 from schemas.errors import UsageError
@@ -30,6 +28,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
+from training.data.ragged import Float32, Floats
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
@@ -49,8 +48,6 @@ from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
 
 MAX_CLASSES = 20
-Float = npt.NDArray[np.floating[Any]]
-Float32 = npt.NDArray[np.float32]
 WordVectors = Mapping[str, Float32]
 NOSTRUCT = "nostruct"
 
@@ -252,7 +249,7 @@ def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
     return tuple(embedded(documents, _unit(documents.sentence_vectors), _unit(documents.image_bank)))
 
 
-def _unit(rows: Float) -> Float32:
+def _unit(rows: Floats) -> Float32:
     wide = rows.astype(np.float32)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)

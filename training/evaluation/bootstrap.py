@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.evaluation import Score
+from training.data.ragged import Float64, Floats, Int64
 from training.data.streams import stream
 
-Values = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 RESAMPLES = 10_000
 MEDIAN_RESAMPLES = 2_000
 LEVEL = 0.95
@@ -42,7 +38,7 @@ class Comparison:
     probability_at_least: float
 
 
-def mean_interval(values: Values) -> Interval:
+def mean_interval(values: Floats) -> Interval:
     """Return the mean of per-document values with its percentile bootstrap interval.
 
     Raises:
@@ -52,7 +48,7 @@ def mean_interval(values: Values) -> Interval:
     return _interval(float(np.mean(values)), means)
 
 
-def pooled_interval(sums: Values, counts: Values) -> Interval:
+def pooled_interval(sums: Floats, counts: Floats) -> Interval:
     """Return the mean over all items of all documents, its interval from resampling whole documents.
 
     Args:
@@ -66,7 +62,7 @@ def pooled_interval(sums: Values, counts: Values) -> Interval:
     return _interval(float(np.sum(sums) / np.sum(counts)), means)
 
 
-def median_interval(values: Values, groups: Int64) -> Interval:
+def median_interval(values: Floats, groups: Int64) -> Interval:
     """Return the median of all items of all documents as `mean`, its interval from resampling whole documents.
 
     Args:
@@ -89,7 +85,7 @@ def median_interval(values: Values, groups: Int64) -> Interval:
     return _interval(float(np.median(sorted_values)), np.array(medians))
 
 
-def compare(candidate: Values, champion: Values) -> Comparison:
+def compare(candidate: Floats, champion: Floats) -> Comparison:
     """Return how two models differ, from their values on the same documents in the same order (paired bootstrap).
 
     Raises:
@@ -115,7 +111,7 @@ def _interval(value: float, samples: Float64) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-def _resampled_means(values: Values) -> Float64:
+def _resampled_means(values: Floats) -> Float64:
     """Return the means of samples of the documents, drawn with replacement."""
     if values.ndim != 1 or not len(values):
         raise ValueError(f"expected one value a document, found shape {values.shape}")

@@ -15,9 +15,10 @@ import numpy as np
 
 from schemas.errors import UsageError
 from schemas.evaluation import Score
+from training.data.ragged import Float64
 from training.evaluation.bootstrap import Comparison, compare
 from training.evaluation.evaluate import Evaluation, scored_ids
-from training.evaluation.metrics.links import Float64, ScoreKind, mean_scores
+from training.evaluation.metrics.links import ScoreKind, mean_scores
 from training.evaluation.metrics.spread import spearman
 from training.evaluation.rows import interval_json
 

@@ -20,9 +20,9 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
-from training.data.ragged import Int64
+from training.data.ragged import Floats, Int64
 from training.data.streams import stream
-from training.evaluation.metrics.links import DocumentScores, Links, Matrix, ScoreKind, score_documents
+from training.evaluation.metrics.links import DocumentScores, Links, ScoreKind, score_documents
 from training.evaluation.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.evaluation.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
 from training.evaluation.rows import CANDIDATES, DOCUMENT, LEFT_OUT, RANDOM, of_measure
@@ -100,7 +100,7 @@ class Evaluation:
     """
 
     ids: tuple[str, ...]
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[Floats, ...]
     links: tuple[Int64 | None, ...]
     sentence_numbers: tuple[Int64, ...]
     scores: DocumentScores
@@ -217,7 +217,7 @@ def embedded_pool(documents: DocumentSet, embedded: Sequence[EmbeddedDocument], 
 
 def evaluate_matrices(
     ids: Sequence[str],
-    matrices: Sequence[Matrix],
+    matrices: Sequence[Floats],
     links: Sequence[Links | None],
     *,
     sentence_numbers: Sequence[Int64] | None = None,
@@ -252,7 +252,7 @@ def evaluate_matrices(
     )
 
 
-def random_similarities(document: str, sentences: int, images: int, *, seed: int = 0) -> Matrix:
+def random_similarities(document: str, sentences: int, images: int, *, seed: int = 0) -> Floats:
     """Return the random baseline's n x m matrix in [0, 1), the same for a document whatever was drawn before."""
     return stream("random baseline", seed, document).random((sentences, images), dtype=np.float32)
 

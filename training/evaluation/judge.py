@@ -21,7 +21,7 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_part, read_split, split_parts
-from training.data.ragged import Int64
+from training.data.ragged import Floats, Int64
 from training.data.views import TextView
 from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.evaluate import (
@@ -41,14 +41,7 @@ from training.evaluation.metrics.relations import (
     RelationPredictor,
     relation_scores,
 )
-from training.evaluation.metrics.retrieval import (
-    Adjust,
-    Direction,
-    Pool,
-    Vectors,
-    linked_pool,
-    retrieval_scores,
-)
+from training.evaluation.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.evaluation.metrics.spread import analyse_documents, sampling_bias
 from training.evaluation.position import position_scores
 from training.evaluation.rows import DOCUMENT, POSITION, absent
@@ -116,11 +109,11 @@ class Subject:
     def reference(self) -> str:
         return f"{self.manifest.dataset}@{self.manifest.version}"
 
-    def image_vectors(self, position: int) -> Vectors:
+    def image_vectors(self, position: int) -> Floats:
         """Return the data set's vectors of a document's images, m x v."""
         return self.documents.image_bank[self.documents.image_rows[self.documents.images.rows(position)]]
 
-    def pool(self, links: Iterable[Int64 | None], texts: Iterable[Vectors] | None = None) -> Pool:
+    def pool(self, links: Iterable[Int64 | None], texts: Iterable[Floats] | None = None) -> Pool:
         """Return some linked texts and their images, to retrieve one by the other."""
         own = [each.texts for each in self.embedded] if texts is None else list(texts)
         images = [each.images for each in self.embedded]
@@ -355,8 +348,8 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     scores = subject.evaluation.scores
     if len(scores) < FEWEST_ANALYSED:
         raise UsageError("fewer than three documents could be scored")
-    images: list[Vectors] = [subject.embedded[position].images for position in scores.documents]
-    texts: list[Vectors] = [subject.embedded[position].texts for position in scores.documents]
+    images: list[Floats] = [subject.embedded[position].images for position in scores.documents]
+    texts: list[Floats] = [subject.embedded[position].texts for position in scores.documents]
     image_name = text_name = MODELS_OWN
     if subject.documents.image_bank.shape[1]:
         image_name = subject.model.card.data.image_features or image_name
@@ -384,7 +377,7 @@ def _bias(subject: Subject) -> Iterable[Score]:
     return found
 
 
-def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Vectors]] | None:
+def _with_sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:
     """Return the name of, and each document's, sentence vectors the model reads, else of any the data set has.
 
     With `spread_words`, they are means of word vectors.

@@ -20,16 +20,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.documents import AFTER_SENTENCE
 from schemas.errors import UsageError
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
-from training.data.ragged import Int64
+from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 from training.evaluation.metrics.links import score_documents
-
-Float32 = npt.NDArray[np.float32]
 
 
 class Side(StrEnum):

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.errors import NotFoundError, UsageError
+from training.data.ragged import Float64, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class ScoredDocument:
     """A document of a scores file: n x m matrix, and L x 2 links or None."""
 
     id: str
-    matrix: npt.NDArray[np.float64]
+    matrix: Float64
     links: Int64 | None
 
 
@@ -78,7 +76,7 @@ def _document(line: bytes, where: str) -> ScoredDocument:
     return ScoredDocument(row["id"], matrix, _links(row["links"], matrix.shape, where))
 
 
-def _matrix(value: Any, where: str) -> npt.NDArray[np.float64]:
+def _matrix(value: Any, where: str) -> Float64:
     if not _is_rows(value) or len({len(row) for row in value}) > 1:
         raise UsageError(f'{where}: "scores" must be a list of rows of equal length, one a sentence')
     if not all(_is_number(number) for row in value for number in row):

@@ -26,11 +26,11 @@ from schemas.failures import Failure, Reason, Stage
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import row_of, to_table
 from training.data.documents import DocumentSet, GivenDocument
-from training.data.ragged import Int64
+from training.data.ragged import Floats, Int64
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig, RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
-from training.similarity.assignment import Matrix, predicted_pairs
+from training.similarity.assignment import predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536
@@ -51,7 +51,7 @@ class LinkedDocument:
 
     id: str
     sentence_numbers: Int64
-    similarities: Matrix
+    similarities: Floats
     links: tuple[PredictedLink, ...]
 
 
@@ -119,7 +119,7 @@ class Linker:
         kept = calibrated([link for link in links if link.similarity >= threshold], self.calibration)
         return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
 
-    def _refined(self, matrix: Matrix, vectors: EmbeddedDocument) -> Matrix:
+    def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
         """Return the similarities by which links are chosen."""
         if self.refine is None or not matrix.size:
             return matrix
@@ -129,11 +129,11 @@ class Linker:
 
 def predicted_links(
     document: str,
-    matrix: Matrix,
+    matrix: Floats,
     sentence_numbers: Int64,
     *,
     model_uri: str = "",
-    chosen_by: Matrix | None = None,
+    chosen_by: Floats | None = None,
 ) -> list[PredictedLink]:
     """Return the links of one document, the most similar first.
 

@@ -40,18 +40,17 @@ from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
 from schemas.configs import Json, require, resolve, restore
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
+from training.data.ragged import Float64
 from training.data.streams import stream
 from training.evaluation.bootstrap import LEVEL, Interval
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.metrics.links import LinkScore, PairScore, ScoreKind
 
-Float64 = npt.NDArray[np.float64]
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
 RANDOM_AUC = 50.0

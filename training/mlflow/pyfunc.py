@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
@@ -23,7 +22,7 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
-from training.data.ragged import Ragged
+from training.data.ragged import Float32, Ragged
 from training.data.requirements import inputs_of
 from training.data.views import TextView
 from training.evaluation.metrics.calibration import Calibration
@@ -195,7 +194,7 @@ def _items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | np.ndarray) else []
 
 
-def _vectors(value: Any, dimensions: int, where: str) -> npt.NDArray[np.float32]:
+def _vectors(value: Any, dimensions: int, where: str) -> Float32:
     rows = _items(value)
     sizes = {len(_items(row)) for row in rows} - {dimensions}
     if sizes:

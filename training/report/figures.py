@@ -16,11 +16,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from training.data.ragged import Float64
 
 WIDTH, HEIGHT = 440, 240
 INTERVAL_WIDTH, INTERVAL_MARGIN = 120.0, 9.0
@@ -229,7 +230,7 @@ def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
     axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **place)
 
 
-def _columns(points: Points) -> npt.NDArray[np.float64]:
+def _columns(points: Points) -> Float64:
     return np.array([(x, math.nan if y is None else y) for x, y in points], dtype=np.float64).reshape(-1, 2).T
 
 

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize, stats
 
 from schemas.configs import restore
 from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.evaluation import Score
+from training.data.ragged import Bool, Float64, Floats, Int64
 from training.evaluation.bootstrap import pooled_interval
 from training.evaluation.metrics.links import link_mask
 from training.similarity.assignment import predicted_pairs
@@ -34,10 +34,6 @@ FEWEST_KEPT = 20
 KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
 RELIABILITY_BINS = 10
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
-Float = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 
 class Method(StrEnum):
@@ -92,7 +88,7 @@ class Calibration:
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
 
-    def probability(self, similarities: Float) -> Float64:
+    def probability(self, similarities: Floats) -> Float64:
         """Return the probability, 0 to 1, that predicted links of these similarities are true."""
         values = np.asarray(similarities, dtype=np.float64)
         if self.method is Method.ISOTONIC:
@@ -170,7 +166,7 @@ class Observations:
         return len(self.similarities)
 
 
-def observe(matrices: Sequence[Float], links: Sequence[Int64 | None]) -> Observations:
+def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observations:
     """Return the predicted links of the documents with known links and an unlinked pair.
 
     Args:

@@ -14,13 +14,11 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.errors import UsageError
 from schemas.evaluation import Score
+from training.data.ragged import Floats, Int64
 
-Matrix = npt.NDArray[np.floating[Any]]
-Int64 = npt.NDArray[np.int64]
 BLEU = "BLEU-4"
 COCO_METRICS = ("CIDEr", "ROUGE-L", "METEOR")
 BLANK = "xxblankxx"  # a caption of punctuation alone; METEOR's program takes no empty line
@@ -35,7 +33,7 @@ class ChosenCaption:
 
 
 def chosen_captions(
-    matrices: Iterable[Matrix], links: Iterable[Int64 | None], texts: Iterable[Sequence[str]]
+    matrices: Iterable[Floats], links: Iterable[Int64 | None], texts: Iterable[Sequence[str]]
 ) -> list[ChosenCaption]:
     """Return, for each image with a true sentence, the most similar sentence of its document; of equals, the first.
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.evaluation import Score
+from training.data.ragged import Float64, Floats, Int64
 
-Vectors = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
-Links = npt.NDArray[np.int64]
 GROUPS = 5
 
 
@@ -47,9 +43,7 @@ class Choice:
     chance: float
 
 
-def choices(
-    matrices: Sequence[Vectors], links: Sequence[Links | None], images: Sequence[Vectors]
-) -> tuple[Choice, ...]:
+def choices(matrices: Sequence[Floats], links: Sequence[Int64 | None], images: Sequence[Floats]) -> tuple[Choice, ...]:
     """Return the choice for every sentence with a true and a false image.
 
     Args:
@@ -69,7 +63,7 @@ def choices(
     return tuple(found)
 
 
-def nearness(vectors: Vectors) -> Float64:
+def nearness(vectors: Floats) -> Float64:
     """Return m x m cosines of images; a zero vector is near to none."""
     rows = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -104,7 +98,7 @@ def most_confused(found: Iterable[Choice], *, max_count: int) -> tuple[Choice, .
     return tuple(kept.values())[:max_count]
 
 
-def _choice(document: int, sentence: int, row: Vectors, true: npt.NDArray[np.int64], near: Float64) -> Choice:
+def _choice(document: int, sentence: int, row: Floats, true: Int64, near: Float64) -> Choice:
     false = np.setdiff1d(np.arange(len(row)), true)
     cosines = near[np.ix_(true, false)]
     image, nearest = np.unravel_index(int(cosines.argmax()), cosines.shape)

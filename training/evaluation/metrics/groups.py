@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.evaluation import Score
-from training.data.ragged import Int64
-from training.evaluation.metrics.links import Matrix, score_documents
-from training.evaluation.metrics.retrieval import Vectors
+from training.data.ragged import Floats, Int64
+from training.evaluation.metrics.links import score_documents
 
 LANGUAGE, ROLE, SOURCE, RELATION = "language", "role", "source", "relation"
 
@@ -36,7 +35,7 @@ class Group:
     name: str
     rows: Sequence[Int64 | None]
     links: Sequence[Int64 | None]
-    texts: Sequence[Vectors] | None = None
+    texts: Sequence[Floats] | None = None
 
     @property
     def title(self) -> str:
@@ -66,7 +65,7 @@ def role_groups(roles: Sequence[Sequence[str]], links: Sequence[Int64 | None]) -
         yield Group(kind=ROLE, name=role, rows=rows, links=kept)
 
 
-def link_scores(group: Group, matrices: Sequence[Matrix]) -> Iterator[Score]:
+def link_scores(group: Group, matrices: Sequence[Floats]) -> Iterator[Score]:
     """Yield the mean link scores of a group; none where no document of it can be scored."""
     cut, renumbered = [], []
     for matrix, rows, known in zip(matrices, group.rows, group.links, strict=True):

@@ -21,12 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.evaluation import Score
+from training.data.ragged import Bool, Float64, Floats
 from training.evaluation.bootstrap import mean_interval
 
-Matrix = npt.NDArray[np.floating[Any]]
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]
-Float64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 LINKS_UNKNOWN, NO_LINK, FULLY_LINKED = "links unknown", "no link", "every pair linked"
 
 
@@ -116,7 +114,7 @@ def mean_scores(table: Float64 | Sequence[Sequence[float]], kind: ScoreKind) -> 
     }
 
 
-def score(matrix: Matrix, links: Links) -> LinkScore:
+def score(matrix: Floats, links: Links) -> LinkScore:
     """Return the scores of an n x m matrix against its (sentence, image) links.
 
     Raises:
@@ -130,7 +128,7 @@ def score(matrix: Matrix, links: Links) -> LinkScore:
     return LinkScore(100 * roc_auc(values, linked), *precisions)
 
 
-def score_documents(matrices: Iterable[Matrix], links: Iterable[Links | None]) -> DocumentScores:
+def score_documents(matrices: Iterable[Floats], links: Iterable[Links | None]) -> DocumentScores:
     """Return the scores of the documents that can be scored, and count the others by reason."""
     scored: dict[int, LinkScore] = {}
     left_out = Counter({LINKS_UNKNOWN: 0, NO_LINK: 0, FULLY_LINKED: 0})

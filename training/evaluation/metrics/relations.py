@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
 from schemas.configs import require
 from schemas.errors import UsageError
 from schemas.evaluation import Score
+from training.data.ragged import Bool, Float32, Float64, Floats
 from training.data.streams import stream
 from training.evaluation.bootstrap import LEVEL
 from training.model import LinkModel
 
-Float = npt.NDArray[np.floating[Any]]
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 RESAMPLES = 1_000
 DIFFICULT_BELOW = 0.1  # Alikhani 2022: T, "chosen as 0.1 empirically"; their code: 0.05
 REFINEMENT_WEIGHTS: Mapping[str, float] = {"cite": 0.13, "clue": 0.12}  # Alikhani 2022: lambda of eq. 4
@@ -49,7 +44,7 @@ class RelationPredictor:
             raise UsageError("the model predicts no relations")
         return cls(model.relations, model.card.relations)
 
-    def pairs(self, texts: Float, images: Float) -> Float32:
+    def pairs(self, texts: Floats, images: Floats) -> Float32:
         """Return N x R probabilities of the relations of N texts with N images, row by row."""
         device = next(self.head.parameters()).device
         with torch.inference_mode():
@@ -57,7 +52,7 @@ class RelationPredictor:
             found: Float32 = torch.sigmoid(self.head(left, right)).cpu().numpy()
         return found
 
-    def crossed(self, texts: Float, images: Float) -> Float32:
+    def crossed(self, texts: Floats, images: Floats) -> Float32:
         """Return Q x C x R probabilities of Q texts, each with all C images."""
         return np.stack([self.pairs(np.repeat(text[None], len(images), axis=0), images) for text in texts])
 
@@ -97,7 +92,7 @@ class Refinement:
     weight: float = DEFAULT_WEIGHT
     difficult_below: float = DIFFICULT_BELOW
 
-    def __call__(self, similarities: Float, texts: Float, images: Float) -> Float64:
+    def __call__(self, similarities: Floats, texts: Floats, images: Floats) -> Float64:
         """Return Q x C refined similarities; relations are predicted for the difficult texts alone."""
         refined = np.array(similarities, dtype=np.float64)
         if refined.shape[1] < 2:
@@ -109,7 +104,7 @@ class Refinement:
         return refined
 
 
-def relation_scores(probabilities: Float, labels: Float, names: Sequence[str]) -> Iterator[Score]:
+def relation_scores(probabilities: Floats, labels: Floats, names: Sequence[str]) -> Iterator[Score]:
     """Yield the average precision of each relation with its 95% bootstrap interval over pairs, and its rate.
 
     The rate is the share of true labels among the known ones: the average precision of a guess. A relation that is
@@ -137,7 +132,7 @@ def relation_scores(probabilities: Float, labels: Float, names: Sequence[str]) -
         yield Score("rate", 100 * float(is_true.mean()), n=pairs, group=name)
 
 
-def average_precision(scores: Float, is_true: Bool) -> float:
+def average_precision(scores: Floats, is_true: Bool) -> float:
     """Return the area under the precision-recall steps, 0 to 1: sum over thresholds of recall gained x precision there.
 
     Equal scores are one threshold, so the order of ties does not matter.

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.evaluation import Score
 from training.data.documents import DocumentSet
+from training.data.ragged import Bool, Float64, Floats, Int64
 from training.data.streams import stream
 from training.evaluation.bootstrap import median_interval, pooled_interval
 from training.evaluation.metrics.links import DocumentScores, PairScore, ScoreKind
@@ -35,11 +34,7 @@ SAMPLES = 10
 NUMBERS_AT_ONCE = 1 << 22
 DECIMALS = 6  # of a cosine: equal vectors tie wherever they lie in a matrix product
 
-Vectors = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-Adjust = Callable[[Vectors, Vectors, Vectors], Vectors]
+Adjust = Callable[[Floats, Floats, Floats], Floats]
 
 
 class Direction(StrEnum):
@@ -58,12 +53,12 @@ class Pool:
         documents: P numbers of the documents the pairs are from.
     """
 
-    texts: Vectors
-    images: Vectors
+    texts: Floats
+    images: Floats
     pairs: Int64
     documents: Int64
 
-    def sides(self, direction: Direction) -> tuple[Vectors, Vectors, Int64]:
+    def sides(self, direction: Direction) -> tuple[Floats, Floats, Int64]:
         """Return queries, candidates and (query, candidate) pairs of a direction."""
         if direction is Direction.TEXT_TO_IMAGE:
             return self.texts, self.images, self.pairs
@@ -130,7 +125,7 @@ def retrieval_scores(
     return found
 
 
-def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: Adjust | None = None) -> Ranks:
+def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Adjust | None = None) -> Ranks:
     """Return the ranks of Q queries, each with at least one partner.
 
     Args:
@@ -148,7 +143,7 @@ def query_ranks(queries: Vectors, candidates: Vectors, pairs: Int64, *, adjust: 
         low, high = np.searchsorted(partners[:, 0], [start, stop])
         are_partners = np.zeros((stop - start, len(candidates)), dtype=bool)
         are_partners[partners[low:high, 0] - start, partners[low:high, 1]] = True
-        similarities: Vectors = np.round(queries[start:stop] @ candidates.T, DECIMALS)
+        similarities: Floats = np.round(queries[start:stop] @ candidates.T, DECIMALS)
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
         counts.append(_count(similarities, are_partners))
@@ -168,7 +163,7 @@ def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None =
     return query_ranks(queries[wanted], candidates, renumbered, adjust=adjust), pool.documents[first]
 
 
-def _count(similarities: Vectors, are_partners: Bool) -> Int64:
+def _count(similarities: Floats, are_partners: Bool) -> Int64:
     """Return 3 x Q: others above the best partner, others equal to it, partners equal to it."""
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     equal = similarities == best
@@ -237,8 +232,8 @@ def _restricted(pool: Pool, rows: Int64) -> Pool:
 
 def linked_pool(
     documents: DocumentSet,
-    texts: Sequence[Vectors],
-    images: Sequence[Vectors],
+    texts: Sequence[Floats],
+    images: Sequence[Floats],
     links: Sequence[Int64 | None],
     *,
     are_distinct: bool = True,
@@ -253,8 +248,8 @@ def linked_pool(
         are_distinct: an image in several documents is one candidate, the partner of all its texts; otherwise it is a
             candidate for each document it is in (the rows of a table of pairs).
     """
-    queries: list[Vectors] = []
-    candidates: list[Vectors] = []
+    queries: list[Floats] = []
+    candidates: list[Floats] = []
     query_of: dict[tuple[int, int], int] = {}
     candidate_of: dict[tuple[int, int], int] = {}
     pairs: list[tuple[int, int, int]] = []

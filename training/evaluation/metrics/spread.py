@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from schemas.evaluation import Score
-from training.data.ragged import Int64
+from training.data.ragged import Float64, Floats, Int64
 from training.data.streams import stream
 
-Vectors = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
 CONTENT_DIMENSIONS = 20
 
 
-def analyse_documents(auc: Vectors, images: Sequence[Vectors], texts: Sequence[Vectors]) -> tuple[Float64, list[Score]]:
+def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Floats]) -> tuple[Float64, list[Score]]:
     """Return D x 2 spreads of the images and texts of documents, and the regressions of their AUC that D allows.
 
     Args:
@@ -42,7 +38,7 @@ def analyse_documents(auc: Vectors, images: Sequence[Vectors], texts: Sequence[V
     return spreads, [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
 
 
-def spread(vectors: Vectors) -> float:
+def spread(vectors: Floats) -> float:
     """Return the mean squared distance of n L2-normalised vectors to their centroid, 0 to 1; zero vectors stay zero."""
     rows = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -50,7 +46,7 @@ def spread(vectors: Vectors) -> float:
     return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
 
 
-def content(documents: Sequence[Vectors], *, dimensions: int = CONTENT_DIMENSIONS) -> Float64:
+def content(documents: Sequence[Floats], *, dimensions: int = CONTENT_DIMENSIONS) -> Float64:
     """Return D x at most `dimensions`: the mean vector of each document in its principal components."""
     pooled = np.stack([np.asarray(rows, np.float64).mean(axis=0) for rows in documents])
     centred = pooled - pooled.mean(axis=0)
@@ -58,7 +54,7 @@ def content(documents: Sequence[Vectors], *, dimensions: int = CONTENT_DIMENSION
     return np.asarray((left * sizes)[:, :dimensions], dtype=np.float64)
 
 
-def regress(name: str, predictors: Vectors, values: Vectors) -> list[Score]:
+def regress(name: str, predictors: Floats, values: Floats) -> list[Score]:
     """Return the least squares fit of D values by D x p predictors and an intercept; `name` is the group of its rows.
 
     R squared is the share of the variance explained; adjusted, less what so many unrelated predictors would explain. F
@@ -89,7 +85,7 @@ def regress(name: str, predictors: Vectors, values: Vectors) -> list[Score]:
     ]
 
 
-def sampling_bias(images: Sequence[Vectors], links: Sequence[Int64 | None], seed: int = 0) -> list[Score]:
+def sampling_bias(images: Sequence[Floats], links: Sequence[Int64 | None], seed: int = 0) -> list[Score]:
     """Return how far negatives lie from a sentence's image, in evaluation and in training (Li 2022, figure 2b).
 
     In evaluation, a linked image's negatives are the other images of its document; in training between documents, they
