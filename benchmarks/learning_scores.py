@@ -25,6 +25,7 @@ from schemas.documents import Split
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
+from training.data.ragged import Floats
 from training.evaluation.baselines import (
     class_word_vectors,
     evaluate_object_detection,
@@ -33,7 +34,7 @@ from training.evaluation.baselines import (
 )
 from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.evaluate import random_similarities
-from training.evaluation.metrics.links import Matrix, score_documents
+from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
@@ -186,7 +187,7 @@ def model_link_scores(model: LinkModel, documents: DocumentSet) -> Scores:
     return link_scores(model.similarities(documents), documents)
 
 
-def link_scores(matrices: Sequence[Matrix], documents: DocumentSet) -> Scores:
+def link_scores(matrices: Sequence[Floats], documents: DocumentSet) -> Scores:
     """Return a row (AUC, p@1, p@5) for each document that can be scored."""
     return score_documents(matrices, documents.links or ()).table()
 
