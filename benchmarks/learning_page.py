@@ -19,7 +19,7 @@ from schemas.documents import Split
 from training.evaluation.bootstrap import Interval, compare
 from training.report.figures import line_chart
 from training.report.pages import environment
-from training.report.tables import Row, RowKind, Table, cell_text, difference
+from training.report.sections import Row, RowKind, Table, cell_text, difference
 
 CURVE = ("AP", "NoStruct")
 SHOWN, HOLDS, NOT_SHOWN, CONTRADICTED = "shown", "holds", "not shown", "contradicted"

@@ -21,20 +21,22 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.views import TextView
 from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
-from training.evaluation.compare import Contestant, ModelComparison, compare_models
-from training.evaluation.evaluate import STANDARD_CONFIG, EvaluateConfig, Evaluation, evaluate_model
-from training.evaluation.judge import Judged, judge_model, read_pictures
-from training.evaluation.rows import (
+from training.evaluation.evaluate import (
     RANDOM,
+    STANDARD_CONFIG,
+    EvaluateConfig,
+    Evaluation,
     EvaluationReport,
     documents_of,
+    evaluate_model,
     interval_json,
     kind_of,
     left_out_of,
     means_of,
 )
+from training.evaluation.judge import Judged, judge_model, read_pictures
 from training.evaluation.score_files import evaluate_scores
-from training.evaluation.studies import TransferCell, transfer_cells
+from training.evaluation.studies import Contestant, ModelComparison, TransferCell, compare_models, transfer_cells
 from training.loop.validation import split_loss
 from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
 from training.mlflow.registry import LoadedModel, load

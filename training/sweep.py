@@ -17,7 +17,7 @@ from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
 from training.commands import run_evaluate
 from training.data.loading import identify
-from training.evaluation.rows import kind_of
+from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import DEFAULT_RECIPE, earlier_run, run_train

@@ -180,8 +180,7 @@ class DemoRun:
 def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:
     """Return the table and the three things to open next."""
     from training.evaluation.metrics.links import ScoreKind
-    from training.report.sections import models_table
-    from training.report.tables import score_row
+    from training.report.sections import models_table, score_row
 
     rows = {"random": scores["AP"].means("random")} | {title: score.means() for title, score in scores.items()}
     table = models_table((score_row(title, means, ScoreKind.LINKS.metrics) for title, means in rows.items()))

@@ -32,17 +32,19 @@ from training.data.ragged import Float32, Floats
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
+    POSITION,
     EvaluateConfig,
     Evaluation,
+    absent,
     evaluate_embedded,
     evaluate_matrices,
     evaluate_model,
+    of_measure,
     random_similarities,
     scored_ids,
 )
 from training.evaluation.metrics.links import score_documents
 from training.evaluation.nearest import evaluate_nearest
-from training.evaluation.rows import POSITION, absent, of_measure
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors

@@ -1,35 +1,127 @@
-"""How well a model finds the links of a split: scores of each document, and random's on the same ones.
+"""How well a model finds the links of a split: scores of each document, and random's on the same ones, as one table.
 
 A model is evaluated on a data set version (`evaluate_model`); matrices that were made elsewhere come from a file
-(`score_files.py`). What else is measured is `judge.py`'s, comparing two evaluations `compare.py`'s. `EvaluateConfig` is
-what `multilink evaluate --set KEY=VALUE` changes.
+(`score_files.py`). What else is measured is `judge.py`'s, comparing two evaluations `studies.py`'s. Every number
+becomes a row of `schemas.evaluation`; a few functions say what rows hold. `EvaluateConfig` is what `multilink evaluate
+--set KEY=VALUE` changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from schemas.configs import require
 from schemas.documents import Split
 from schemas.errors import UsageError
-from schemas.evaluation import Score
-from schemas.lake import Lake
+from schemas.evaluation import EVALUATION_SCHEMA, Score
+from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
+from schemas.tables import to_table
 from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
-from training.evaluation.metrics.links import DocumentScores, Links, ScoreKind, score_documents
+from training.evaluation.metrics.links import FULLY_LINKED, DocumentScores, Links, ScoreKind, score_documents
 from training.evaluation.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.evaluation.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
-from training.evaluation.rows import CANDIDATES, DOCUMENT, LEFT_OUT, RANDOM, of_measure
 from training.model import EmbeddedDocument, LinkModel
 from training.text.word_vectors import PACKAGED
 
+FILE_NAME = "evaluation.parquet"
+ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"
+POSITION = "position"
+METRICS = frozenset(metric for kind in ScoreKind for metric in kind.metrics)
 AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationReport:
+    """What was evaluated on what, and every number of it.
+
+    Attributes:
+        model: registered name, or the address it was loaded from.
+        model_version: registered version, where there is one.
+        dataset: name of the data set.
+        dataset_version: its version.
+        split: split of it.
+        rows: all numbers.
+    """
+
+    model: str
+    model_version: str | None
+    dataset: str
+    dataset_version: str
+    split: str
+    rows: tuple[Score, ...]
+
+    def write(self, directory: Path) -> Path:
+        """Write the table into a folder, made if missing, and return its path."""
+        about = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "rows"}
+        rows = (about | asdict(row) for row in self.rows)
+        buffer = io.BytesIO()
+        pq.write_table(to_table(rows, EVALUATION_SCHEMA), buffer, compression="zstd")
+        Folder(str(directory)).write(FILE_NAME, buffer.getvalue())
+        return directory / FILE_NAME
+
+    def values(self) -> dict[str, float]:
+        """Return `measure metric group` -> value of the numbers that have one, but for those of single documents."""
+        return {
+            " ".join(filter(None, (row.measure, row.metric, row.group))): row.value
+            for row in self.rows
+            if row.value is not None and row.measure != DOCUMENT
+        }
+
+
+def of_measure(measure: str, rows: Iterable[Score], *, note: str | None = None) -> tuple[Score, ...]:
+    """Return rows as of one measure, with a note where one is given."""
+    return tuple(replace(row, measure=measure, note=row.note if note is None else note) for row in rows)
+
+
+def absent(measure: str, reason: object) -> Score:
+    """Return the row that says why a measure has no numbers."""
+    return Score(ABSENT, measure=measure, unit="", note=str(reason))
+
+
+def means_of(rows: Iterable[Score], measure: str) -> dict[str, Score]:
+    """Return metric -> mean score of a model or a baseline; those of a language, a role or another group are not."""
+    return {
+        row.metric: row
+        for row in rows
+        if row.measure == measure and row.metric in METRICS and "=" not in row.group and row.value is not None
+    }
+
+
+def kind_of(rows: Sequence[Score]) -> ScoreKind:
+    """Return what kind of scores the model has: of links, and of retrieval only where no document has those."""
+    has_pairs_alone = not means_of(rows, ScoreKind.LINKS) and means_of(rows, ScoreKind.PAIRS)
+    return ScoreKind.PAIRS if has_pairs_alone else ScoreKind.LINKS
+
+
+def documents_of(rows: Sequence[Score]) -> int:
+    """Return how many documents the model's means are over."""
+    return max((score.n for score in means_of(rows, kind_of(rows)).values()), default=0)
+
+
+def candidates_of(rows: Iterable[Score]) -> int | None:
+    """Return how many images a text chooses from, where documents are pairs."""
+    return next((row.n for row in rows if row.metric == CANDIDATES), None)
+
+
+def left_out_of(rows: Sequence[Score]) -> dict[str, int]:
+    """Return the documents that could not be scored, by reason; of pairs, every one has its only pair linked."""
+    found = {row.group: row.n for row in rows if row.metric == LEFT_OUT}
+    return {reason: n for reason, n in found.items() if reason != FULLY_LINKED or kind_of(rows) is ScoreKind.LINKS}
+
+
+def interval_json(score: Score) -> dict[str, float | None]:
+    """Return a mean and the ends of its interval."""
+    return {"mean": score.value, "low": score.low, "high": score.high}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,12 @@ from training.data.ragged import Floats, Int64
 from training.data.views import TextView
 from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.evaluate import (
+    DOCUMENT,
+    POSITION,
     STANDARD_CONFIG,
     EvaluateConfig,
     Evaluation,
+    absent,
     evaluate_embedded,
     read_documents,
     scored_ids,
@@ -35,8 +38,15 @@ from training.evaluation.evaluate import (
 from training.evaluation.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
 from training.evaluation.metrics.captions import caption_scores, chosen_captions
 from training.evaluation.metrics.confusion import Choice, choices, confusion_scores, most_confused
-from training.evaluation.metrics.groups import RELATION, SOURCE, Group, language_groups, link_scores, role_groups
-from training.evaluation.metrics.links import ScoreKind
+from training.evaluation.metrics.links import (
+    RELATION,
+    SOURCE,
+    Group,
+    ScoreKind,
+    language_groups,
+    link_scores,
+    role_groups,
+)
 from training.evaluation.metrics.relations import (
     RelationPredictor,
     relation_scores,
@@ -44,7 +54,6 @@ from training.evaluation.metrics.relations import (
 from training.evaluation.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.evaluation.metrics.spread import analyse_documents, sampling_bias
 from training.evaluation.position import position_scores
-from training.evaluation.rows import DOCUMENT, POSITION, absent
 from training.model import EmbeddedDocument, LinkModel
 from training.towers.inputs import text_input
 

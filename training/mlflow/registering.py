@@ -30,9 +30,9 @@ from schemas.errors import IntegrityError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.data.requirements import told
 from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
+from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.evaluation.metrics.links import ScoreKind
-from training.evaluation.rows import EvaluationReport, kind_of, means_of
 from training.mlflow import pyfunc
 from training.mlflow.registry import (
     CHALLENGER,

@@ -23,12 +23,7 @@ from schemas.lake import Folder
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
 from training.data.requirements import told
-from training.evaluation.compare import ModelComparison, ModelResult
-from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.links import ScoreKind
-from training.evaluation.metrics.spread import spearman
-from training.evaluation.rows import (
+from training.evaluation.evaluate import (
     DOCUMENT,
     EvaluationReport,
     candidates_of,
@@ -37,7 +32,11 @@ from training.evaluation.rows import (
     left_out_of,
     means_of,
 )
-from training.evaluation.studies import CurvePoint, Sweep, TransferCell
+from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
+from training.evaluation.metrics.calibration import Calibration
+from training.evaluation.metrics.links import ScoreKind
+from training.evaluation.metrics.spread import spearman
+from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,
@@ -50,22 +49,20 @@ from training.report.examples import (
 )
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
 from training.report.sections import (
-    absent_baselines,
-    columns_of,
-    models_table,
-    published_rows,
-    score_table,
-    sections,
-)
-from training.report.tables import (
     Row,
     RowKind,
     Table,
+    absent_baselines,
     cell_text,
+    columns_of,
     difference,
     is_clear,
+    models_table,
+    published_rows,
     range_text,
     score_row,
+    score_table,
+    sections,
     value_text,
 )
 

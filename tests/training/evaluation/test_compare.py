@@ -5,9 +5,9 @@ import pytest
 
 from schemas.errors import UsageError
 from training.evaluation.bootstrap import compare
-from training.evaluation.compare import Contestant, compare_models
 from training.evaluation.evaluate import evaluate_matrices
 from training.evaluation.metrics.spread import spearman
+from training.evaluation.studies import Contestant, compare_models
 from training.report.pages import comparison_lines, comparison_page
 
 WHERE = {"dataset": "diy@v1", "split": "test"}

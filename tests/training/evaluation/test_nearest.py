@@ -20,11 +20,10 @@ from training.data.lake import Columns, read_index, read_split
 from training.data.loading import identify
 from training.data.ragged import Ragged
 from training.evaluation.baselines import Baseline, evaluate_baseline
-from training.evaluation.evaluate import STANDARD_CONFIG, evaluate_model
+from training.evaluation.evaluate import STANDARD_CONFIG, evaluate_model, means_of
 from training.evaluation.judge import judge_model
 from training.evaluation.nearest import Side, evaluate_nearest, nearness
 from training.evaluation.position import WEIGHTS, mixed
-from training.evaluation.rows import means_of
 from training.model import EmbeddedDocument, LinkModel, ModelCard
 from training.report.sections import score_table, sections
 from training.similarity.sets import set_similarity

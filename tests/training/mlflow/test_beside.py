@@ -16,9 +16,8 @@ from schemas.manifest import read_manifest
 from training.commands import EvaluateSummary, run_baseline, run_compare, run_evaluate, run_report
 from training.config import ObjectiveConfig
 from training.data.lake import Columns, read_split
-from training.evaluation.evaluate import EvaluateConfig, evaluate_model
+from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
 from training.evaluation.metrics.links import score_documents
-from training.evaluation.rows import EvaluationReport
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines

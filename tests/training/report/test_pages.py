@@ -13,9 +13,9 @@ from PIL import Image
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
 from training.config import GruConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
+from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
 from training.evaluation.metrics.calibration import Observations, calibration_scores, fit_calibration
-from training.evaluation.rows import EvaluationReport, absent, of_measure
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,

@@ -5,10 +5,8 @@ import pytest
 
 from schemas.evaluation import Score
 from training.evaluation.bootstrap import Interval
-from training.evaluation.evaluate import evaluate_matrices
-from training.evaluation.rows import EvaluationReport, absent
-from training.report.sections import absent_baselines, score_table, sections
-from training.report.tables import Row, Table, cell_text, difference, pivot
+from training.evaluation.evaluate import EvaluationReport, absent, evaluate_matrices
+from training.report.sections import Row, Table, absent_baselines, cell_text, difference, pivot, score_table, sections
 
 
 def retrieval(group, measure="retrieval", **changes):

@@ -5,7 +5,7 @@ import re
 from schemas.evaluation import Score
 from training.evaluation.studies import CurvePoint, TransferCell
 from training.report.pages import first_share_above, supervised_page, transfer_page, transfer_table
-from training.report.tables import Row
+from training.report.sections import Row
 
 
 def means(auc: float) -> dict[str, Score]:
