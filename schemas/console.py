@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+Say = Callable[[str], None]  # takes a line of progress
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -9,11 +9,12 @@ A report is made from what is in the registry and the lake alone, so that it can
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.evaluation import Score
@@ -46,7 +47,6 @@ from training.report.example_documents import Widest, example_groups, widest_doc
 from training.report.pages import ReportContent, report_page, write_page
 from training.report.sections import score_table, sections
 
-Say = Callable[[str], None]
 FEW_DOCUMENTS = 10
 REPORT_ARTIFACT = "report"
 JUDGED_SPLITS = (Split.TEST, Split.VAL)
@@ -405,7 +405,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
 
 
 def run_training_report(
-    trained: TrainSummary, *, lake: str, tracking: str | None = None, say: Callable[[str], None]
+    trained: TrainSummary, *, lake: str, tracking: str | None = None, say: Say
 ) -> EvaluateSummary | None:
     """Judge the model of a training run and keep table, report and card with its version; None where it cannot be.
 

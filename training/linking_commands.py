@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from schemas.console import Say
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
@@ -25,8 +26,6 @@ from training.linking.versions import LinkedVersion, LinkShards, link_here, link
 from training.mlflow.registering import calibration_of
 from training.mlflow.registry import LoadedModel, champion_of_dataset, load
 from training.mlflow.runs import open_tracking
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

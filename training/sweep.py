@@ -7,9 +7,10 @@ runs are children of one run, which keeps the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from schemas.configs import override, resolve
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import BuildError
 from schemas.lake import Lake
@@ -24,7 +25,6 @@ from training.mlflow.tracked_training import DEFAULT_RECIPE, earlier_run, run_tr
 from training.recipes import recipe as named_recipe
 from training.report.pages import sweep_page
 
-Say = Callable[[str], None]
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
 
 

@@ -12,7 +12,7 @@ is `training.sweep`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from schemas.configs import override
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.evaluation import Score
@@ -290,7 +291,7 @@ def supervised_curve(
     *,
     shares: Sequence[float],
     split: Split | str = Split.TEST,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Iterator[CurvePoint]:
     """Yield the configuration's own run, then a supervised one for each share, in the given order (Li 2022, figure 5).
 
@@ -328,7 +329,7 @@ def transfer_cells(
     references: Sequence[str],
     split: Split | str = Split.TEST,
     *,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Iterator[TransferCell]:
     """Yield every model on every data set, model by model (Li 2022, table 4).
 

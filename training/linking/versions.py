@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from schemas.configs import resolve
+from schemas.console import Say
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
@@ -28,7 +29,6 @@ from training.linking.links import check_refined, threshold_of
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
 from training.model import LinkModel
 
-Say = Callable[[str], None]
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
 PROGRESS_S = 5.0
 

@@ -8,7 +8,6 @@ made, which is the last write but for its alias: a copy that dies on the way lea
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from mlflow.entities import Param, Run, RunTag
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT, artifact_folder
@@ -57,9 +57,7 @@ class Copy:
         }
 
 
-def copy_version(
-    source: str, name: str, version: str, *, to: str, new_name: str | None = None, say: Callable[[str], None]
-) -> Copy:
+def copy_version(source: str, name: str, version: str, *, to: str, new_name: str | None = None, say: Say) -> Copy:
     """Copy a version to another registry, where it becomes the challenger; doing it again changes nothing.
 
     Args:

@@ -36,6 +36,7 @@ from typing import Any
 import mlflow
 from mlflow.exceptions import MlflowException
 
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
@@ -205,7 +206,7 @@ def promote(
     dataset: str | None = None,
     policy: Policy = STANDARD_POLICY,
     is_dry_run: bool = False,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Promotion:
     """Make a version the champion if the policy allows it.
 
@@ -273,7 +274,7 @@ def _judge(
     target: str,
     split: str,
     policy: Policy,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Decision:
     """Return the decision from both models' scores on the target, and on the guard sets where there is a champion."""
     rivals = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]

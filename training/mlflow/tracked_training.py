@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 import mlflow
 
 from schemas.configs import override, resolve
+from schemas.console import Say
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
@@ -57,7 +58,6 @@ from training.ray.run_folder import has_start, is_address, runs_folder, store_st
 from training.recipes import recipe as named_recipe
 
 DEFAULT_RECIPE = "hessel-2019"
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
