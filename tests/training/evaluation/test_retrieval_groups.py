@@ -98,7 +98,7 @@ def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
     table = sections(rows, dataset="news")["retrieval_groups"]
     names = [row.name for row in table.rows]
     place = next(place for place, name in enumerate(names) if name.startswith("role=headline, text to image"))
-    assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone)"
+    assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone: validation split, among 1,200)"
 
 
 def test_a_relation_is_the_pairs_that_have_it(lakes: ModuleType, tmp_path: Path) -> None:
