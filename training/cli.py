@@ -87,7 +87,9 @@ def evaluate(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Columns and word vectors of the baselines; samples of retrieval."
+            "--set",
+            metavar="KEY=VALUE",
+            help="What baselines read, samples of retrieval, position=true for the ablation.",
         ),
     ] = None,
     tracking: options.Tracking = None,
