@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestration.demo.recorded_web import build_settings, recording_at, serving
+from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import BuildConfig, recipe
 from pipelines.run import build_dataset
 from pipelines.sources.diy.submissions import Credentials
@@ -64,9 +64,8 @@ class LakeData:
 
 def build_posts(lake: Lake) -> LakeData:
     """Build, or find, the demo's data set with all feature columns."""
-    recording = recording_at()
-    with serving(recording) as port:
-        config = override(recipe("diy"), [*build_settings(recording, port), *POSTS_SETTINGS, COLUMNS])
+    with scraping(recording_at()) as web:
+        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, COLUMNS])
         return built(config, lake)
 
 

@@ -1,15 +1,15 @@
 """Where a step runs: in this process, in one of its own on this machine, or as a job of a Ray cluster.
 
-    in process      the function behind the command
+    in process      the command line's own parser, called here
     subprocess      python -m orchestration ... --json, ended with this process (pipelines.runner.exit_with_parent)
     ray job         ray job submit --address ... -- multilink ... --json
     kuberay         a RayJob of the KubeRay operator: kubectl create, get until it has ended, logs
 
-A step that is cancelled takes its job on the cluster with it: a job that went on would write beside the one that is
-started next.
+A step is the arguments of `multilink`, and its result is the summary that the command prints as its last line; what it
+prints before is its progress. A step that is cancelled takes its job on the cluster with it: a job that went on would
+write beside the one that is started next.
 
-A Beam cluster is none of these: `multilink build --runner flink` is a subprocess here that drives the cluster. What a
-step printed is its progress, and its last line of JSON its summary.
+A Beam cluster is none of these: `multilink build --runner flink` is a subprocess here that drives the cluster.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from orchestration.steps import Say, Step, Summary
-from schemas.errors import BuildError, UsageError
+from orchestration.config import RaySettings
+from schemas.console import heard_by
+from schemas.errors import BuildError, GateError, UsageError
 
+Say = Callable[[str], None]
+Step = Sequence[str]
+Summary = dict[str, Any]
 Place = Callable[[Step, Say], Summary]
 END_TIMEOUT_S = 20.0
 POLL_S = 5.0
@@ -36,14 +40,26 @@ _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 def in_process(step: Step, say: Say) -> Summary:
-    """Do a step here."""
-    return step.run(say)
+    """Do a step here.
+
+    Raises:
+        MultilinkError: of the kind that the command ends with.
+    """
+    from orchestration.cli import app
+
+    with heard_by(say) as summaries:
+        try:
+            app(list(step), prog_name="multilink", standalone_mode=False)
+        except GateError:
+            if not (summaries and _is_decision(summaries[-1])):
+                raise
+    return summaries[-1]
 
 
 def in_subprocess(step: Step, say: Say) -> Summary:
     """Do a step in a process of its own, which ends when this one does."""
     mortal = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), "orchestration"]
-    return run_command([*mortal, *step.arguments()], say)
+    return run_command([*mortal, *step], say)
 
 
 def ray_job(step: Step, say: Say, *, address: str) -> Summary:
@@ -53,69 +69,51 @@ def ray_job(step: Step, say: Say, *, address: str) -> Summary:
         return run_command(ray_job_command(step, address=address, job=job), say)
 
 
-def kuberay(step: Step, say: Say, *, image: str, namespace: str, workers: int, gpus: int) -> Summary:
+def kuberay(step: Step, say: Say, *, ray: RaySettings) -> Summary:
     """Run a step as a RayJob, and wait for it; `kubectl` is the one on the PATH, with its own credentials."""
-    name = _job_name()
-    manifest = rayjob(step, name=name, image=image, namespace=namespace, workers=workers, gpus=gpus)
-    kubectl = ["kubectl", "--namespace", namespace]
-    _finished([*kubectl, "create", "--filename", "-"], json.dumps(manifest))
-    say(f"RayJob {name} in namespace {namespace}")
+    name, kubectl = _job_name(), ["kubectl", "--namespace", ray.namespace]
+    _output([*kubectl, "create", "--filename", "-"], json.dumps(rayjob(step, name=name, ray=ray)))
+    say(f"RayJob {name} in namespace {ray.namespace}")
     get = [*kubectl, "get", "rayjob", name, "--output", "json"]
     with _cancelled_by([*kubectl, "delete", "rayjob", name, "--wait=false"]):
-        while (state := job_state(json.loads(_finished(get)))) not in _ENDED:
+        while (state := job_state(json.loads(_output(get)))) not in _ENDED:
             time.sleep(POLL_S)
-    log = _finished([*kubectl, "logs", f"job/{name}", "--tail", "-1"])
-    summary = last_json(log.splitlines())
+    log = _output([*kubectl, "logs", f"job/{name}", "--tail", "-1"]).splitlines()
+    summary = last_json(log)
     if state != "SUCCEEDED" or summary is None:
-        raise BuildError(f"RayJob {name} ended as {state}: {_last_words(log.splitlines())}")
+        raise BuildError(f"RayJob {name} ended as {state}: {_last_words(log)}")
     return summary
-
-
-@contextlib.contextmanager
-def _cancelled_by(command: Sequence[str]) -> Iterator[None]:
-    """Run a command that ends a job of a cluster where the block is left by an interrupt or an error."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(BuildError):  # it may have ended by itself, and what stopped the block is to be told
-            _finished(command)
-        raise
-
-
-def _job_name() -> str:
-    return f"multilink-{os.urandom(4).hex()}"
 
 
 def ray_job_command(step: Step, *, address: str, job: str) -> list[str]:
     """Return the command that submits a step under a name and prints what it prints."""
-    submit = ["ray", "job", "submit", "--address", address, "--submission-id", job]
-    return [*submit, "--", "multilink", *step.arguments()]
+    return ["ray", "job", "submit", "--address", address, "--submission-id", job, "--", "multilink", *step]
 
 
-def rayjob(step: Step, *, name: str, image: str, namespace: str, workers: int, gpus: int) -> dict[str, Any]:
+def rayjob(step: Step, *, name: str, ray: RaySettings) -> dict[str, Any]:
     """Return the RayJob (ray.io/v1) of a step: a cluster of a head and its workers that ends with the job."""
-    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(ray.gpus)} if ray.gpus else {})
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": "multilink"}},
+        "metadata": {"name": name, "namespace": ray.namespace, "labels": {"app.kubernetes.io/name": "multilink"}},
         "spec": {
-            "entrypoint": _shell(["multilink", *step.arguments()]),
+            "entrypoint": shlex.join(["multilink", *step]),
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": 3600,
             "rayClusterSpec": {
                 "headGroupSpec": {
                     "rayStartParams": {"num-cpus": "0"},
-                    "template": _pod("ray-head", image, {"cpu": "2", "memory": "8Gi"}),
+                    "template": _pod("ray-head", ray.image, {"cpu": "2", "memory": "8Gi"}),
                 },
                 "workerGroupSpecs": [
                     {
                         "groupName": "workers",
-                        "replicas": workers,
-                        "minReplicas": workers,
-                        "maxReplicas": workers,
+                        "replicas": ray.workers,
+                        "minReplicas": ray.workers,
+                        "maxReplicas": ray.workers,
                         "rayStartParams": {},
-                        "template": _pod("ray-worker", image, limits),
+                        "template": _pod("ray-worker", ray.image, limits),
                     }
                 ],
             },
@@ -126,7 +124,7 @@ def rayjob(step: Step, *, name: str, image: str, namespace: str, workers: int, g
 def job_state(rayjob_object: dict[str, Any]) -> str:
     """Return the state of a RayJob as the operator tells it; one it has not looked at yet is PENDING."""
     status = rayjob_object.get("status") or {}
-    if status.get("jobDeploymentStatus") == "Failed":
+    if status.get("jobDeploymentStatus") in ("Failed", "ValidationFailed"):
         return "FAILED"
     return str(status.get("jobStatus") or "PENDING")
 
@@ -139,18 +137,15 @@ def run_command(command: Sequence[str], say: Say) -> Summary:
         BuildError: it ended with another status and no summary, or could not be started.
     """
     lines: list[str] = []
-    try:
-        with _running(command) as process:
-            for line in process.stdout or ():
-                lines.append(line.rstrip())
-                say(lines[-1])
-            status = process.wait()
-    except FileNotFoundError as problem:
-        raise BuildError(f"{command[0]}: no such command on this machine") from problem
+    with _running(command) as process:
+        for line in process.stdout or ():
+            lines.append(line.rstrip())
+            say(lines[-1])
+        status = process.wait()
     summary = last_json(lines)
-    if summary is not None and (status == 0 or "is_promoted" in summary):  # the gate's no is a result, too
+    if summary is not None and (status == 0 or _is_decision(summary)):
         return summary
-    kind = {1: BuildError, 2: UsageError}.get(status, BuildError)
+    kind = UsageError if status == UsageError.exit_status else BuildError
     raise kind(f"status {status}: {_last_words(lines)}")
 
 
@@ -164,18 +159,24 @@ def last_json(lines: Sequence[str]) -> Summary | None:
     return None
 
 
+def _is_decision(summary: Summary) -> bool:
+    """Return whether a summary is a gate's: its no ends the command with an error, and is a result all the same."""
+    return "is_promoted" in summary
+
+
 @contextlib.contextmanager
 def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
     """Run a command in a group of its own while the block lasts; what is left of it afterwards is ended."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    with _found(command):
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
     try:
         yield process
     finally:
@@ -185,19 +186,40 @@ def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
                 process.wait(END_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        if process.stdout is not None:
-            process.stdout.close()
-        process.wait()
+        with process:  # closes what it printed to, and waits
+            pass
 
 
-def _finished(command: Sequence[str], text: str | None = None) -> str:
-    try:
+def _output(command: Sequence[str], text: str | None = None) -> str:
+    with _found(command):
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    except FileNotFoundError as problem:
-        raise BuildError(f"{command[0]}: no such command on this machine") from problem
     if done.returncode:
         raise BuildError(f"{' '.join(command[:6])}: {_last_words(done.stderr.splitlines())}")
     return done.stdout
+
+
+@contextlib.contextmanager
+def _found(command: Sequence[str]) -> Iterator[None]:
+    """Say in one line that there is no such program."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise BuildError(f"{command[0]}: no such command on this machine") from problem
+
+
+@contextlib.contextmanager
+def _cancelled_by(command: Sequence[str]) -> Iterator[None]:
+    """Run a command that ends a job of a cluster where the block is left by an interrupt or an error."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(BuildError):  # it may have ended by itself, and what stopped the block is to be told
+            _output(command)
+        raise
+
+
+def _job_name() -> str:
+    return f"multilink-{os.urandom(4).hex()}"
 
 
 def _last_words(lines: Sequence[str]) -> str:
@@ -206,10 +228,6 @@ def _last_words(lines: Sequence[str]) -> str:
         if line.startswith(_PREFIX):
             return line.removeprefix(_PREFIX)
     return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
-
-
-def _shell(arguments: Sequence[str]) -> str:
-    return shlex.join(arguments)
 
 
 def _pod(name: str, image: str, limits: dict[str, str]) -> dict[str, Any]:

@@ -1,23 +1,29 @@
-"""What is made of one objective: trained model, evaluation, promotion, links; a set of assets per objective.
+"""The assets: the stages of a data set version, and what is made of each objective.
+
+One operation makes all stages, because a build is one Beam pipeline that computes its version inside: no stage can be
+had without the others. Repeating it is cheap: what was fetched is not fetched again, and the same inputs give the same
+version.
 
 Objectives are sets of assets, and data sets are the partitions of all assets, so that one run can go from sources to a
 promotion: Dagster gives a run one partitioning, and a check that says no stops what comes after it within a run.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.config import NOSTRUCT, DatasetSettings, Settings
+from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.history import made
 from orchestration.dagster.names import (
     GPU_POOL,
     MODEL_TAG,
     RUN_TAG,
+    SCRAPING_POOL,
     STAGES,
     VERSION,
     VERSION_TAG,
@@ -25,165 +31,159 @@ from orchestration.dagster.names import (
     group_of,
     model_key,
 )
-from orchestration.dagster.resources import Training
-from orchestration.dagster.stages import retry_policy
-from orchestration.models import Trained, registered_name, run_address, trained_on
+from orchestration.places import Summary
 from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
-from orchestration.steps import Summary
+from orchestration.steps import Steps, registered_name
 from schemas.configs import resolve
+from schemas.errors import GateError, IntegrityError, UsageError
+from schemas.failures import Stage
+from schemas.lake import Lake
 from training.evaluation.metrics.links import ScoreKind
 
+if TYPE_CHECKING:
+    from training.mlflow.registry import ModelVersion
+
+Metadata = dict[str, Any]
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
+# asset -> stages of the build that it tells of
+COUNTED = {
+    "documents": (Stage.SOURCES, Stage.DOCUMENTS),
+    "images": (Stage.IMAGES,),
+    "duplicates": (Stage.DEDUPE,),
+    "features": (Stage.FEATURES,),
+    "shards": (Stage.SHARDS,),
+}
+_MEANING = {
+    "documents": "Records of the source, filtered into documents.",
+    "images": "Pictures of the documents: fetched, checked, kept small.",
+    "duplicates": "Near-duplicate pictures, found exactly; what the policy left.",
+    "features": "A vector per picture and per sentence.",
+    "shards": "The version: Parquet shards by split, and the manifest that makes them real.",
+}
+
+
+def make_stages(settings: Settings) -> dg.AssetsDefinition:
+    """Return the stages of a build as assets."""
+    specs = [
+        dg.AssetSpec(
+            stage,
+            deps=[before] if before else [],
+            description=_MEANING[stage],
+            group_name="data_sets",
+            kinds={"python", "beam" if stage != "shards" else "parquet"},
+        )
+        for before, stage in zip(("", *STAGES), STAGES, strict=False)
+    ]
+
+    @dg.multi_asset(
+        name="build",
+        specs=specs,
+        partitions_def=dataset_partitions(settings),
+        retry_policy=retry_policy(settings.retries),
+        pool=SCRAPING_POOL,
+    )
+    def build(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
+        dataset = settings.dataset(context.partition_key)
+        with mistakes_are_final():
+            summary = steps.build(dataset, say=context.log.info)
+        context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
+        for stage in STAGES:
+            yield dg.MaterializeResult(
+                asset_key=stage,
+                metadata=stage_metadata(stage, summary, dataset),
+                data_version=dg.DataVersion(summary["version"]),
+            )
+
+    return build
 
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
     """Return the assets of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
-    made = [_trained_model, _evaluation, *(() if objective == NOSTRUCT else (_promotion, _links))]
-    return [make(settings, objective) for make in made]
+    kinds = (TRAINED, EVALUATION) if objective == NOSTRUCT else tuple(KINDS)
+    return [_model_asset(settings, objective, kind) for kind in kinds]
 
 
-def _trained_model(settings: Settings, objective: str) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=model_key(objective, TRAINED),
-        partitions_def=dataset_partitions(settings),
-        group_name=group_of(objective),
-        output_required=False,  # a data set may not be configured for this objective
-        deps=list(STAGES),
-        description=f"The model trained with {objective}, registered as challenger.",
-        retry_policy=retry_policy(settings.retries),
-        pool=GPU_POOL,
-        kinds={"python", "ray", "mlflow"},
-    )
-    def trained_model(context: dg.AssetExecutionContext, training: Training) -> Results:
-        dataset = _configured(settings, context, objective)
-        if dataset is None:
-            return
-        version = reference_of(context).partition("@")[2]
-        is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
-        summary = training.train(dataset, version, objective, is_retry=is_retry, say=context.log.info)
-        tag_run(context, training, summary["dataset_version"], summary["model_uri"], summary["run_id"])
-        yield dg.MaterializeResult(metadata=training_metadata(summary, training, dataset, objective))
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What an asset of an objective is made from; the version is the newest of the data set, and sound."""
 
-    return trained_model
+    context: dg.AssetExecutionContext
+    steps: Steps
+    settings: Settings
+    objective: str
+    dataset: DatasetSettings
+    version: str
 
+    @property
+    def reference(self) -> str:
+        return f"{self.dataset.name}@{self.version}"
 
-def _evaluation(settings: Settings, objective: str) -> dg.AssetsDefinition:
-    has_rival = objective != NOSTRUCT and NOSTRUCT in settings.objectives
+    def say(self, line: str) -> None:
+        """Show a line of progress on the run's page."""
+        self.context.log.info(line)
 
-    @dg.asset(
-        key=model_key(objective, EVALUATION),
-        partitions_def=dataset_partitions(settings),
-        group_name=group_of(objective),
-        output_required=False,  # a data set may not be configured for this objective
-        deps=[model_key(each, TRAINED) for each in ([objective, NOSTRUCT] if has_rival else [objective])],
-        description="Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
-        kinds={"python", "mlflow"},
-    )
-    def evaluation(context: dg.AssetExecutionContext, training: Training) -> Results:
-        model = _model(settings, context, training, objective)
-        if model is None:
-            return
-        reference = reference_of(context)
-        with report_folder(training, reference, model) as folder:
-            scores = training.evaluate(model.uri, reference, report=folder, say=context.log.info)
-        lead = _lead_over_nostruct(settings, context, training, model)
-        tag_run(context, training, reference.partition("@")[2], model.uri, model.run_id)
-        yield dg.MaterializeResult(metadata=evaluation_metadata(scores, lead, model, reference))
+    def model(self, objective: str) -> "ModelVersion":
+        """Return the model of an objective that was trained on the version."""
+        found = self.steps.model_of(self.dataset.name, self.version, objective)
+        if found is None:
+            raise dg.Failure(f"no {objective} model of {self.reference}; run the job train", allow_retries=False)
+        return found
 
-    return evaluation
+    def tag_run(self, model: str, run_id: str | None) -> None:
+        """Say on Dagster's run which data set version, model and MLflow run it is about."""
+        run = {} if run_id is None else {RUN_TAG: self.steps.run_address(run_id)}
+        tags = {VERSION_TAG: self.version, MODEL_TAG: model} | run
+        self.context.instance.add_run_tags(self.context.run.run_id, tags)
 
 
-def _promotion(settings: Settings, objective: str) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=model_key(objective, PROMOTION),
-        partitions_def=dataset_partitions(settings),
-        group_name=group_of(objective),
-        output_required=False,  # a data set may not be configured for this objective
-        deps=[model_key(objective, EVALUATION)],
-        description="The gate's decision with its reasons; where it says yes, the champion is this model.",
-        kinds={"python", "mlflow"},
-    )
-    def promotion(context: dg.AssetExecutionContext, training: Training) -> Results:
-        dataset, model = context.partition_key, _model(settings, context, training, objective)
-        if model is None:
-            return
-        policy = settings.dataset(dataset).policy
-        decision = training.promote(model.name, model.version, policy=policy, say=context.log.info)
-        tag_run(context, training, decision["dataset"].partition("@")[2], model.uri, model.run_id)
-        yield dg.MaterializeResult(metadata=promotion_metadata(decision))
-
-    return promotion
-
-
-def _links(settings: Settings, objective: str) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=model_key(objective, LINKS),
-        partitions_def=dataset_partitions(settings),
-        group_name=group_of(objective),
-        output_required=False,  # a data set may not be configured for this objective
-        deps=[model_key(objective, PROMOTION)],
-        description="The champion's links of every document of the newest version.",
-        kinds={"python", "parquet"},
-    )
-    def links(context: dg.AssetExecutionContext, training: Training) -> Results:
-        if _configured(settings, context, objective) is None:
-            return
-        reference = reference_of(context)
-        summary = training.link(registered_name(context.partition_key, objective), reference, say=context.log.info)
-        if summary:
-            yield dg.MaterializeResult(metadata=summary | {VERSION: reference.partition("@")[2]})
-
-    return links
-
-
-def reference_of(context: dg.AssetExecutionContext) -> str:
-    """Return NAME@VERSION of the newest version of the run's data set; nothing is made of one whose checks said no."""
-    dataset = context.partition_key
-    newest = next(made(context.instance, dataset, limit=1), None)
-    if newest is None:
-        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
-    if not newest.is_sound:
-        raise dg.Failure(f"{dataset}@{newest.version} has not passed its checks", allow_retries=False)
-    return f"{dataset}@{newest.version}"
-
-
-def training_metadata(summary: Summary, training: Training, dataset: DatasetSettings, objective: str) -> dict[str, Any]:
-    """Return what a trained model tells: its version, its run, and how it was trained."""
-    address = run_address(training.tracking_uri, training.page, summary["run_id"])
+def train(making: Making) -> Metadata:
+    """Train, and tell the model, its run, and how it was trained."""
+    context, steps = making.context, making.steps
+    is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
+    summary = steps.train(making.dataset, making.version, making.objective, is_retry=is_retry, say=making.say)
+    making.tag_run(summary["model_uri"], summary["run_id"])
+    address = steps.run_address(summary["run_id"])
     return {
-        VERSION: summary["dataset_version"],
         "model": summary["model_uri"],
-        "mlflow_run": dg.MetadataValue.url(address) if training.page else address,
+        "mlflow_run": dg.MetadataValue.url(address) if making.settings.mlflow_page else address,
         "epochs": summary["epochs"],
         "kept_epoch": summary["best_epoch"],
-        "configuration": resolve(dataset) | {"objective": objective},
+        "configuration": resolve(making.dataset) | {"objective": making.objective},
     }
 
 
-def evaluation_metadata(scores: Summary, lead: Summary | None, model: Trained, reference: str) -> dict[str, Any]:
-    """Return scores as a table of numbers, and by how much they exceed NoStruct's where that is there.
-
-    `lead` is metric -> the paired difference with its interval.
-    """
+def evaluate(making: Making) -> Metadata:
+    """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
+    model, objectives = making.model(making.objective), making.dataset.objectives
+    rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None
+    with report_folder(making.settings.lake, making.reference, model) as folder:
+        scores = making.steps.evaluate(model.uri, making.reference, report=folder, say=making.say)
+    making.tag_run(model.uri, model.run_id)
+    kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
+    chance = scores["random"][kind.leading]
     report = scores["report"]
-    told: dict[str, Any] = {
-        VERSION: reference.partition("@")[2],
+    told: Metadata = {
         "model": model.uri,
         "documents": scores["documents"],
         "report": dg.MetadataValue.path(report if Path(report).exists() else f"runs:/{model.run_id}/report"),
+        LEADING: kind.leading,
+        f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance,
     }
-    kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
     for name in kind.metrics:
         told |= {name: scores[name]["mean"], f"{name}_interval": [scores[name]["low"], scores[name]["high"]]}
-    chance = scores["random"][kind.leading]
-    told |= {LEADING: kind.leading, f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance}
-    return told | ({} if lead is None else {LEAD: lead[kind.leading]})
+    if rival is not None:
+        compared = making.steps.compare(model.uri, rival.uri, making.reference, say=making.say)
+        told[LEAD] = compared["models"][1]["minus_first"][kind.leading]
+    return told
 
 
-def promotion_metadata(decision: Summary) -> dict[str, Any]:
-    """Return the gate's decision with its reasons as a list a person reads."""
+def promote(making: Making) -> Metadata:
+    """Ask the gate, and tell its decision with its reasons as a list a person reads."""
+    model = making.model(making.objective)
+    decision = making.steps.promote(model.name, model.version, policy=making.dataset.policy, say=making.say)
+    making.tag_run(model.uri, model.run_id)
     return {
         VERSION: decision["dataset"].partition("@")[2],
         "model": f"models:/{decision['model']}/{decision['version']}",
@@ -194,12 +194,109 @@ def promotion_metadata(decision: Summary) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def report_folder(training: Training, reference: str, model: Trained) -> Iterator[str]:
-    """Give the folder of a model's report: beside the data sets of a local lake, else one that MLflow copies."""
-    from schemas.lake import Lake
+def link(making: Making) -> Metadata:
+    """Link the version with the champion; nothing is told where there is none."""
+    return making.steps.link(registered_name(making.dataset.name, making.objective), making.reference, say=making.say)
 
-    local = Lake.at(training.lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of asset that is made of an objective; `{}` in its description is the objective."""
+
+    make: Callable[[Making], Metadata]
+    description: str
+    programs: frozenset[str]
+
+
+KINDS = {
+    TRAINED: Kind(train, "The model trained with {}, registered as challenger.", frozenset({"ray", "mlflow"})),
+    EVALUATION: Kind(
+        evaluate,
+        "Scores on the test split with 95% intervals, beside random and NoStruct; the HTML report.",
+        frozenset({"mlflow"}),
+    ),
+    PROMOTION: Kind(
+        promote,
+        "The gate's decision with its reasons; where it says yes, the champion is this model.",
+        frozenset({"mlflow"}),
+    ),
+    LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
+}
+
+
+def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefinition:
+    kind, is_training = KINDS[name], name == TRAINED
+
+    @dg.asset(
+        key=model_key(objective, name),
+        partitions_def=dataset_partitions(settings),
+        group_name=group_of(objective),
+        output_required=False,  # a data set may not be configured for this objective
+        deps=_needed(settings, objective, name),
+        description=kind.description.format(objective),
+        retry_policy=retry_policy(settings.retries) if is_training else None,
+        pool=GPU_POOL if is_training else None,
+        kinds={"python", *kind.programs},
+    )
+    def asset(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
+        dataset = settings.dataset(context.partition_key)
+        if objective not in dataset.objectives:
+            context.log.info(f"{dataset.name} is not configured for {objective}: nothing to do")
+            return
+        version = sound_version(context)
+        with mistakes_are_final():
+            told = kind.make(Making(context, steps, settings, objective, dataset, version))
+        if told:
+            yield dg.MaterializeResult(metadata={VERSION: version} | told)
+
+    return asset
+
+
+def _needed(settings: Settings, objective: str, kind: str) -> list[dg.AssetKey]:
+    """Return what an asset of an objective is made of; an evaluation compares with NoStruct, where that is trained."""
+    if kind == TRAINED:
+        return [dg.AssetKey(stage) for stage in STAGES]
+    if kind == EVALUATION:
+        rivals = {NOSTRUCT} & set(settings.objectives)
+        return [model_key(each, TRAINED) for each in sorted({objective} | rivals)]
+    return [model_key(objective, EVALUATION if kind == PROMOTION else PROMOTION)]
+
+
+def sound_version(context: dg.AssetExecutionContext) -> str:
+    """Return the newest version of the run's data set; nothing is made of one whose checks said no."""
+    dataset = context.partition_key
+    newest = next(made(context.instance, dataset, limit=1), None)
+    if newest is None:
+        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
+    if not newest.is_sound:
+        raise dg.Failure(f"{dataset}@{newest.version} has not passed its checks", allow_retries=False)
+    return newest.version
+
+
+def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Metadata:
+    """Return what an asset tells of its stage: the version, where it is, what went in and out, and the settings."""
+    counts = {name: row for name, row in summary["stages"].items() if name in COUNTED[stage]}
+    told: Metadata = {
+        VERSION: summary["version"],
+        "path": dg.MetadataValue.path(summary["path"]),
+        "reused": summary["reused"],
+        "counts": counts,
+        "configuration": resolve(dataset),
+    }
+    for row in counts.values():
+        told |= {"in": row["in"], "out": row["out"], "rejected": row["rejected"], "failed": row["failed"]}
+    if stage == "shards":
+        documents = sum(int(row["documents"]) for row in summary["splits"].values())
+        told |= {"splits": summary["splits"], "dagster/row_count": documents}
+    if stage == "documents":
+        told["failures"] = summary["failures"]
+    return told
+
+
+@contextmanager
+def report_folder(lake: str, reference: str, model: "ModelVersion") -> Iterator[str]:
+    """Give the folder of a model's report: beside the data sets of a local lake, else one that MLflow copies."""
+    local = Lake.at(lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
     if local is not None:
         yield str(local)
         return
@@ -207,42 +304,20 @@ def report_folder(training: Training, reference: str, model: Trained) -> Iterato
         yield scratch
 
 
-def tag_run(
-    context: dg.AssetExecutionContext, training: Training, version: str, model: str, run_id: str | None
-) -> None:
-    """Say on Dagster's run which data set version, model and MLflow run it is about."""
-    tags = {VERSION_TAG: version, MODEL_TAG: model}
-    if run_id is not None:
-        tags[RUN_TAG] = run_address(training.tracking_uri, training.page, run_id)
-    context.instance.add_run_tags(context.run.run_id, tags)
+@contextmanager
+def mistakes_are_final() -> Iterator[None]:
+    """Fail without another attempt where the remedy is a person's: a mistake, a gate's no, bytes that have changed."""
+    try:
+        yield
+    except (UsageError, GateError, IntegrityError) as problem:
+        raise dg.Failure(description=str(problem), allow_retries=False) from problem
 
 
-def _configured(settings: Settings, context: dg.AssetExecutionContext, objective: str) -> DatasetSettings | None:
-    dataset = settings.dataset(context.partition_key)
-    if objective in dataset.objectives:
-        return dataset
-    context.log.info(f"{dataset.name} is not configured for {objective}: nothing to do")
-    return None
-
-
-def _model(settings: Settings, context: dg.AssetExecutionContext, training: Training, objective: str) -> Trained | None:
-    """Return the model of the newest version, or None where the data set is not configured for the objective."""
-    if _configured(settings, context, objective) is None:
-        return None
-    dataset, _, version = reference_of(context).partition("@")
-    model = trained_on(training.tracking_uri, dataset, version, objective)
-    if model is None:
-        raise dg.Failure(f"no {objective} model of {dataset}@{version}; run the job train", allow_retries=False)
-    return model
-
-
-def _lead_over_nostruct(
-    settings: Settings, context: dg.AssetExecutionContext, training: Training, model: Trained
-) -> Summary | None:
-    """Return metric -> by how much a model's mean exceeds that of the NoStruct model of the same version, paired."""
-    nostruct = _model(settings, context, training, NOSTRUCT)
-    if nostruct is None or nostruct == model:
-        return None
-    compared = training.compare(model.uri, nostruct.uri, reference_of(context), say=context.log.info)
-    found: Summary = compared["models"][1]["minus_first"]
-    return found
+def retry_policy(retries: RetrySettings) -> dg.RetryPolicy:
+    """Return how a failed step is repeated: after a while that doubles, and varies a little."""
+    return dg.RetryPolicy(
+        max_retries=retries.attempts,
+        delay=retries.delay_s,
+        backoff=dg.Backoff.EXPONENTIAL,
+        jitter=dg.Jitter.PLUS_MINUS,
+    )

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
-from orchestration.dagster.names import PARTITION_TAG, SHARDS, STAGES, VERSION
+from orchestration.dagster.names import PARTITION_TAG, VERSION
+from orchestration.rules.verdicts import STAGE_CHECKS
 
 _LOOKED_AT = 50
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +38,21 @@ class Made:
     is_sound: bool
 
 
-def newest_version(instance: dg.DagsterInstance, dataset: str) -> str | None:
-    """Return the version of a data set that was made last, whatever its checks said, or None."""
-    newest = next(_materialisations(instance, dataset, limit=1), None)
-    return None if newest is None else newest[0]
+def told(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, dataset: str, *, limit: int = 1
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield Dagster's run and what an asset of a data set told in it, newest first."""
+    wanted = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[dataset])
+    for record in instance.fetch_materializations(wanted, limit=limit).records:
+        if record.asset_materialization is not None:
+            metadata = record.asset_materialization.metadata
+            yield record.run_id, {name: value.value for name, value in metadata.items()}
 
 
 def made(instance: dg.DagsterInstance, dataset: str, *, limit: int = _LOOKED_AT) -> Iterator[Made]:
     """Yield the times a data set was made, newest first."""
-    for version, run_id in _materialisations(instance, dataset, limit=limit):
-        yield Made(version=version, run_id=run_id, is_sound=_is_sound(instance, run_id))
+    for run_id, metadata in told(instance, dg.AssetKey("shards"), dataset, limit=limit):
+        yield Made(version=str(metadata[VERSION]), run_id=run_id, is_sound=_is_sound(instance, run_id))
 
 
 def sound_before(instance: dg.DagsterInstance, dataset: str, version: str) -> str | None:
@@ -50,36 +63,14 @@ def sound_before(instance: dg.DagsterInstance, dataset: str, version: str) -> st
 
 def busy_datasets(instance: dg.DagsterInstance) -> frozenset[str]:
     """Return the data sets that an unfinished run is about."""
-    states = [
-        dg.DagsterRunStatus.QUEUED,
-        dg.DagsterRunStatus.STARTING,
-        dg.DagsterRunStatus.STARTED,
-        dg.DagsterRunStatus.CANCELING,
-    ]
-    runs = instance.get_runs(dg.RunsFilter(statuses=states))
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
     return frozenset(run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags)
-
-
-def _materialisations(instance: dg.DagsterInstance, dataset: str, *, limit: int) -> Iterator[tuple[str, str]]:
-    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(SHARDS), asset_partitions=[dataset])
-    for record in instance.fetch_materializations(wanted, limit=limit).records:
-        told = record.asset_materialization
-        if told is not None and VERSION in told.metadata:
-            yield str(told.metadata[VERSION].value), record.run_id
 
 
 def _is_sound(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Return whether every stage check of a run said yes; a run whose checks did not come to run said nothing."""
-    from orchestration.dagster.checks import STAGE_CHECKS
-
-    expected = {(check.asset, check.name) for check in STAGE_CHECKS}
-    passed: set[tuple[str, str]] = set()
+    said: dict[tuple[str, str], bool] = {}
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
-        if entry.dagster_event is None:
-            continue
-        told = entry.dagster_event.asset_check_evaluation_data
-        key = ("/".join(told.asset_key.path), told.check_name)
-        if told.asset_key.path[0] in STAGES and not told.passed:
-            return False
-        passed.add(key)
-    return expected <= passed
+        check = entry.get_dagster_event().asset_check_evaluation_data
+        said["/".join(check.asset_key.path), check.check_name] = check.passed
+    return all(said.get((check.asset, check.name), False) for check in STAGE_CHECKS)

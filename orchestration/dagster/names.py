@@ -7,7 +7,6 @@ import dagster as dg
 from orchestration.config import Settings
 
 STAGES = ("documents", "images", "duplicates", "features", "shards")
-SHARDS = "shards"
 SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
 VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
 PARTITION_TAG = "dagster/partition"

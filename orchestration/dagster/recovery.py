@@ -5,6 +5,8 @@ its processes start, and after the code server ended and its runs with it. And t
 interrupted: the daemon tries once to start a failed run again, and gives it up for good where the code server is gone.
 Both are told once the code server listens. Steps give what they had: a build goes on from its captures, a training from
 its checkpoint.
+
+The tags are those that Dagster's page shows on a run.
 """
 
 from __future__ import annotations
@@ -14,11 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.events import RunFailureReason
-from dagster._core.execution.retries import auto_reexecution_should_retry_run
-from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
 
 DAEMON_SEES_CODE_S = 5.0
+WILL_RETRY, RETRIED_BY = "dagster/will_retry", "dagster/auto_retry_run_id"
+REASON, ROOT = "dagster/failure_reason", "dagster/root_run_id"
 _HELD = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
@@ -46,15 +47,15 @@ def settle(home: Path, held: Sequence[str]) -> None:
 
 
 def given_up(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return the failed runs that have attempts left and will have none: the one try to start them again failed."""
-    failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], tags={WILL_RETRY_TAG: "false"})
-    return [
+    """Return the interrupted runs with attempts left that will have none: the one try to start them again failed."""
+    failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], tags={WILL_RETRY: "false"})
+    interrupted = [
         run
         for run in instance.get_runs(failed)
-        if AUTO_RETRY_RUN_ID_TAG not in run.tags and auto_reexecution_should_retry_run(instance, run, _reason(run))
+        if RETRIED_BY not in run.tags and run.tags.get(REASON) != "STEP_FAILURE"
     ]
+    return [run for run in interrupted if _retries(instance, run) < instance.run_retries_max_retries]
 
 
-def _reason(run: dg.DagsterRun) -> RunFailureReason | None:
-    reason = run.tags.get(RUN_FAILURE_REASON_TAG)
-    return RunFailureReason(reason) if reason else None
+def _retries(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
+    return len(instance.get_runs(dg.RunsFilter(tags={ROOT: run.root_run_id or run.run_id})))

@@ -1,17 +1,16 @@
-"""The sensors: they read what there is, let `decisions.py` decide, and hand its requests to Dagster.
+"""The sensors: they read what there is, let `rules/decisions.py` decide, and hand its requests to Dagster.
 
 The state comes from three places: Dagster's record (versions and what their checks said), the registry (models and
 aliases), the lake (links). Whatever moved an alias or registered a model, a sensor sees it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import dagster as dg
 
 from orchestration.config import DatasetSettings, Settings
 from orchestration.dagster.history import busy_datasets, made
-from orchestration.dagster.jobs import LINK, PROMOTE, TRAIN
 from orchestration.dagster.names import VERSION_TAG, model_key
 from orchestration.rules.decisions import (
     DatasetState,
@@ -21,7 +20,10 @@ from orchestration.rules.decisions import (
     decide_promotion,
     decide_training,
 )
+from orchestration.steps import registered_name
+from schemas.lake import MANIFEST, Lake
 
+TRAIN, PROMOTE, LINK = "train", "promote", "link"
 Decide = Callable[[Sequence[DatasetState]], list[Request]]
 
 
@@ -100,35 +102,23 @@ def _dataset_state(
     settings: Settings, instance: dg.DagsterInstance, dataset: DatasetSettings, is_busy: bool
 ) -> DatasetState:
     newest = next(made(instance, dataset.name, limit=1), None)
-    if newest is None or is_busy:  # nothing would be decided: the registry need not be asked
-        version = None if newest is None else newest.version
-        return DatasetState(name=dataset.name, version=version, is_sound=False, is_busy=is_busy, models=())
+    is_sound = (
+        newest is not None and newest.is_sound and not is_busy
+    )  # else nothing is decided, or asked of the registry
+    version, made_in = (newest.version, newest.run_id) if newest is not None else (None, "")
+    asked = dataset.objectives if is_sound else ()
+    models = tuple(_model_state(settings, dataset.name, version or "", name) for name in asked)
     return DatasetState(
-        name=dataset.name,
-        version=newest.version,
-        is_sound=newest.is_sound,
-        is_busy=False,
-        models=tuple(_model_state(settings, dataset.name, newest.version, name) for name in dataset.objectives),
+        name=dataset.name, version=version, made_in=made_in, is_sound=is_sound, is_busy=is_busy, models=models
     )
 
 
 def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
-    from orchestration.models import registered_name
-    from schemas.lake import MANIFEST, Lake
     from training.mlflow.registry import standing
     from training.mlflow.runs import open_tracking
 
     name = registered_name(dataset, objective)
     found = standing(open_tracking(settings.tracking_uri), name)
-    lake = Lake.at(settings.lake)
-    linked = found.champion is not None and lake.links(dataset, version, name, found.champion).exists(MANIFEST)
-    return ModelState(
-        objective=objective,
-        name=name,
-        trained_on=found.trained_on,
-        challenger=found.challenger,
-        challenger_data=found.challenger_data,
-        is_judged=found.is_judged,
-        champion=found.champion,
-        linked=linked,
-    )
+    links = Lake.at(settings.lake).links(dataset, version, name, found.champion or "")
+    linked = found.champion is not None and links.exists(MANIFEST)
+    return ModelState(objective=objective, name=name, linked=linked, **asdict(found))

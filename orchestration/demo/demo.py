@@ -1,32 +1,35 @@
 """The main job on recorded input, end to end: scrape, build, train, evaluate, promote, link - and what to open next.
 
-Each step is the function behind its command, with the same checks. A step that finds its result in the workspace says
-so and does not repeat it.
+The steps are those that Dagster takes, with the same checks. A step that finds its result says so and does not repeat
+it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import pyarrow.parquet as pq
 import typer
 
+from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
+from orchestration.demo.recorded_web import recording_at
+from orchestration.places import in_process
+from orchestration.steps import Steps
 from schemas.console import Console
 from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.lake import Lake
-from schemas.versions import code_version, fingerprint
+from schemas.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from training.commands import EvaluateSummary
-    from training.mlflow.tracked_training import TrainSummary
+    from training.report.examples import ExampleDocument
 
-DATASET = "diy"
-MODEL_SETTINGS: dict[str, list[str]] = {"NoStruct": ["objective.name=nostruct"], "AP": []}
+DATASET, RECIPE = "diy", "tiny"
+OBJECTIVES = {"NoStruct": NOSTRUCT, "AP": "cross-document"}
 LINKED_DOCUMENTS = 8
-DATABASE = "mlflow.db"
 
 
 def demo(
@@ -38,159 +41,123 @@ def demo(
 
     Takes a few minutes on two cores; run again, it says what it reuses. Needs a clone of the repository.
     """
-    console = Console(is_json=is_json)
-    run = DemoRun(workspace.absolute(), workers, console)
-    build = run.build()
-    models = {title: run.train(title, build["version"]) for title in MODEL_SETTINGS}
-    scores = {title: run.evaluate(model) for title, model in models.items()}
-    report = run.report(scores)
-    promotion = run.promote(models["AP"])
-    linked = run.link(build["version"], models["AP"])
+    console, home = Console(is_json=is_json), workspace.absolute()
+    say = console.say
+    dataset = DatasetSettings(name=DATASET, recorded_web=str(recording_at()), train_recipe=RECIPE)
+    settings = Settings(
+        lake=str(home / "lake"),
+        tracking_uri=f"sqlite:///{home / 'mlflow.db'}",
+        datasets=(dataset,),
+        beam=BeamSettings(workers=workers),
+        ray=RaySettings(workers=workers),
+    )
+    steps = Steps(settings=settings)
+
+    say(f"1/6 build: scraping the recorded web and building the data set {DATASET}")
+    build = steps.build(dataset, say=say)
+    reference = f"{DATASET}@{build['version']}"
+    splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
+    say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
+    models = {}
+    for title, objective in OBJECTIVES.items():
+        say(f"2/6 train: {title}, recipe {RECIPE}, on {reference}")
+        models[title] = steps.train(dataset, build["version"], objective, say=say)
+    own = models["AP"]
+    say(f"3/6 evaluate: {own['model_uri']}, NoStruct and random beside it")
+    scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
+    say(f"4/6 promote: {own['model']} version {own['version']}")
+    promotion = steps.promote(own["model"], own["version"], say=say)
+    for reason in promotion["reasons"]:
+        say(reason)
+    page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", console)
+
     console.summarise(
-        summary_lines(run, scores, report, linked),
+        [
+            *_score_lines(home / "report"),
+            "",
+            "open next",
+            f"  the report            {scores['report']}",
+            f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}"
+            "   then http://127.0.0.1:5000",
+            f"  the linked documents  {page}",
+        ],
         {
             "build": build,
-            "models": {title: model.to_json() for title, model in models.items()},
-            "scores": {title: score.to_json() for title, score in scores.items()},
+            "models": models,
+            "scores": {"AP": scores, "NoStruct": scores["baselines"]["nostruct"]},
             "promotion": promotion,
-            "report": str(report),
-            "links": str(linked),
-            "tracking_uri": run.tracking,
+            "report": scores["report"],
+            "links": str(page),
+            "tracking_uri": settings.tracking_uri,
         },
     )
-    own, chance = (scores["AP"].means(name)["auc"] for name in (None, "random"))
-    if (own.low or 0.0) <= (chance.high or 100.0):
+    if scores["auc"]["low"] <= scores["random"]["auc"]["high"]:
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
 
-@dataclass(frozen=True, slots=True)
-class DemoRun:
-    """One run of the demo in its workspace."""
+def _link(settings: Settings, reference: str, model: str, folder: Path, console: Console) -> Path:
+    """Link some documents of the test split as a user would: from files, with the promoted model; gives their page."""
+    from training.report.pages import linked_page, write_page
 
-    workspace: Path
-    workers: int
-    console: Console
-
-    @property
-    def lake(self) -> Lake:
-        return Lake.at(str(self.workspace / "lake"))
-
-    @property
-    def tracking(self) -> str:
-        return f"sqlite:///{self.workspace / DATABASE}"
-
-    def build(self) -> dict[str, Any]:
-        """Scrape the recorded web and build the data set; gives the build's summary."""
-        from orchestration.demo.recorded_web import recording_at, scraping
-        from pipelines.config import recipe
-        from pipelines.run import build_dataset
-        from pipelines.sources.diy.submissions import Credentials
-        from schemas.configs import override
-
-        recording = recording_at()
-        self.console.say("1/6 build: scraping the recorded web and building the data set diy")
-        with scraping(recording) as settings:
-            config = override(recipe(DATASET), settings)
-            summary = build_dataset(
-                config, lake=self.lake, credentials=Credentials(), workers=self.workers, say=self.console.say
-            )
-        if summary.why_reused:
-            self.console.say(f"reused: {summary.why_reused}")
-        splits = ", ".join(f"{name} {row.documents}" for name, row in summary.manifest.splits.items())
-        self.console.say(f"diy@{summary.manifest.version}: {splits} documents")
-        return summary.to_json()
-
-    def train(self, title: str, version: str) -> TrainSummary:
-        """Train one model, or take the one that the same settings gave on this version before."""
-        from training.mlflow.tracked_training import TrainSummary, run_train
-
-        settings = MODEL_SETTINGS[title]
-        key = fingerprint([version, "tiny", settings, self.workers, code_version()])[:16]
-        note = self.workspace / "trained" / f"{key}.json"
-        self.console.say(f"2/6 train: {title}, recipe tiny, on {DATASET}@{version}")
-        if note.is_file() and (self.workspace / DATABASE).is_file():
-            summary = TrainSummary(**json.loads(note.read_text()))
-            self.console.say(f"reused: {summary.model_uri} was trained on this version with these settings")
-            return summary
-        summary = run_train(
-            lake=self.lake.root.uri,
-            dataset=f"{DATASET}@{version}",
-            recipe="tiny",
-            overrides=settings,
-            workers=self.workers,
-            tracking=self.tracking,
-            say=self.console.say,
-        )
-        note.parent.mkdir(parents=True, exist_ok=True)
-        values = summary.to_json()
-        del values["model_uri"]
-        note.write_text(json.dumps(values))
-        return summary
-
-    def evaluate(self, trained: TrainSummary) -> EvaluateSummary:
-        """Evaluate a model on the test split."""
-        from training.commands import run_evaluate
-
-        self.console.say(f"3/6 evaluate: {trained.model_uri}")
-        return run_evaluate(
-            model=trained.model_uri,
-            dataset=f"{trained.dataset}@{trained.dataset_version}",
-            lake=self.lake.root.uri,
-            tracking=self.tracking,
-            say=self.console.say,
-        )
-
-    def report(self, scores: dict[str, EvaluateSummary]) -> Path:
-        """Write the HTML report of the model; NoStruct and the other baselines were scored beside it."""
-        from training.commands import run_report
-
-        return run_report(
-            scores["AP"], lake=self.lake.root.uri, directory=self.workspace / "report", tracking=self.tracking
-        )
-
-    def promote(self, trained: TrainSummary) -> dict[str, Any]:
-        """Promote the model where the gate allows it."""
-        from training.mlflow.promotion import promote
-        from training.mlflow.runs import open_tracking
-
-        self.console.say(f"4/6 promote: {trained.model} version {trained.version}")
-        client = open_tracking(self.tracking)
-        promotion = promote(client, trained.model, trained.version, lake=self.lake, say=self.console.say)
-        for reason in promotion.decision.reasons:
-            self.console.say(reason)
-        return promotion.to_json()
-
-    def link(self, version: str, trained: TrainSummary) -> Path:
-        """Link some documents of the test split as a user would: from files, with the promoted model."""
-        from orchestration.demo.documents import export_documents, linked_examples
-        from orchestration.link import link_file
-        from training.report.pages import linked_page, write_page
-
-        folder = self.workspace / "linked"
-        source = export_documents(self.lake, f"{DATASET}@{version}", folder, split=Split.TEST, count=LINKED_DOCUMENTS)
-        self.console.say(f"5/6 link: {LINKED_DOCUMENTS} documents with models:/{trained.model}@champion")
-        output = folder / "links.parquet"
-        linked = link_file(
-            f"models:/{trained.model}@champion", source, output, [], tracking=self.tracking, say=self.console.say
-        )
-        self.console.say("6/6 draw: the linked documents as a page")
-        return write_page(folder, linked_page(linked_examples(source, output), model=linked["model"]))
+    source = export_documents(Lake.at(settings.lake), reference, folder, split=Split.TEST, count=LINKED_DOCUMENTS)
+    console.say(f"5/6 link: {LINKED_DOCUMENTS} documents with {model}")
+    output = folder / "links.parquet"
+    files = ["--input", str(source), "--output", str(output)]
+    step = ["link", "--model", model, *files, "--tracking-uri", settings.tracking_uri, "--json"]
+    linked = in_process(step, console.say)
+    console.say("6/6 draw: the linked documents as a page")
+    return write_page(folder, linked_page(linked_examples(source, output), model=linked["model"]))
 
 
-def summary_lines(run: DemoRun, scores: dict[str, Any], report: Path, linked: Path) -> list[str]:
-    """Return the table and the three things to open next."""
-    from training.evaluation.metrics.links import ScoreKind
-    from training.report.sections import models_table, score_row
+def _score_lines(report: Path) -> list[str]:
+    """Return the table of an evaluation's scores."""
+    from training.evaluation.rows import FILE_NAME, read_evaluation
+    from training.report.sections import score_table
 
-    rows = {"random": scores["AP"].means("random")} | {title: score.means() for title, score in scores.items()}
-    table = models_table((score_row(title, means, ScoreKind.LINKS.metrics) for title, means in rows.items()))
-    lines = ["", *table.lines()]
-    server = f".venv/bin/mlflow ui --backend-store-uri {run.tracking}"
+    table = score_table(read_evaluation(report / FILE_NAME), "AP")
+    return [] if table is None else ["", *table.lines()]
+
+
+def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:
+    """Write the first documents of a split as `documents.jsonl` with picture files beside it, links left out."""
+    from training.data.lake import read_part, split_parts
+
+    manifest, version = read_manifest(lake, reference)
+    lines: list[str] = []
+    pictures = folder / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for documents, images in split_parts(manifest, split):
+        rows = read_part(version, documents, ["id", "language", "sentences", "images"]).to_pylist()
+        jpegs = dict(zip(*read_part(version, images, ["hash", "jpeg"]).to_pydict().values(), strict=True))
+        for row in rows[: count - len(lines)]:
+            names = {image["hash"]: f"pictures/{image['hash'][:16]}.jpg" for image in row["images"]}
+            for key, name in names.items():
+                (folder / name).write_bytes(jpegs[key])
+            sentences = [sentence["text"] for sentence in row["sentences"]]
+            shown = [{"path": names[image["hash"]]} for image in row["images"]]
+            record = {"id": row["id"], "language": row["language"], "sentences": sentences, "images": shown}
+            lines.append(json.dumps(record, ensure_ascii=False))
+    target = folder / "documents.jsonl"
+    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return target
+
+
+def linked_examples(source: Path, links: Path) -> list[ExampleDocument]:
+    """Return the documents of a JSON Lines file with the links predicted for them."""
+    from training.report.examples import ExampleDocument
+
+    predicted: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    for row in pq.read_table(links).to_pylist():
+        predicted[row["document"]].append((row["sentence"], row["image"], row["similarity"]))
+    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     return [
-        *lines,
-        "",
-        "open next",
-        f"  the report            {report}",
-        f"  the runs and models   {server}   then http://127.0.0.1:5000",
-        f"  the linked documents  {linked}",
+        ExampleDocument(
+            id=record["id"],
+            auc=None,
+            sentences=tuple(record["sentences"]),
+            images=tuple((source.parent / image["path"]).read_bytes() for image in record["images"]),
+            predicted=tuple(predicted[record["id"]]),
+            links=None,
+        )
+        for record in records
     ]

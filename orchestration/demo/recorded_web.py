@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from schemas.errors import BuildError, NotFoundError
@@ -38,9 +38,9 @@ def scraping(recording: Path) -> Iterator[list[str]]:
 
     The dumps are listed before the server reads its albums: a post that is added meanwhile is the next build's.
     """
-    dump = dump_setting(recording)
+    dumps = dumps_of(recording)
     with serving(recording) as port:
-        yield [dump, *web_settings(port)]
+        yield web_settings(dumps, port)
 
 
 @contextlib.contextmanager
@@ -66,23 +66,14 @@ def serving(recording: Path) -> Iterator[int]:
             process.wait()
 
 
-def build_settings(recording: Path, port: int) -> list[str]:
-    """Return the settings of a `diy` build that scrapes a recorded web, served on a port, instead of the real one."""
-    return [dump_setting(recording), *web_settings(port)]
-
-
-def dump_setting(recording: Path) -> str:
-    """Return the setting that names the dumps of a recording."""
-    return f"source.dump={','.join(map(str, dumps_of(recording)))}"
-
-
-def web_settings(port: int) -> list[str]:
-    """Return the settings that lead a build to a recorded web.
+def web_settings(dumps: Sequence[Path], port: int) -> list[str]:
+    """Return the settings of a `diy` build that scrapes a recorded web, served on a port, instead of the real one.
 
     Only addresses, pace and patience differ: a loopback server needs no mercy, and its one endless answer no minute.
     """
     address = f"127.0.0.1:{port}"
     return [
+        f"source.dump={','.join(map(str, dumps))}",
         "http.contact=nobody@localhost",
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",

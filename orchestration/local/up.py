@@ -1,5 +1,13 @@
 """`multilink up`: Dagster and MLflow on this machine, everything registered, until Ctrl-C.
 
+The code server is a process of its own, so that neither the end of the daemon nor that of the page touches a run.
+Everything they keep is in the workspace:
+
+    settings.yaml      what is built, when, and where (orchestration.config)
+    lake/, mlflow.db   data sets, links, reports; runs and models
+    dagster/           dagster.yaml, workspace.yaml, Dagster's own record (SQLite)
+    logs/              what each process printed
+
 Without settings in the workspace, the demo's are written there: the data set `diy` from a copy of the recorded web, to
 which posts can be added, trained with the recipe `tiny`.
 """
@@ -11,23 +19,25 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
+import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, load_settings
+from orchestration.demo.recorded_web import recording_at
+from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
 from schemas.console import Console
 from schemas.errors import UsageError
 
-if TYPE_CHECKING:
-    from orchestration.local.services import Service
-
-SETTINGS_FILE = "settings.yaml"
 WATCH_S = 1.0
+DAGSTER_PORT, MLFLOW_PORT = 3000, 5000
+CODE = "code"
 DEMO_SETTINGS = """\
 # What `multilink up` builds, trains and promotes; the keys are described in orchestration/config.py.
 lake: lake
@@ -40,6 +50,29 @@ datasets:
     objectives: [nostruct, cross-document]
     train_recipe: tiny
 """
+DAGSTER_SETTINGS = """\
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_queue: {dequeue_interval_seconds: 1}
+concurrency:
+  pools: {default_limit: 1, granularity: op}  # one scraper and one training at a time
+  runs: {max_concurrent_runs: 2}
+run_monitoring:  # a run that a killed daemon was about to start is noticed, and started again
+  enabled: true
+  poll_interval_seconds: 10
+  start_timeout_seconds: 90
+  free_slots_after_run_end_seconds: 5
+run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where the processes listen, on this machine alone."""
+
+    code: int
+    dagster: int
+    mlflow: int
 
 
 def up(
@@ -48,37 +81,21 @@ def up(
     mlflow_port: Annotated[int | None, typer.Option(help="Of MLflow's page; 0: any free one.")] = None,
 ) -> None:
     """Start Dagster and MLflow here, with schedules and sensors, and keep them running until Ctrl-C."""
-    from orchestration.config import SETTINGS_VARIABLE, load_settings
     from orchestration.dagster.recovery import held_runs, settle
-    from orchestration.local.services import (
-        HOST,
-        choose_ports,
-        environment,
-        make_services,
-        mlflow_page,
-        write_dagster_home,
-    )
-    from orchestration.local.supervisor import Supervisor
 
-    console = Console()
-    home = workspace.absolute()
+    console, home = Console(), workspace.absolute()
+    signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal ends everything in order, as Ctrl-C
     with _alone(home):
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         ports = choose_ports(port, mlflow_port)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
-        left = held_runs(dagster_home)
-        mark = f"{os.getpid()}-{os.urandom(8).hex()}"
-        supervisor = Supervisor(
-            make_services(dagster_home, settings, ports),
-            environment(dagster_home, file, page, mark=mark),
-            home / "logs",
-            console.say,
-            on_restart=partial(_settle_with_code, dagster_home),
-        )
-        with _ends_on_signals(), supervisor.running():
-            settle(dagster_home, left)
+        held = held_runs(dagster_home)
+        services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page)
+        supervisor = Supervisor(services, variables, home / "logs", console.say)
+        with supervisor.running():
+            settle(dagster_home, held)
             console.summarise(
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
@@ -90,14 +107,16 @@ def up(
             )
             while True:
                 time.sleep(WATCH_S)
-                supervisor.watch()
+                for service in supervisor.watch():
+                    if service.name == CODE:  # its runs ended with it, and no new one has begun yet
+                        held = held_runs(dagster_home)
+                        supervisor.await_port(service)
+                        settle(dagster_home, held)
 
 
 def prepare(workspace: Path) -> Path:
     """Return the workspace's settings file; a new workspace gets the demo's, and a copy of the recorded web."""
-    from orchestration.demo.recorded_web import recording_at
-
-    file = workspace / SETTINGS_FILE
+    file = workspace / "settings.yaml"
     if not file.exists():
         if not (workspace / "web").exists():
             shutil.copytree(recording_at(), workspace / "web.part", dirs_exist_ok=True)
@@ -106,12 +125,90 @@ def prepare(workspace: Path) -> Path:
     return file
 
 
-def _settle_with_code(dagster_home: Path, service: Service) -> Callable[[], None]:
-    """Have the runs that ended with the code server started again, once it is there again."""
-    from orchestration.dagster.recovery import held_runs, settle
+def choose_ports(dagster: int | None, mlflow: int | None) -> Ports:
+    """Return the ports asked for, else the usual ones where they are free, else free ones.
 
-    left = held_runs(dagster_home) if service.name == "code" else []
-    return partial(settle, dagster_home, left)
+    Raises:
+        UsageError: a port that was asked for is taken.
+    """
+    return Ports(
+        code=_port("", 0, 0),
+        dagster=_port("--port", dagster, DAGSTER_PORT),
+        mlflow=_port("--mlflow-port", mlflow, MLFLOW_PORT),
+    )
+
+
+def write_dagster_home(workspace: Path, ports: Ports) -> Path:
+    """Write Dagster's own settings into the workspace, and return its home."""
+    home = workspace / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "dagster.yaml").write_text(DAGSTER_SETTINGS, encoding="utf-8")
+    server = f"grpc_server: {{host: {HOST}, port: {ports.code}, location_name: multilink}}"
+    (home / "workspace.yaml").write_text(f"load_from:\n  - {server}\n", encoding="utf-8")
+    return home
+
+
+def mlflow_page(settings: Settings, ports: Ports) -> str:
+    """Return where MLflow's page is: where the settings say, on the server they name, or on the one started here."""
+    own = settings.tracking_uri if _has_server(settings) else f"http://{HOST}:{ports.mlflow}"
+    return settings.mlflow_page or own
+
+
+def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]:
+    """Return the processes in the order they start; MLflow's is among them unless the settings name a server."""
+    workspace, python = str(home / "workspace.yaml"), (sys.executable, "-m")
+    code = ("dagster", "api", "grpc", "-m", "orchestration.dagster.definitions", "-h", HOST, "-p", str(ports.code))
+    page = ("dagster_webserver", "-w", workspace, "-h", HOST, "-p", str(ports.dagster))
+    daemon = (str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", workspace)
+    own = mlflow_service(settings.tracking_uri, artifacts=home.parent / "mlartifacts", port=ports.mlflow)
+    return [
+        *([] if _has_server(settings) else [own]),
+        Service(name=CODE, command=(*python, *code), port=ports.code),
+        Service(name="webserver", command=(*python, *page), port=ports.dagster),
+        Service(name="daemon", command=daemon),
+    ]
+
+
+def mlflow_service(store: str, *, artifacts: Path, port: int) -> Service:
+    """Return an MLflow server on a store, which keeps artefacts in a folder."""
+    stores = ("--backend-store-uri", store, "--artifacts-destination", str(artifacts))
+    where = ("--host", HOST, "--port", str(port), "--workers", "1")
+    return Service(name="mlflow", command=(sys.executable, "-m", "mlflow", "server", *stores, *where), port=port)
+
+
+def environment(home: Path, settings_file: Path, page: str) -> dict[str, str]:
+    """Return what the processes find in their environment beside what this one has; `page` is MLflow's."""
+    return {
+        "DAGSTER_HOME": str(home),
+        SETTINGS_VARIABLE: str(settings_file),
+        PAGE_VARIABLE: page,
+        MARK_VARIABLE: f"{os.getpid()}-{os.urandom(8).hex()}",
+        "PYTHONUNBUFFERED": "1",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # else eight processes of 240 MB that nothing here uses
+    }
+
+
+def _has_server(settings: Settings) -> bool:
+    """Return whether MLflow's store is a server that somebody else keeps running."""
+    return settings.tracking_uri.startswith(("http://", "https://"))
+
+
+def _port(option: str, asked: int | None, usual: int) -> int:
+    """Return the port that was asked for, or if none was, the usual one where it is free, else any free one."""
+    found = _free_port(usual if asked is None else asked)
+    if found is None and asked:
+        raise UsageError(f"{option} {asked}: another process listens there")
+    return found or _free_port(0) or 0
+
+
+def _free_port(port: int) -> int | None:
+    """Return a port that is free, any for 0, or None where it is taken."""
+    with contextlib.suppress(OSError), socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        found: int = probe.getsockname()[1]
+        return found
+    return None
 
 
 @contextlib.contextmanager
@@ -124,18 +221,3 @@ def _alone(workspace: Path) -> Iterator[None]:
         except OSError as problem:
             raise UsageError(f"--workspace {workspace}: another multilink up runs there") from problem
         yield
-
-
-@contextlib.contextmanager
-def _ends_on_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP what Ctrl-C is: an interrupt that ends everything in order."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -4,8 +4,10 @@
     a challenger nobody has judged      -> its evaluation and promotion
     a champion that has not linked the newest version -> linking
 
-A request's key names what it is about, so that Dagster grants it once. While a run of a data set is unfinished, nothing
-is asked for it: the run may be doing just that. Reading the state is `sensors.py`'s.
+A request's key names what it is about and when its data set was last made, so that Dagster grants it once for each time
+that the data set is made: what failed for good is asked for again after the next rebuild, which may give the same
+version. While a run of a data set is unfinished, nothing is asked for it: the run may be doing just that. Reading the
+state is `dagster/sensors.py`'s.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class DatasetState:
     Attributes:
         name: data set.
         version: the version made last, or None.
+        made_in: the run that made it, or found it to be there already.
         is_sound: whether all its checks said yes.
         is_busy: whether a run of this data set is unfinished.
         models: one for each objective configured for it.
@@ -57,6 +60,7 @@ class DatasetState:
 
     name: str
     version: str | None
+    made_in: str
     is_sound: bool
     is_busy: bool
     models: tuple[ModelState, ...]
@@ -85,7 +89,7 @@ def decide_training(datasets: Sequence[DatasetState]) -> list[Request]:
     """Return a training for each configured objective that has no model of the newest sound version."""
     return [
         Request(
-            key=f"train:{data.name}@{version}:{model.objective}",
+            key=f"train:{data.name}@{version}:{model.objective}:{data.made_in}",
             dataset=data.name,
             objective=model.objective,
             kinds=(TRAINED,),
@@ -104,7 +108,7 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
     """
     return [
         Request(
-            key=f"promote:{model.name}/{model.challenger}",
+            key=f"promote:{model.name}/{model.challenger}:{data.made_in}",
             dataset=data.name,
             objective=model.objective,
             kinds=(EVALUATION, PROMOTION),
@@ -127,7 +131,7 @@ def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
     """
     return [
         Request(
-            key=f"link:{data.name}@{version}:{model.name}/{model.champion}",
+            key=f"link:{data.name}@{version}:{model.name}/{model.champion}:{data.made_in}",
             dataset=data.name,
             objective=model.objective,
             kinds=(LINKS,),

@@ -1,12 +1,13 @@
 """The rules of the blocking checks: from a version on disk, or from scores, to a yes or no with its numbers.
 
-Plain functions of manifests, tables and numbers. Which asset each guards, and what it is given, is `checks.py`'s.
+Plain functions of manifests, tables and numbers. `STAGE_CHECKS` says which asset each guards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from schemas.tables import FEATURE_PREFIX
 
 PROBLEMS_SHOWN = 10
 _KEEP_ALL = "keep-all"
+_HASHES = "images.list.element.hash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +126,77 @@ def norms_are_sane(version: VersionOnDisk) -> Verdict:
     """Say whether every feature vector is finite, of a sane length, and not the same for everything."""
     problems: list[str] = []
     numbers: dict[str, Any] = {}
-    for name, vectors in _vectors(version):
+    least, most = version.bounds.least_norm, version.bounds.most_norm
+    columns = [(table, name) for table in ("documents", "images") for name in version.manifest.extractors(table)]
+    for table, name in columns:
+        vectors = _vectors(version, table, name)
         norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
-        least, most = version.bounds.least_norm, version.bounds.most_norm
         odd = int((~np.isfinite(norms) | (norms < least) | (norms > most)).sum())
         if odd:
             problems.append(f"{name}: {odd} of {len(norms)} vectors are not finite or outside {least:g}..{most:g}")
         elif len(vectors) > 1 and (vectors == vectors[0]).all():
             problems.append(f"{name}: all {len(vectors)} vectors are the same")
         numbers |= {f"{name}_vectors": len(norms), f"{name}_mean_norm": float(np.nanmean(norms)) if len(norms) else 0.0}
-    if not numbers:
+    if not columns:
         problems.append("there is no feature column")
     text = "; ".join(problems) or ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
     return Verdict(passed=not problems, text=text, numbers=numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCheck:
+    """A rule about a version, and the asset of Dagster that it guards."""
+
+    asset: str
+    name: str
+    rule: Callable[[VersionOnDisk], Verdict]
+    description: str
+
+
+STAGE_CHECKS = (
+    StageCheck(
+        asset="documents",
+        name="failure_budget",
+        rule=partial(within_failure_budget, stages=(Stage.SOURCES, Stage.DOCUMENTS)),
+        description="No more than a share of the records could not be used.",
+    ),
+    StageCheck(
+        asset="documents",
+        name="counts_in_bounds",
+        rule=counts_in_bounds,
+        description="About as many documents as the sound version before.",
+    ),
+    StageCheck(
+        asset="images",
+        name="failure_budget",
+        rule=partial(within_failure_budget, stages=(Stage.IMAGES,)),
+        description="No more than a share of the images could not be had.",
+    ),
+    StageCheck(
+        asset="duplicates",
+        name="duplicate_free",
+        rule=duplicate_free,
+        description="No two documents show near-duplicate pictures.",
+    ),
+    StageCheck(
+        asset="features",
+        name="norms_are_sane",
+        rule=norms_are_sane,
+        description="Every vector is finite, of a sane length, and they differ.",
+    ),
+    StageCheck(
+        asset="shards",
+        name="manifest_verifies",
+        rule=manifest_verifies,
+        description="Every byte is what the manifest says.",
+    ),
+    StageCheck(
+        asset="shards",
+        name="leak_free",
+        rule=leak_free,
+        description="No picture and no whole text is in two splits.",
+    ),
+)
 
 
 def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:
@@ -163,50 +223,30 @@ def _had(before: Manifest | None, split: str) -> bool:
 
 def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
     """Yield (fingerprint, document) of every picture of every document; pictures of one colour have no say."""
-    for documents, images in _shards(version):
-        looks = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
+    parts = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
+    for documents, images in zip(_parts(version, "documents", ["id", _HASHES]), parts, strict=True):
+        codes = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
         for row in documents.to_pylist():
-            for image in row["images"]:
-                if looks.get(image["hash"]) is not None:
-                    yield looks[image["hash"]], row["id"]
+            shown = (codes.get(image["hash"]) for image in row["images"])
+            yield from ((code, row["id"]) for code in shown if code is not None)
 
 
-def _shards(version: VersionOnDisk) -> Iterator[tuple[pa.Table, pa.Table]]:
+def _vectors(version: VersionOnDisk, table: str, extractor: str) -> Stored:
+    """Return the vectors of a feature column, N x d; a column that is announced must be there."""
+    column = FEATURE_PREFIX + extractor
+    blocks: list[Any] = []
+    for part in _parts(version, table, [column]):
+        if column not in part.column_names:
+            raise IntegrityError(f"{table}: the column {column} is not there")
+        array = part.column(column).combine_chunks()
+        array = array.flatten() if pa.types.is_list(array.type) else array
+        blocks.append(column_to_vectors(array, must_be_finite=False))
+    return np.concatenate(blocks or [np.zeros((0, 1), np.float16)])
+
+
+def _parts(version: VersionOnDisk, table: str, columns: list[str]) -> Iterator[pa.Table]:
+    """Yield some columns of each part of `documents` or `images`, split by split."""
     for split in version.manifest.splits:
-        pairs = zip(version.manifest.parts("documents", split), version.manifest.parts("images", split), strict=True)
-        for documents, images in pairs:
-            yield (
-                _read(version.folder, documents.path, ["id", "images.list.element.hash"]),
-                _read(version.folder, images.path, ["hash", "fingerprint", "is_flat"]),
-            )
-
-
-def _read(folder: Folder, path: str, columns: Sequence[str]) -> pa.Table:
-    with folder.open(path) as stream:
-        return pq.ParquetFile(stream).read(columns=list(columns))
-
-
-def _vectors(version: VersionOnDisk) -> Iterator[tuple[str, Stored]]:
-    """Yield the vectors of each feature column of each part, N x d; a column that is announced must be there."""
-    announced = {"documents": version.manifest.extractors("documents"), "images": version.manifest.extractors("images")}
-    for table, extractors in announced.items():
-        for name in extractors:
-            parts = [part for split in version.manifest.splits for part in version.manifest.parts(table, split)]
-            yield name, _stacked(_columns(version.folder, [part.path for part in parts], FEATURE_PREFIX + name))
-
-
-def _columns(folder: Folder, paths: Iterable[str], column: str) -> Iterator[Stored]:
-    for path in paths:
-        with folder.open(path) as stream:
-            file = pq.ParquetFile(stream)
-            if column not in file.schema_arrow.names:
-                raise IntegrityError(f"{path}: the column {column} is not there")
-            array = file.read(columns=[column]).column(0).combine_chunks()
-        if pa.types.is_list(array.type):
-            array = array.flatten()
-        yield column_to_vectors(array, must_be_finite=False)
-
-
-def _stacked(blocks: Iterable[Stored]) -> Stored:
-    found: list[Any] = list(blocks)
-    return np.concatenate(found) if found else np.zeros((0, 1), np.float16)
+        for part in version.manifest.parts(table, split):
+            with version.folder.open(part.path) as stream:
+                yield pq.ParquetFile(stream).read(columns=columns)

@@ -25,9 +25,9 @@ from mlflow.cli import cli as mlflow_cli
 from typer.main import get_command
 
 from orchestration.cli import app
-from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
+from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, BeamSettings, BeamWhere, DatasetSettings, Settings
 from orchestration.places import ray_job_command
-from orchestration.steps import BuildStep, EvaluateStep, LinkStep, PromoteStep, Step, TrainStep
+from orchestration.steps import build_step, compare_step, evaluate_step, link_step, promote_step, train_step
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
@@ -93,14 +93,18 @@ def in_files() -> list[list[str]]:
     return [*found, *written_commands(indented), shlex.split(job["spec"]["entrypoint"])]
 
 
-STEPS: list[Step] = [
-    BuildStep(dataset="diy", lake="s3://l/lake", recipe="diy", settings=("dedupe.radius=2",), beam_options=("--x=1",)),
-    TrainStep(dataset="diy@v1", lake="lake", tracking="http://m:5000", recipe="tiny", settings=("training.epochs=2",)),
-    TrainStep(dataset="diy@v1", lake="lake", tracking="http://m:5000", recipe="tiny", resume="run"),
-    EvaluateStep(model="models:/m/1", dataset="diy@v1", lake="lake", tracking="http://m:5000", report="report"),
-    PromoteStep(model="m", version="1", lake="lake", tracking="http://m:5000"),
-    LinkStep(model="models:/m@champion", dataset="diy@v1", lake="lake", tracking="http://m:5000", output="links"),
-]
+DIY = DatasetSettings(name="diy", recipe="diy", settings=("dedupe.radius=2",))
+FLINK_BUILDS = BeamSettings(where=BeamWhere.CLUSTER, runner="flink", options=("--x=1",))
+SETTINGS = Settings(lake="s3://l/lake", tracking_uri="http://m:5000", datasets=(DIY,), beam=FLINK_BUILDS)
+STEPS = {
+    "build": build_step(SETTINGS, DIY),
+    "train": train_step(SETTINGS, DIY, "v1", "nostruct"),
+    "resume": train_step(SETTINGS, DIY, "v1", "nostruct", resume="run"),
+    "evaluate": evaluate_step(SETTINGS, "models:/m/1", "diy@v1", report="report"),
+    "compare": compare_step(SETTINGS, "models:/m/1", "models:/n/1", "diy@v1"),
+    "promote": promote_step(SETTINGS, "m", "1", policy="policy.toml"),
+    "link": link_step(SETTINGS, "models:/m@champion", "diy@v1", output="links"),
+}
 
 
 def test_a_word_that_is_unknown_is_found() -> None:
@@ -116,12 +120,12 @@ def test_the_commands_that_are_written_down_parse() -> None:
         assert parse(command) is not None, command
 
 
-@pytest.mark.parametrize("step", STEPS, ids=[type(step).__name__ for step in STEPS])
-def test_a_step_is_a_command_of_multilink_and_a_job_of_ray(step: Step) -> None:
-    assert parse(["multilink", *step.arguments()]) is not None
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_step_is_a_command_of_multilink_and_a_job_of_ray(step: list[str]) -> None:
+    assert parse(["multilink", *step]) is not None
     submitted = ray_job_command(step, address="http://head:8265", job="multilink-1")
     context = ray_cli().commands["job"].commands["submit"].make_context("submit", submitted[3:])
-    assert list(context.params["entrypoint"]) == ["multilink", *step.arguments()]
+    assert list(context.params["entrypoint"]) == ["multilink", *step]
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"].keys() - FOREIGN))

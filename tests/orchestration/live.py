@@ -102,7 +102,7 @@ def rough_week(up: Up, before: str) -> str:
     captures = len(list((up.workspace / "lake" / "raw").rglob("*")))
     come(lambda: len(list((up.workspace / "lake" / "raw").rglob("*"))) > captures + 20)  # it is scraping what is new
     killed(up, "replay/server.py")
-    up.kill("dagster._daemon")
+    up.kill("dagster-daemon")
     version = new_version(up, before)
     come(lambda: up.running("train"))
     killed(up, "ray::RayTrainWorker")

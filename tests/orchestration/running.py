@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import dagster._daemon
 import mlflow
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from orchestration.dagster.history import Made, busy_datasets, made
-from orchestration.local.leftovers import MARK_VARIABLE, marked
+from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Up:
 
     @property
     def mark(self) -> str:
-        environment = Path(f"/proc/{self.pid_of('dagster._daemon')}/environ").read_bytes().split(b"\0")
+        environment = Path(f"/proc/{self.pid_of('dagster-daemon')}/environ").read_bytes().split(b"\0")
         return next(each.decode() for each in environment if each.startswith(MARK_VARIABLE.encode())).partition("=")[2]
 
     def pid_of(self, words: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
-from orchestration.demo.recorded_web import build_settings
+from orchestration.demo.recorded_web import dumps_of, web_settings
 from orchestration.local.up import DEMO_SETTINGS, prepare
 from pipelines.config import datasets
 from schemas.errors import ConfigError, MultilinkError, NotFoundError
@@ -95,7 +95,7 @@ def test_a_new_workspace_gets_the_demo_and_a_web_that_posts_can_be_added_to(tmp_
     assert web == tmp_path / "web"
     (web / "RS_added-1.zst").write_bytes(b"")
     dumps = f"{web / 'RS_recorded.zst'},{web / 'RS_added-1.zst'}"
-    assert build_settings(web, 80)[0] == f"source.dump={dumps}"
+    assert web_settings(dumps_of(web), 80)[0] == f"source.dump={dumps}"
     file.write_text("datasets: [{name: wiki}]", encoding="utf-8")
     assert prepare(tmp_path).read_text(encoding="utf-8") == "datasets: [{name: wiki}]"  # a person's settings stay
 

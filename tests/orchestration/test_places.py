@@ -1,4 +1,4 @@
-"""Where a step runs is configuration alone: the same step as a function, a command, a Ray job and a RayJob."""
+"""Where a step runs is configuration alone: the same step here, in a process of its own, as a Ray job and a RayJob."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from orchestration.config import BeamSettings, BeamWhere, RaySettings, RayWhere, Settings
-from orchestration.dagster.resources import Pipelines, Training, make_resources
+from orchestration import places, steps
+from orchestration.config import BeamSettings, BeamWhere, DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.places import (
     in_process,
     in_subprocess,
@@ -24,93 +24,106 @@ from orchestration.places import (
     rayjob,
     run_command,
 )
-from orchestration.steps import BuildStep, CompareStep, EvaluateStep, LinkStep, PromoteStep, TrainStep
+from orchestration.steps import (
+    Steps,
+    build_step,
+    compare_step,
+    evaluate_step,
+    link_step,
+    promote_step,
+    train_step,
+)
 from schemas.errors import BuildError, UsageError
 
-BUILD = BuildStep(
-    dataset="diy", lake="s3://lake", settings=("dedupe.radius=2",), runner="flink", beam_options=("--x=1",)
+DIY = DatasetSettings(name="diy", settings=("dedupe.radius=2",), train_recipe="tiny")
+CLUSTER = Settings(
+    lake="s3://lake",
+    tracking_uri="http://m:5000",
+    datasets=(DIY,),
+    beam=BeamSettings(where=BeamWhere.CLUSTER, runner="flink", options=("--x=1",)),
+    ray=RaySettings(workers=2),
 )
-TRAIN = TrainStep(
-    dataset="diy@v1", lake="lake", tracking="sqlite:////t.db", recipe="tiny", settings=("a=1",), workers=2
-)
+STORES = ("--lake", "s3://lake", "--tracking-uri", "http://m:5000")
+TRAIN = train_step(CLUSTER, DIY, "v1", "nostruct")
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 
 
 def test_a_step_is_the_command_a_person_would_type() -> None:
-    assert BUILD.arguments() == [
+    assert build_step(CLUSTER, DIY, ["http.attempts=2"]) == [
         *("build", "diy", "--lake", "s3://lake", "--runner", "flink", "--workers", "1"),
-        *("--set", "dedupe.radius=2", "--json", "--", "--x=1"),
+        *("--set", "http.attempts=2", "--set", "dedupe.radius=2", "--json", "--", "--x=1"),
     ]
-    assert TRAIN.arguments() == [
-        *("train", "--dataset", "diy@v1", "--lake", "lake", "--tracking-uri", "sqlite:////t.db", "--workers", "2"),
-        *("--no-report", "--recipe", "tiny", "--set", "a=1", "--json"),
+    assert [
+        *("train", "--dataset", "diy@v1", *STORES, "--workers", "2", "--no-report"),
+        *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
+    ] == TRAIN
+    resumed = train_step(CLUSTER, DIY, "v1", "nostruct", resume="r1")
+    assert resumed[-3:] == ["--resume", "r1", "--json"]
+    assert "--set" not in resumed
+    assert evaluate_step(CLUSTER, "models:/m/1", "diy@v1", report="r") == [
+        *("evaluate", "--model", "models:/m/1", "--dataset", "diy@v1", *STORES, "--report", "r", "--json")
     ]
-    resumed = TrainStep(dataset="diy@v1", lake="l", tracking="t", recipe="tiny", settings=("a=1",), resume="r1")
-    assert resumed.arguments()[-3:] == ["--resume", "r1", "--json"]
-    assert "--set" not in resumed.arguments()
-    scored = EvaluateStep(model="models:/m/1", dataset="diy@v1", lake="l", tracking="t", report="r")
-    assert scored.arguments()[-3:] == ["--report", "r", "--json"]
-    judged = PromoteStep(model="m", version="3", lake="l", tracking="t", policy="/p.toml")
-    assert judged.arguments()[-3:] == ["--policy", "/p.toml", "--json"]
-    compared = CompareStep(models=("models:/a/1", "models:/b/1"), dataset="diy@v1", lake="l", tracking="t")
-    assert compared.arguments() == [
-        *("compare", "models:/a/1", "models:/b/1", "--dataset", "diy@v1", "--lake", "l", "--tracking-uri", "t"),
-        *("--split", "val", "--json"),
+    assert compare_step(CLUSTER, "models:/b/1", "models:/a/1", "diy@v1") == [
+        *("compare", "models:/a/1", "models:/b/1", "--dataset", "diy@v1", *STORES, "--split", "val", "--json")
     ]
-    assert PromoteStep(model="m", version="3", lake="l", tracking="t").arguments()[:5] == [
-        *("promote", "--model", "m", "--version", "3")
-    ]
-
-
-def test_a_version_is_linked_by_the_champion_where_ray_is(tmp_path: Path) -> None:
-    step = LinkStep(model="models:/m/1", dataset="diy@v1", lake="lake", tracking="t", output="out", workers=2)
-    assert step.arguments() == [
-        *("link", "--model", "models:/m/1", "--dataset", "diy@v1", "--lake", "lake", "--tracking-uri", "t"),
+    assert promote_step(CLUSTER, "m", "3") == ["promote", "--model", "m", "--version", "3", *STORES, "--json"]
+    assert promote_step(CLUSTER, "m", "3", policy="/p.toml")[-3:] == ["--policy", "/p.toml", "--json"]
+    assert link_step(CLUSTER, "models:/m/1", "diy@v1", output="out") == [
+        *("link", "--model", "models:/m/1", "--dataset", "diy@v1", *STORES),
         *("--workers", "2", "--output", "out", "--json"),
     ]
-    made = make_resources(Settings(lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db"))
-    training = made["training"]
-    assert isinstance(training, Training)
-    assert training.link("multilink-diy-nostruct", "diy@v1", say=print) == {}  # there is no champion
 
 
-def place_of(beam: BeamSettings, ray: RaySettings) -> tuple[object, object]:
-    made = make_resources(Settings(beam=beam, ray=ray))
-    pipelines, training = made["pipelines"], made["training"]
-    assert isinstance(pipelines, Pipelines)
-    assert isinstance(training, Training)
-    return pipelines.place, getattr(training.place, "func", training.place)
+def test_nothing_is_linked_without_a_champion(tmp_path: Path) -> None:
+    settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    assert Steps(settings=settings).link("multilink-diy-nostruct", "diy@v1", say=print) == {}
 
 
 @pytest.mark.parametrize(
-    ("beam", "ray", "places"),
+    ("beam", "ray", "expected"),
     [
-        (BeamSettings(), RaySettings(), (in_process, in_process)),
+        (BeamSettings(), RaySettings(), ("in_process", "in_process", "in_process")),
         (
             BeamSettings(where=BeamWhere.SUBPROCESS),
             RaySettings(where=RayWhere.SUBPROCESS),
-            (in_subprocess, in_subprocess),
+            ("in_subprocess", "in_subprocess", "in_subprocess"),
         ),
         (
             BeamSettings(where=BeamWhere.CLUSTER, runner="dataflow", options=("--region=x",)),
             RaySettings(where=RayWhere.RAY_JOB, address="http://head:8265"),
-            (in_subprocess, ray_job),
+            ("in_subprocess", "ray_job", "in_subprocess"),
+        ),
+        (
+            BeamSettings(),
+            RaySettings(where=RayWhere.KUBERAY, image="multilink:latest"),
+            ("in_process", "kuberay", "in_subprocess"),
         ),
     ],
 )
 def test_configuration_alone_chooses_the_place(
-    beam: BeamSettings, ray: RaySettings, places: tuple[object, object]
+    beam: BeamSettings, ray: RaySettings, expected: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert place_of(beam, ray) == places
+    """A build runs where Beam is, a training where Ray is, and a promotion on this machine."""
+    for name in ("in_process", "in_subprocess", "ray_job", "kuberay"):
+        monkeypatch.setattr(steps, name, lambda step, say, name=name, **_: {"place": name, "command": step[0]})
+    tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    asked = Steps(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(DIY,), beam=beam, ray=ray))
+    done = (
+        asked.build(DIY, say=print),
+        asked.train(DIY, "v1", "nostruct", say=print),
+        asked.promote("m", "1", say=print),
+    )
+    assert [each["command"] for each in done] == ["build", "train", "promote"]
+    assert tuple(each["place"] for each in done) == expected
 
 
 def test_a_ray_job_runs_the_command_on_the_cluster() -> None:
     command = ray_job_command(TRAIN, address="http://head:8265", job="multilink-1")
     submit = ["ray", "job", "submit", "--address", "http://head:8265", "--submission-id", "multilink-1"]
-    assert command == [*submit, "--", "multilink", *TRAIN.arguments()]
+    assert command == [*submit, "--", "multilink", *TRAIN]
 
 
-CLUSTER = """#!/usr/bin/env python3
+PROGRAM = """#!/usr/bin/env python3
 # A program that submits a job and waits for it: it notes each call, and a waiting call goes on until it is ended.
 import json, os, sys, time
 with open(os.environ["CALLS"], "a") as calls:
@@ -128,7 +141,7 @@ def test_a_cancelled_step_ends_its_job_on_the_cluster(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job used to go on, and the next try trained beside it in the same run folder."""
-    (tmp_path / program).write_text(CLUSTER)
+    (tmp_path / program).write_text(PROGRAM)
     (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
@@ -136,12 +149,12 @@ def test_a_cancelled_step_ends_its_job_on_the_cluster(
     def cancel(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orchestration.places.time", SimpleNamespace(sleep=cancel))
+    monkeypatch.setattr(places, "time", SimpleNamespace(sleep=cancel))
     with pytest.raises(KeyboardInterrupt):
         if program == "ray":
             ray_job(TRAIN, cancel, address="http://head:8265")
         else:
-            kuberay(TRAIN, print, image="i", namespace="n", workers=1, gpus=0)
+            kuberay(TRAIN, print, ray=RaySettings(where=RayWhere.KUBERAY, image="i", namespace="n"))
     calls = [json.loads(line)[1:] for line in (tmp_path / "calls").read_text().splitlines()]
     if program == "ray":
         job = calls[0][calls[0].index("--submission-id") + 1]
@@ -152,11 +165,12 @@ def test_a_cancelled_step_ends_its_job_on_the_cluster(
 
 
 def test_a_rayjob_is_the_manifest_in_infra_with_another_entrypoint() -> None:
-    made = rayjob(TRAIN, name="multilink-train", image="multilink:latest", namespace="multilink", workers=2, gpus=1)
+    ray = RaySettings(where=RayWhere.KUBERAY, image="multilink:latest", namespace="multilink", workers=2, gpus=1)
+    made = rayjob(TRAIN, name="multilink-train", ray=ray)
     (kept,) = yaml.safe_load_all((INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8"))
     assert made["spec"].pop("entrypoint") == (
-        "multilink train --dataset diy@v1 --lake lake --tracking-uri sqlite:////t.db --workers 2 --no-report"
-        " --recipe tiny --set a=1 --json"
+        "multilink train --dataset diy@v1 --lake s3://lake --tracking-uri http://m:5000 --workers 2 --no-report"
+        " --recipe tiny --set objective.name=nostruct --json"
     )
     assert kept["spec"].pop("entrypoint").startswith("multilink train ")
     assert made == kept
@@ -169,6 +183,7 @@ def test_a_rayjob_is_the_manifest_in_infra_with_another_entrypoint() -> None:
         ({"status": {"jobStatus": "RUNNING"}}, "RUNNING"),
         ({"status": {"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}}, "SUCCEEDED"),
         ({"status": {"jobDeploymentStatus": "Failed"}}, "FAILED"),
+        ({"status": {"jobDeploymentStatus": "ValidationFailed"}}, "FAILED"),  # was waited for without end
     ],
 )
 def test_the_state_of_a_rayjob(status: dict, state: str) -> None:
@@ -212,8 +227,33 @@ def test_a_command_that_is_not_there_is_one_line() -> None:
         run_command(["no-such-command"], print)
 
 
-def test_a_subprocess_says_what_the_function_says(tmp_path: Path) -> None:
-    step = BuildStep(dataset="diy", lake=str(tmp_path), settings=("dedupe.radus=2",))
-    for place in (in_process, in_subprocess):
-        with pytest.raises(UsageError, match=r"unknown key 'dedupe\.radus'; did you mean 'dedupe\.radius'\?"):
-            place(step, print)
+@pytest.mark.parametrize("place", [in_process, in_subprocess])
+def test_a_step_says_and_gives_the_same_here_and_in_a_process_of_its_own(place: places.Place, tmp_path: Path) -> None:
+    wrong = ["build", "diy", "--lake", str(tmp_path), "--set", "dedupe.radus=2", "--json"]
+    with pytest.raises(UsageError, match=r"unknown key 'dedupe\.radus'; did you mean 'dedupe\.radius'\?"):
+        place(wrong, print)
+    assert place(["settings", "--json"], print)["train"]["tiny"].startswith("Small data")
+
+
+def test_a_step_that_runs_here_prints_nothing_and_a_gates_no_is_a_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import orchestration.cli
+    from schemas.console import Console
+    from schemas.errors import GateError
+
+    def refuse(_: list[str], **__: object) -> None:
+        console = Console(is_json=True)
+        console.say("looking")
+        console.summarise(["no"], decision)
+        raise GateError("no")
+
+    told: list[str] = []
+    monkeypatch.setattr(orchestration.cli, "app", refuse)
+    decision: dict[str, object] = {"is_promoted": False, "reasons": ("few",)}
+    assert in_process(["promote"], told.append) == {"is_promoted": False, "reasons": ["few"]}
+    decision = {"intact": False}
+    with pytest.raises(GateError):
+        in_process(["datasets", "verify"], told.append)
+    assert told == ["looking", "looking"]
+    assert capsys.readouterr() == ("", "")

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from dagster._core.events import JobFailureData, RunFailureReason
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, PARENT_RUN_ID_TAG, ROOT_RUN_ID_TAG, WILL_RETRY_TAG
 
 from orchestration.dagster import recovery
-from orchestration.local.services import RUN_RETRIES
+from orchestration.local.up import DAGSTER_SETTINGS
 
 
 @dg.job
@@ -23,9 +22,7 @@ def nothing() -> None:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(recovery, "DAEMON_SEES_CODE_S", 0.0)
-    retries = {"enabled": True, "max_retries": RUN_RETRIES, "retry_on_asset_or_op_failure": False}
-    values = {"telemetry": {"enabled": False}, "run_retries": retries}
-    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (tmp_path / "dagster.yaml").write_text(DAGSTER_SETTINGS, encoding="utf-8")
     return tmp_path
 
 
@@ -77,7 +74,10 @@ def test_attempts_come_to_an_end(home: Path, instance: dg.DagsterInstance) -> No
     first = instance.get_run_by_id(failed(instance, RunFailureReason.UNEXPECTED_TERMINATION))
     assert first is not None
     instance.add_run_tags(first.run_id, {AUTO_RETRY_RUN_ID_TAG: "another"})
-    others = [failed(instance, RunFailureReason.UNEXPECTED_TERMINATION, parent=first) for _ in range(RUN_RETRIES)]
+    others = [
+        failed(instance, RunFailureReason.UNEXPECTED_TERMINATION, parent=first)
+        for _ in range(instance.run_retries_max_retries)
+    ]
     recovery.settle(home, [])
     assert {will_retry(instance, each) for each in others} == {"false"}
 

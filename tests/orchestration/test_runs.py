@@ -19,18 +19,19 @@ import pytest
 
 from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
-from orchestration.dagster.checks import STAGE_CHECKS
 from orchestration.dagster.definitions import make_definitions
 from orchestration.dagster.history import busy_datasets, made, sound_before
 from orchestration.dagster.names import STAGES
-from orchestration.dagster.resources import mistakes_are_final
-from orchestration.dagster.schedules import make_schedules
-from orchestration.models import Trained, find_trained, resumable, trained_on
-from orchestration.steps import Say, Summary, TrainStep
+from orchestration.dagster.sensors import read_state
+from orchestration.places import Say, Summary
+from orchestration.rules.decisions import decide_training
+from orchestration.rules.verdicts import STAGE_CHECKS
+from orchestration.steps import Steps
 from schemas.configs import override
-from schemas.errors import BuildError, ConfigError, MultilinkError
+from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
 from schemas.lake import Folder, Lake
 from schemas.manifest import commit
+from training.mlflow.registry import ModelVersion
 from training.recipes import recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -40,58 +41,50 @@ pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on a
 DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
 
 
-@dataclass
-class Given:
-    """In the place of `Pipelines`: raises the errors it is told to, then gives versions that are there, in order."""
+@dataclass(frozen=True, kw_only=True)
+class Given(Steps):
+    """Steps that raise the errors they are told to, give versions that are there, in order, and fail to train."""
 
-    lake: str
-    versions: list[str]
-    errors: list[type[MultilinkError]]
+    versions: list[str] = field(default_factory=list)
+    errors: list[type[MultilinkError]] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
 
-    def build(self, dataset: DatasetSettings, say: Say) -> Summary:
+    def build(self, dataset: DatasetSettings, *, say: Say) -> Summary:
         if self.errors:
-            with mistakes_are_final():
-                raise self.errors.pop(0)("it went wrong")
+            raise self.errors.pop(0)("it went wrong")
         version = self.versions.pop(0)
         counts = {"in": 2, "out": 2, "rejected": 0, "failed": 0}
         stages = dict.fromkeys(("sources", "documents", "images", "dedupe", "features", "shards"), counts)
         splits = {"train": {"documents": 2, "images": 4, "sentences": 4}}
-        about = {"dataset": dataset.name, "version": version, "path": self.lake, "reused": False, "failures": {}}
+        path = self.settings.lake
+        about = {"dataset": dataset.name, "version": version, "path": path, "reused": False, "failures": {}}
         return about | {"stages": stages, "splits": splits}
 
-
-@dataclass
-class Asked:
-    """In the place of `Training`: notes what is asked for and fails; two documents are nothing to train on."""
-
-    objectives: list[str]
-
-    def train(self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool, say: Say) -> Summary:
-        self.objectives.append(objective)
-        raise dg.Failure("no training here", allow_retries=False)
+    def train(
+        self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
+    ) -> Summary:
+        self.trained.append(objective)
+        raise GateError("two documents are nothing to train on")
 
 
-@dataclass
-class Scored:
-    """In the place of `Training`: registers a model where one is trained, scores it as told, and notes what follows."""
+@dataclass(frozen=True, kw_only=True)
+class Scored(Given):
+    """Steps that register a model where one is trained, score it as told, and note what follows."""
 
-    lake: str
-    tracking_uri: str
     scores: dict[str, float]
-    page: str = ""
     promoted: list[str] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
 
-    def train(self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool, say: Say) -> Summary:
-        from training.mlflow.runs import connect
-
-        client, name = connect(self.tracking_uri), f"multilink-{dataset.name}-{objective}"
+    def train(
+        self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
+    ) -> Summary:
+        client, name = self.client(), f"multilink-{dataset.name}-{objective}"
         client.create_registered_model(name)
-        client.create_model_version(name, source=self.lake, tags={"dataset_version": version})
+        client.create_model_version(name, source=self.settings.lake, tags={"dataset_version": version})
         about = {"dataset_version": version, "model_uri": f"models:/{name}/1", "run_id": "none"}
         return about | {"epochs": 1, "best_epoch": 1}
 
-    def evaluate(self, model: str, reference: str, *, report: str = "", say: Say) -> Summary:
+    def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         score = self.scores[model.split("/")[1]]
         interval = {"mean": score, "low": score - 1, "high": score + 1}
         scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), interval)
@@ -108,8 +101,8 @@ class Scored:
         decision = {"dataset": "documents@v1", "model": model, "version": version, "is_promoted": True}
         return decision | {"reasons": ["it was told to"], "champion_before": None}
 
-    def link(self, model: str, reference: str, *, say: Say) -> Summary:
-        self.linked.append(model)
+    def link(self, name: str, reference: str, *, say: Say) -> Summary:
+        self.linked.append(name)
         return {"links": 1}
 
 
@@ -134,19 +127,13 @@ def commit_version(settings: Settings, name: str, **faults: object) -> str:
     return manifest.version
 
 
-def run(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    job: str,
-    pipelines: Given,
-    training: Asked | Scored | None = None,
-) -> dg.ExecuteInProcessResult:
-    made_of_settings = make_definitions(settings)
+def run(instance: dg.DagsterInstance, job: str, steps: Given) -> dg.ExecuteInProcessResult:
+    made_of_settings = make_definitions(steps.settings)
     definitions = dg.Definitions(
         assets=made_of_settings.assets,
         asset_checks=made_of_settings.asset_checks,
         jobs=made_of_settings.jobs,
-        resources={"pipelines": pipelines, "training": training or Asked([])},
+        resources={"steps": steps},
         executor=dg.in_process_executor,
     )
     return definitions.resolve_job_def(job).execute_in_process(
@@ -155,10 +142,10 @@ def run(
 
 
 def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
-    return Given(settings.lake, list(versions), list(errors))
+    return Given(settings=settings, versions=list(versions), errors=list(errors))
 
 
-def steps(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
+def steps_of(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
     return {event.step_key or "" for event in result.all_events if event.event_type is kind}
 
 
@@ -195,15 +182,15 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
 ) -> None:
     settings = settings_in(tmp_path)
     before = commit_version(settings, "v1", documents={"train": 100})
-    assert run(settings, instance, "rebuild", given(settings, before)).success
+    assert run(instance, "rebuild", given(settings, before)).success
     version = commit_version(settings, "v2", **({"documents": {"train": 100}} | fault.faults))
     if fault.is_damaged:
         flip_a_bit(Lake.at(settings.lake).dataset("documents", version), "documents/train/part-0.parquet")
-    training = Asked([])
-    result = run(settings, instance, "everything", given(settings, version), training)
+    steps = given(settings, version)
+    result = run(instance, "everything", steps)
     assert not result.success
-    assert training.objectives == []  # nothing is trained on it
-    assert steps(result, dg.DagsterEventType.STEP_FAILURE) == {fault.step}
+    assert steps.trained == []  # nothing is trained on it
+    assert steps_of(result, dg.DagsterEventType.STEP_FAILURE) == {fault.step}
     evaluations = result.get_asset_check_evaluations()
     said = {f"{each.asset_key.to_user_string()}_{each.check_name}": each.passed for each in evaluations}
     assert said == {each.step: each is not fault for each in FAULTS}  # the others had their say
@@ -229,18 +216,18 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
     settings = replace(settings, datasets=(judged, *settings.datasets[1:])).beside(tmp_path)
-    training = Scored(
-        lake=settings.lake,
-        tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}",
+    steps = Scored(
+        settings=settings,
+        versions=[commit_version(settings, "v1")],
         scores={"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own},
     )
-    result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
-    failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
+    result = run(instance, "everything", steps)
+    failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
     expected = ["multilink-documents-cross-document"] if passes else []
-    assert training.promoted == [f"{each} by policy.toml" for each in expected]
-    assert training.linked == expected
+    assert steps.promoted == [f"{each} by policy.toml" for each in expected]
+    assert steps.linked == expected
     assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
-    done = steps(result, dg.DagsterEventType.STEP_SUCCESS)
+    done = steps_of(result, dg.DagsterEventType.STEP_SUCCESS)
     assert {"cross_document__promotion", "cross_document__links"} - done == (
         set() if passes else {"cross_document__promotion", "cross_document__links"}
     )
@@ -249,26 +236,26 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
 def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    settings, training = settings_in(tmp_path), Asked([])
-    assert not run(settings, instance, "train", given(settings), training).success
-    assert not run(
-        settings, instance, "rebuild", given(settings, commit_version(settings, "v1", codes=DUPLICATED))
-    ).success
-    assert not run(settings, instance, "train", given(settings), training).success
-    assert training.objectives == []
-    assert run(settings, instance, "rebuild", given(settings, commit_version(settings, "v2"))).success
-    run(settings, instance, "train", given(settings), training)
-    assert sorted(training.objectives) == ["cross-document", "nostruct"]
+    settings = settings_in(tmp_path)
+    unsound, sound = commit_version(settings, "v1", codes=DUPLICATED), commit_version(settings, "v2")
+    steps = given(settings, unsound, sound)
+    assert not run(instance, "train", steps).success
+    assert not run(instance, "rebuild", steps).success
+    assert not run(instance, "train", steps).success
+    assert steps.trained == []
+    assert run(instance, "rebuild", steps).success
+    run(instance, "train", steps)
+    assert sorted(steps.trained) == ["cross-document", "nostruct"]
 
 
 def test_a_sound_version_is_trained_on_and_one_failed_training_leaves_the_other(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
     settings = settings_in(tmp_path)
-    training = Asked([])
-    result = run(settings, instance, "everything", given(settings, commit_version(settings, "v1")), training)
-    assert sorted(training.objectives) == ["cross-document", "nostruct"]
-    failed = steps(result, dg.DagsterEventType.STEP_FAILURE)
+    steps = given(settings, commit_version(settings, "v1"))
+    result = run(instance, "everything", steps)
+    assert sorted(steps.trained) == ["cross-document", "nostruct"]
+    failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
     assert failed == {"cross_document__trained_model", "nostruct__trained_model"}
     assert next(made(instance, "documents")).is_sound
 
@@ -281,7 +268,7 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
         commit_version(settings, "v2", documents={"train": 10}),
         commit_version(settings, "v3", documents={"train": 90}),
     ]
-    outcomes = [run(settings, instance, "rebuild", given(settings, name)).success for name in names]
+    outcomes = [run(instance, "rebuild", given(settings, name)).success for name in names]
     assert outcomes == [True, False, False, True]  # the same small version again is no better
     assert [each.version for each in made(instance, "documents") if each.is_sound] == [names[3], names[0]]
     assert sound_before(instance, "documents", names[3]) == names[0]
@@ -294,8 +281,7 @@ def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
     instance: dg.DagsterInstance, tmp_path: Path, error: type[MultilinkError], passes: bool, retries: int
 ) -> None:
     settings = settings_in(tmp_path)
-    pipelines = given(settings, commit_version(settings, "v1"), errors=(error,))
-    result = run(settings, instance, "rebuild", pipelines)
+    result = run(instance, "rebuild", given(settings, commit_version(settings, "v1"), errors=(error,)))
     assert result.success is passes
     assert sum(event.event_type is dg.DagsterEventType.STEP_RESTARTED for event in result.all_events) == retries
 
@@ -303,7 +289,7 @@ def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
 def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     version = commit_version(settings, "v1")
-    result = run(settings, instance, "rebuild", given(settings, version))
+    result = run(instance, "rebuild", given(settings, version))
     (record,) = instance.get_runs()
     assert record.tags["multilink/data_set_version"] == version
     (shards,) = [
@@ -317,12 +303,13 @@ def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstan
 
 def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    schedules = {each.name: each for each in make_schedules(settings)}
+    definitions = make_definitions(settings)
+    schedules = {each.name: each for each in definitions.schedules or ()}
     with (
         dg.DagsterInstance.local_temp(str(tmp_path)) as instance,
-        dg.build_schedule_context(instance, repository_def=make_definitions(settings).get_repository_def()) as context,
+        dg.build_schedule_context(instance, repository_def=definitions.get_repository_def()) as context,
     ):
-        train = make_definitions(settings).resolve_job_def("train")
+        train = definitions.resolve_job_def("train")
         instance.create_run_for_job(train, tags={"dagster/partition": "diy"}, status=dg.DagsterRunStatus.STARTED)
         assert busy_datasets(instance) == {"diy"}
         skipped, asked_for = (schedules[n].evaluate_tick(context) for n in ("rebuild_diy", "rebuild_documents"))
@@ -330,47 +317,68 @@ def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Pat
     assert [request.partition_key for request in asked_for.run_requests or []] == ["documents"]
 
 
-def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
+def test_a_training_that_failed_for_good_is_asked_for_again_once_the_version_is_made_again(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    """A request's key was granted once: until there was a new version, nobody trained on this one again."""
+    settings = replace(settings_in(tmp_path), tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    version = commit_version(settings, "v1")
+    steps = given(settings, version, version)
+
+    def asked_for() -> set[str]:
+        return {request.key for request in decide_training(read_state(settings, instance))}
+
+    assert run(instance, "rebuild", steps).success
+    first = asked_for()
+    assert len(first) == 2
+    assert not run(instance, "train", steps).success
+    assert asked_for() == first  # Dagster grants it once
+    assert run(instance, "rebuild", steps).success
+    again = asked_for()
+    assert len(again) == 2 and not again & first
+
+
+def test_the_registry_is_asked_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from training.mlflow.runs import connect, start_run
 
     tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    step = TrainStep(
-        dataset="diy@v1", lake=str(tmp_path), tracking=tracking, recipe="tiny", settings=("training.epochs=3",)
-    )
+    dataset = DatasetSettings(name="diy", train_recipe="tiny", train_settings=("training.epochs=3",))
+    steps = Steps(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(dataset,)))
     client = connect(tracking)
-    assert find_trained(tracking, step) is None
-    assert resumable(tracking, step, is_retry=True) == ""
-    config = override(recipe("tiny"), step.settings)
+    monkeypatch.setattr("orchestration.steps.in_process", lambda step, say: {"step": step})
+
+    def resumed(*, is_retry: bool) -> str:
+        step = steps.train(dataset, "v1", "cross-document", is_retry=is_retry, say=print)["step"]
+        return step[step.index("--resume") + 1] if "--resume" in step else ""
+
+    assert resumed(is_retry=True) == ""
+    config = override(recipe("tiny"), dataset.training_of("cross-document"))
     described = {"dataset": "diy", "version": "v1", "uri": str(tmp_path), "lake": str(tmp_path), "workers": 1}
     run_of_step = start_run(client, config, **described)
     start_run(client, recipe("tiny"), **described)  # other settings
     start_run(client, config, **described | {"version": "v2"})  # another version
-    assert resumable(tracking, step, is_retry=False) == ""  # it may be running elsewhere
-    assert resumable(tracking, step, is_retry=True) == run_of_step.id
+    assert resumed(is_retry=False) == ""  # it may be running elsewhere
+    assert resumed(is_retry=True) == run_of_step.id
     client.set_terminated(run_of_step.id, "FAILED")
-    assert resumable(tracking, step, is_retry=False) == run_of_step.id
+    assert resumed(is_retry=False) == run_of_step.id
 
     name = "multilink-diy-cross-document"
     client.create_registered_model(name)
     tags = {"dataset_version": "v1", "epochs": "3", "best_epoch": "2", "recipe": "tiny"}
     client.create_model_version(name, source=str(tmp_path), run_id=run_of_step.id, tags=tags)
-    assert resumable(tracking, step, is_retry=True) == ""
-    done = find_trained(tracking, step)
-    assert done is not None
+    done = steps.train(dataset, "v1", "cross-document", is_retry=True, say=print)
     assert (done["model_uri"], done["run_id"], done["best_epoch"]) == (f"models:/{name}/1", run_of_step.id, 2)
-    assert find_trained(tracking, replace(step, settings=("training.epochs=4",))) is None
-    found = trained_on(tracking, "diy", "v1", "cross-document")
+    assert "step" in steps.train(replace(dataset, train_settings=()), "v1", "cross-document", say=print)
+    found = steps.model_of("diy", "v1", "cross-document")
     assert found is not None and found.version == "1"
-    assert trained_on(tracking, "diy", "v2", "cross-document") is None
+    assert steps.model_of("diy", "v2", "cross-document") is None
 
 
 def test_a_report_of_a_remote_lake_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    model = Trained(name="m", version="1", run_id="r")
-    training = Scored(lake="s3://bucket/lake?region=eu-west-1", tracking_uri="", scores={})
-    with report_folder(training, "documents@v1", model) as folder:
+    model = ModelVersion(name="m", version="1", run_id="r", tags={})
+    with report_folder("s3://bucket/lake?region=eu-west-1", "documents@v1", model) as folder:
         assert Path(folder).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
-    training.lake = str(tmp_path)
-    with report_folder(training, "documents@v1", model) as folder:
+    with report_folder(str(tmp_path), "documents@v1", model) as folder:
         assert folder == str(tmp_path / "reports" / "documents" / "v1" / "m-1")

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.local.leftovers import MARK_VARIABLE, end_marked, marked
-from orchestration.local.services import Service, choose_ports
-from orchestration.local.supervisor import QUICK_ENDS_SURVIVED, Supervisor
+from orchestration.local.supervisor import MARK_VARIABLE, QUICK_ENDS_SURVIVED, Service, Supervisor, end_marked, marked
+from orchestration.local.up import choose_ports
 from schemas.errors import BuildError, UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -49,11 +48,11 @@ time.sleep(600)
 KEEPER = """
 import sys, time
 from pathlib import Path
-from orchestration.local.services import Service
-from orchestration.local.supervisor import Supervisor
+from orchestration.local.supervisor import Service, Supervisor
 folder, mark = Path(sys.argv[1]), sys.argv[2]
 environment = {"MULTILINK_UP": mark, "PYTHONPATH": f"{folder}:" + sys.argv[3]}
-with Supervisor([Service(name="one", module="sleeper", arguments=())], environment, folder / "logs", print).running():
+service = Service(name="one", command=(sys.executable, "-m", "sleeper"))
+with Supervisor([service], environment, folder / "logs", print).running():
     print("running", flush=True)
     time.sleep(600)
 """
@@ -73,9 +72,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def run(name: str, module: str, *arguments: str, port: int = 0) -> Service:
+    return Service(name=name, command=(sys.executable, "-m", module, *arguments), port=port)
+
+
 def supervisor(folder: Path, module: str, told: list[str], mark: str) -> Supervisor:
     environment = {MARK_VARIABLE: mark, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    return Supervisor([Service(name="one", module=module, arguments=())], environment, folder / "logs", told.append)
+    return Supervisor([run("one", module)], environment, folder / "logs", told.append)
 
 
 def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> None:
@@ -91,12 +94,12 @@ def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> 
     assert marked(mark) == []
 
 
-def test_one_that_comes_after_another_starts_last_and_ends_first(folder: Path) -> None:
+def test_the_last_one_starts_when_the_others_listen_and_ends_first(folder: Path) -> None:
     (folder / "told.py").write_text(TOLD, encoding="utf-8")
     port = choose_ports(0, 0).code
     services = [
-        Service(name="first", module="told", arguments=("first", str(port)), port=port),
-        Service(name="second", module="told", arguments=("second", "0"), after="first"),
+        run("first", "told", "first", str(port), port=port),
+        run("second", "told", "second", "0"),
     ]
     environment = {MARK_VARIABLE: f"{MARK}-d", "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     with Supervisor(services, environment, folder / "logs", print).running():

@@ -13,12 +13,11 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from orchestration.config import Settings
-from orchestration.local.leftovers import MARK_VARIABLE
-from orchestration.local.services import HOST, Ports, choose_ports, make_services, mlflow_page, mlflow_service
-from orchestration.local.supervisor import Supervisor
-from orchestration.places import in_process, in_subprocess
-from orchestration.steps import BuildStep, PromoteStep, Step, Summary, TrainStep
+from orchestration.config import DatasetSettings, Settings
+from orchestration.local.supervisor import HOST, MARK_VARIABLE, Supervisor
+from orchestration.local.up import Ports, choose_ports, make_services, mlflow_page, mlflow_service
+from orchestration.places import Step, Summary, in_process, in_subprocess
+from orchestration.steps import build_step, promote_step, train_step
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
@@ -86,16 +85,15 @@ def killed_during(server: Server, step: Step, is_time: Callable[[], bool]) -> Su
 def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothing(
     server: Server, tmp_path: Path
 ) -> None:
-    lake = str(tmp_path / "lake")
     files = write_released(tmp_path / "own", train=40)
-    built = in_process(BuildStep(dataset=DATASET, lake=lake, settings=(*files, "features.sentences=[]")), print)
-    train = TrainStep(
-        dataset=f"{DATASET}@{built['version']}",
-        lake=lake,
-        tracking=server.address,
-        recipe="hessel-2019",
-        settings=(*SMALL, "training.learning_rate=3e-3"),
+    dataset = DatasetSettings(
+        name=DATASET,
+        settings=(*files, "features.sentences=[]"),
+        train_settings=(*SMALL, "training.learning_rate=3e-3"),
     )
+    settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=server.address, datasets=(dataset,))
+    built = in_process(build_step(settings, dataset), print)
+    train = train_step(settings, dataset, built["version"], "cross-document")
     trained = killed_during(server, train, lambda: server.epochs() >= 2)
     assert trained["epochs"] == EPOCHS
     steps = [each.step for each in server.client().get_metric_history(trained["run_id"], "validation_loss")]
@@ -103,7 +101,7 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
     challenger = server.client().get_model_version_by_alias(MODEL, "challenger")
     assert (challenger.version, challenger.run_id) == (trained["version"], trained["run_id"])
 
-    promote = PromoteStep(model=MODEL, version=trained["version"], lake=lake, tracking=server.address)
+    promote = promote_step(settings, MODEL, trained["version"])
     decision = killed_during(server, promote, server.is_asked())
     assert decision["is_promoted"], decision
     champion = server.client().get_model_version_by_alias(MODEL, "champion")

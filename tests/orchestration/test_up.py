@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestration.dagster.history import busy_datasets
-from orchestration.local.leftovers import marked
+from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -132,7 +132,7 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     write_released(up.workspace / "own", train=60)
     up.a_week_later()
     wait_for(lambda: up.running("rebuild"))
-    up.kill("dagster._daemon")
+    up.kill("dagster-daemon")
     up.kill("dagster_webserver")
     version = wait_for(lambda: (newest := up.newest()) and newest.version != materialised and newest.version)
     wait_for(lambda: up.running("train"))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.demo.recorded_web import build_settings
+from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.config import recipe
 from pipelines.run import BuildSummary, build_dataset
 from pipelines.sources.diy.submissions import Credentials
@@ -54,7 +54,7 @@ def web() -> Iterator[RecordedWeb]:
 
 
 def build(web: RecordedWeb, lake: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
-    config = override(recipe("diy"), [*build_settings(RECORDING, web.port), *settings])
+    config = override(recipe("diy"), [*web_settings(dumps_of(RECORDING), web.port), *settings])
     return build_dataset(config, lake=Lake.at(str(lake)), credentials=KEYS, say=quiet)
 
 
@@ -126,7 +126,7 @@ def test_both_apis_lead_to_the_same_documents(web: RecordedWeb, tmp_path: Path, 
 @pytest.mark.parametrize("options", [[], ["--runner", "portable", "--set", NO_FEATURES[0]]], ids=["local", "portable"])
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
     def command(lake: Path, port: int) -> list[str]:
-        settings = [s for s in build_settings(RECORDING, port) if not s.startswith("source.dump=")]
+        settings = [s for s in web_settings(dumps_of(RECORDING), port) if not s.startswith("source.dump=")]
         settings += [f"source.dump={RECORDING / 'RS_first40.bz2'}", "http.connections_per_host=2"]
         start = [sys.executable, "-c", "from orchestration.cli import main; main()", "build", "diy", *options]
         return [*start, "--lake", str(lake), *(part for setting in settings for part in ("--set", setting))]

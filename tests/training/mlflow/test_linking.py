@@ -218,20 +218,19 @@ def test_the_scheduler_links_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
-    from orchestration.dagster.resources import Training, make_resources
     from orchestration.dagster.sensors import _model_state
+    from orchestration.steps import Steps
 
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
-    training = make_resources(settings)["training"]
-    assert isinstance(training, Training)
+    steps = Steps(settings=settings)
     name = "multilink-synthetic-cross-document"
     register_model(trained)
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
-    assert training.link(name, "synthetic@v1", say=print) == {}
+    assert steps.link(name, "synthetic@v1", say=print) == {}
     client.set_registered_model_alias(name, CHAMPION, "1")
     assert not _model_state(settings, "synthetic", "v1", "cross-document").linked
-    first, again = (training.link(name, "synthetic@v1", say=print) for _ in range(2))
+    first, again = (steps.link(name, "synthetic@v1", say=print) for _ in range(2))
     assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
     assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
     assert _model_state(settings, "synthetic", "v1", "cross-document").linked
