@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
 from orchestration.places import Place, Say, Step, Summary, in_process, in_subprocess, kuberay, ray_job
@@ -21,8 +21,6 @@ from training.config import ObjectiveConfig, TrainConfig
 from training.recipes import recipe
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
     from training.mlflow.registry import ModelVersion
 
 _STOPPED = ("FAILED", "KILLED")
@@ -98,8 +96,8 @@ class Steps:
         step = link_step(self.settings, champion.uri, reference, output=output)
         return self._on_ray(step, say) | {"model_version": champion.version}
 
-    def client(self) -> MlflowClient:
-        """Return a client of MLflow's store."""
+    def client(self) -> Any:
+        """Return an `MlflowClient` of the store."""
         from training.mlflow.runs import open_tracking
 
         return open_tracking(self.settings.tracking_uri)
