@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +33,6 @@ from schemas.errors import BuildError, GateError, UsageError
 Say = Callable[[str], None]
 Step = Sequence[str]
 Summary = dict[str, Any]
-Place = Callable[[Step, Say], Summary]
 END_TIMEOUT_S = 20.0
 POLL_S = 5.0
 _PREFIX = "multilink: "
@@ -137,11 +137,23 @@ def run_command(command: Sequence[str], say: Say) -> Summary:
         BuildError: it ended with another status and no summary, or could not be started.
     """
     lines: list[str] = []
-    with _running(command) as process:
-        for line in process.stdout or ():
-            lines.append(line.rstrip())
-            say(lines[-1])
-        status = process.wait()
+    _require_program(command)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                say(lines[-1])
+            status = process.wait()
+        finally:
+            _end(process)
     summary = last_json(lines)
     if summary is not None and (status == 0 or _is_decision(summary)):
         return summary
@@ -164,47 +176,27 @@ def _is_decision(summary: Summary) -> bool:
     return "is_promoted" in summary
 
 
-@contextlib.contextmanager
-def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in a group of its own while the block lasts; what is left of it afterwards is ended."""
-    with _found(command):
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_TIMEOUT_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with process:  # closes what it printed to, and waits
-            pass
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a command and what is left of its process group: asked first, forced after a while."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_TIMEOUT_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _output(command: Sequence[str], text: str | None = None) -> str:
-    with _found(command):
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    _require_program(command)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"{' '.join(command[:6])}: {_last_words(done.stderr.splitlines())}")
     return done.stdout
 
 
-@contextlib.contextmanager
-def _found(command: Sequence[str]) -> Iterator[None]:
-    """Say in one line that there is no such program."""
-    try:
-        yield
-    except FileNotFoundError as problem:
-        raise BuildError(f"{command[0]}: no such command on this machine") from problem
+def _require_program(command: Sequence[str]) -> None:
+    if shutil.which(command[0]) is None:
+        raise BuildError(f"{command[0]}: no such command on this machine")
 
 
 @contextlib.contextmanager

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestration.config import DatasetSettings, RayWhere, Settings
-from orchestration.places import Place, Say, Step, Summary, in_process, in_subprocess, kuberay, ray_job
+from orchestration.config import BeamWhere, DatasetSettings, RayWhere, Settings
+from orchestration.demo.recorded_web import recording_at, scraping
+from orchestration.places import Say, Summary, in_process, in_subprocess, kuberay, ray_job
 from schemas.configs import override
 from schemas.lake import Lake
 from training.config import ObjectiveConfig, TrainConfig
@@ -35,8 +35,13 @@ class Steps:
 
     def build(self, dataset: DatasetSettings, *, say: Say) -> Summary:
         """Build a version of a data set, or reuse the one that the same inputs gave before."""
+        beam = self.settings.beam
+        recipe_ = ["--recipe", dataset.recipe] if dataset.recipe else []
+        where = ["--lake", self.settings.lake, "--runner", beam.runner, "--workers", str(beam.workers)]
+        options = ["--", *beam.options] if beam.options else []
         with _recorded_web(dataset) as addresses:
-            return _here(self.settings.beam.where)(build_step(self.settings, dataset, addresses), say)
+            set_ = _set(*addresses, *dataset.settings)
+            return self._run(beam.where, ["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
 
     def train(
         self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
@@ -48,8 +53,8 @@ class Steps:
         """
         from training.mlflow.tracked_training import earlier_run
 
-        config = override(recipe(dataset.train_recipe), dataset.training_of(objective))
-        run = earlier_run(self.client(), config, dataset.name, version)
+        settings = dataset.training_of(objective)
+        run = earlier_run(self.client(), override(recipe(dataset.train_recipe), settings), dataset.name, version)
         if run is not None and run.version is not None:
             say(f"reused: {run.version.uri} was trained on this version with these settings")
             return {
@@ -62,23 +67,28 @@ class Steps:
                 "best_epoch": int(run.version.tags["best_epoch"]),
             }
         resumable = (*_STOPPED, _LEFT_RUNNING) if is_retry else _STOPPED
-        resume = run.id if run is not None and run.status in resumable else ""
-        return self._on_ray(train_step(self.settings, dataset, version, objective, resume=resume), say)
+        own = ["--recipe", dataset.train_recipe, *_set(*settings)]
+        what = ["--resume", run.id] if run is not None and run.status in resumable else own
+        where = ["--dataset", f"{dataset.name}@{version}", *self._stores(), *self._workers()]
+        return self._run(self.settings.ray.where, ["train", *where, "--no-report", *what, "--json"], say)
 
     def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
-        return self._near(evaluate_step(self.settings, model, reference, report=report), say)
+        where = ["--dataset", reference, *self._stores(), "--report", report]
+        return self._run_near(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
-        """Compare a model with another, document by document, on the split that promotion judges by."""
-        return self._near(compare_step(self.settings, model, other, reference), say)
+        """Compare a model with another, pair by pair, on the split of `gate.Policy`: validation."""
+        where = ["--dataset", reference, *self._stores(), "--split", "val"]
+        return self._run_near(["compare", other, model, *where, "--json"], say)
 
     def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
         """Ask the gate whether a version may be the champion, move the alias where it may, and return the decision.
 
         `policy` is a file of the gate's settings; empty: the standard ones.
         """
-        return self._near(promote_step(self.settings, model, version, policy=policy), say)
+        where = [*self._stores(), *(["--policy", policy] if policy else [])]
+        return self._run_near(["promote", "--model", model, "--version", version, *where, "--json"], say)
 
     def link(self, name: str, reference: str, *, say: Say) -> Summary:
         """Link every document of a data set version with a model's champion; the summary is empty where there is none.
@@ -93,8 +103,9 @@ class Steps:
             return {}
         dataset, _, version = reference.partition("@")
         output = Lake.at(self.settings.lake).links(dataset, version, champion.name, champion.version).uri
-        step = link_step(self.settings, champion.uri, reference, output=output)
-        return self._on_ray(step, say) | {"model_version": champion.version}
+        where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
+        step = ["link", "--model", champion.uri, *where, "--json"]
+        return self._run(self.settings.ray.where, step, say) | {"model_version": champion.version}
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -115,58 +126,25 @@ class Steps:
         page = self.settings.mlflow_page
         return run_page(self.client(), page, run_id) if page else f"runs:/{run_id}"
 
-    def _near(self, step: Step, say: Say) -> Summary:
+    def _stores(self) -> list[str]:
+        return ["--lake", self.settings.lake, "--tracking-uri", self.settings.tracking_uri]
+
+    def _workers(self) -> list[str]:
+        return ["--workers", str(self.settings.ray.workers)]
+
+    def _run_near(self, step: list[str], say: Say) -> Summary:
         """Do a step that takes seconds: on this machine, wherever Ray is."""
-        return _here(self.settings.ray.where)(step, say)
+        is_here = self.settings.ray.where is RayWhere.IN_PROCESS
+        return self._run(RayWhere.IN_PROCESS if is_here else RayWhere.SUBPROCESS, step, say)
 
-    def _on_ray(self, step: Step, say: Say) -> Summary:
-        """Do a step where Ray is."""
+    def _run(self, where: BeamWhere | RayWhere, step: list[str], say: Say) -> Summary:
+        """Do a step and return its summary; a Beam cluster is driven from a process of this machine."""
         ray = self.settings.ray
-        clusters: dict[str, Place] = {
-            RayWhere.RAY_JOB: partial(ray_job, address=ray.address),
-            RayWhere.KUBERAY: partial(kuberay, ray=ray),
-        }
-        return clusters.get(ray.where, _here(ray.where))(step, say)
-
-
-def build_step(settings: Settings, dataset: DatasetSettings, addresses: Step = ()) -> list[str]:
-    """Return the command that builds a version of a data set; `addresses` are settings that lead it to another web."""
-    beam = settings.beam
-    recipe_ = ["--recipe", dataset.recipe] if dataset.recipe else []
-    where = ["--lake", settings.lake, "--runner", beam.runner, "--workers", str(beam.workers)]
-    options = ["--", *beam.options] if beam.options else []
-    return ["build", dataset.name, *where, *recipe_, *_set(*addresses, *dataset.settings), "--json", *options]
-
-
-def train_step(
-    settings: Settings, dataset: DatasetSettings, version: str, objective: str, *, resume: str = ""
-) -> list[str]:
-    """Return the command that trains on a version of a data set, or with `resume` continues that run."""
-    where = ["--dataset", f"{dataset.name}@{version}", *_stores(settings), "--workers", str(settings.ray.workers)]
-    own = ["--recipe", dataset.train_recipe, *_set(*dataset.training_of(objective))]
-    return ["train", *where, "--no-report", *(["--resume", resume] if resume else own), "--json"]
-
-
-def evaluate_step(settings: Settings, model: str, reference: str, *, report: str) -> list[str]:
-    """Return the command that scores a model on the test split of a data set version, with its report."""
-    return ["evaluate", "--model", model, "--dataset", reference, *_stores(settings), "--report", report, "--json"]
-
-
-def compare_step(settings: Settings, model: str, other: str, reference: str) -> list[str]:
-    """Return the command that compares a model with another on the validation split; see `gate.Policy.split`."""
-    return ["compare", other, model, "--dataset", reference, *_stores(settings), "--split", "val", "--json"]
-
-
-def promote_step(settings: Settings, model: str, version: str, *, policy: str = "") -> list[str]:
-    """Return the command that asks the gate whether a version may be the champion."""
-    by = ["--policy", policy] if policy else []
-    return ["promote", "--model", model, "--version", version, *_stores(settings), *by, "--json"]
-
-
-def link_step(settings: Settings, model: str, reference: str, *, output: str) -> list[str]:
-    """Return the command that links every document of a data set version."""
-    where = ["--dataset", reference, *_stores(settings), "--workers", str(settings.ray.workers)]
-    return ["link", "--model", model, *where, "--output", output, "--json"]
+        if where is RayWhere.RAY_JOB:
+            return ray_job(step, say, address=ray.address)
+        if where is RayWhere.KUBERAY:
+            return kuberay(step, say, ray=ray)
+        return (in_process if where in (BeamWhere.IN_PROCESS, RayWhere.IN_PROCESS) else in_subprocess)(step, say)
 
 
 def registered_name(dataset: str, objective: str) -> str:
@@ -176,25 +154,14 @@ def registered_name(dataset: str, objective: str) -> str:
     return model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=objective)))
 
 
-def _here(where: str) -> Place:
-    """Return where a step runs on this machine; a cluster is driven from a process of its own."""
-    return in_process if where == RayWhere.IN_PROCESS else in_subprocess
-
-
 @contextlib.contextmanager
 def _recorded_web(dataset: DatasetSettings) -> Iterator[list[str]]:
     """Serve a data set's recorded web, where it has one, and give the settings that lead a build to it."""
     if not dataset.recorded_web:
         yield []
         return
-    from orchestration.demo.recorded_web import recording_at, scraping
-
     with scraping(recording_at(Path(dataset.recorded_web))) as settings:
         yield settings
-
-
-def _stores(settings: Settings) -> list[str]:
-    return ["--lake", settings.lake, "--tracking-uri", settings.tracking_uri]
 
 
 def _set(*settings: str) -> list[str]:

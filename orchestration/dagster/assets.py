@@ -10,7 +10,7 @@ promotion: Dagster gives a run one partitioning, and a check that says no stops 
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
-from orchestration.dagster.history import made
-from orchestration.dagster.names import (
+from orchestration.dagster.record import (
     GPU_POOL,
     MODEL_TAG,
     RUN_TAG,
@@ -29,6 +28,7 @@ from orchestration.dagster.names import (
     VERSION_TAG,
     dataset_partitions,
     group_of,
+    made,
     model_key,
 )
 from orchestration.places import Summary
@@ -111,7 +111,6 @@ class Making:
 
     context: dg.AssetExecutionContext
     steps: Steps
-    settings: Settings
     objective: str
     dataset: DatasetSettings
     version: str
@@ -147,7 +146,7 @@ def train(making: Making) -> Metadata:
     address = steps.run_address(summary["run_id"])
     return {
         "model": summary["model_uri"],
-        "mlflow_run": dg.MetadataValue.url(address) if making.settings.mlflow_page else address,
+        "mlflow_run": dg.MetadataValue.url(address) if making.steps.settings.mlflow_page else address,
         "epochs": summary["epochs"],
         "kept_epoch": summary["best_epoch"],
         "configuration": resolve(making.dataset) | {"objective": making.objective},
@@ -158,7 +157,7 @@ def evaluate(making: Making) -> Metadata:
     """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
     model, objectives = making.model(making.objective), making.dataset.objectives
     rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None
-    with report_folder(making.settings.lake, making.reference, model) as folder:
+    with report_folder(making.steps.settings.lake, making.reference, model) as folder:
         scores = making.steps.evaluate(model.uri, making.reference, report=folder, say=making.say)
     making.tag_run(model.uri, model.run_id)
     kind = ScoreKind.LINKS if ScoreKind.LINKS.leading in scores else ScoreKind.PAIRS
@@ -245,7 +244,7 @@ def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefi
             return
         version = sound_version(context)
         with mistakes_are_final():
-            told = kind.make(Making(context, steps, settings, objective, dataset, version))
+            told = kind.make(Making(context, steps, objective, dataset, version))
         if told:
             yield dg.MaterializeResult(metadata={VERSION: version} | told)
 
@@ -293,15 +292,10 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Me
     return told
 
 
-@contextmanager
-def report_folder(lake: str, reference: str, model: "ModelVersion") -> Iterator[str]:
+def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:
     """Give the folder of a model's report: beside the data sets of a local lake, else one that MLflow copies."""
     local = Lake.at(lake).root.child("reports", *reference.split("@"), f"{model.name}-{model.version}").local
-    if local is not None:
-        yield str(local)
-        return
-    with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
-        yield scratch
+    return nullcontext(str(local)) if local is not None else tempfile.TemporaryDirectory(prefix="multilink-report-")
 
 
 @contextmanager

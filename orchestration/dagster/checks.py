@@ -11,10 +11,9 @@ import dagster as dg
 
 from orchestration.config import NOSTRUCT, CheckSettings, Settings
 from orchestration.dagster.assets import LEAD, LEADING
-from orchestration.dagster.history import sound_before, told
-from orchestration.dagster.names import PARTITION_TAG, VERSION, dataset_partitions, model_key
+from orchestration.dagster.record import PARTITION_TAG, VERSION, dataset_partitions, model_key, sound_before, told
 from orchestration.rules.decisions import EVALUATION
-from orchestration.rules.verdicts import STAGE_CHECKS, StageCheck, Verdict, VersionOnDisk, better_than_nostruct
+from orchestration.rules.verdicts import STAGE_CHECKS, Verdict, VersionOnDisk, better_than_nostruct
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
@@ -23,21 +22,23 @@ def make_checks(settings: Settings) -> Sequence[dg.AssetChecksDefinition]:
     """Return every check."""
     others = [objective for objective in settings.objectives if objective != NOSTRUCT]
     return [
-        *(_stage_check(settings, check) for check in STAGE_CHECKS),
+        *(_stage_check(settings, asset, name) for asset, name in STAGE_CHECKS),
         *(_model_check(settings, objective) for objective in others),
     ]
 
 
-def _stage_check(settings: Settings, check: StageCheck) -> dg.AssetChecksDefinition:
+def _stage_check(settings: Settings, asset: str, name: str) -> dg.AssetChecksDefinition:
+    rule, description = STAGE_CHECKS[asset, name]
+
     @dg.asset_check(
-        asset=check.asset,
-        name=check.name,
-        description=check.description,
+        asset=asset,
+        name=name,
+        description=description,
         blocking=True,
         partitions_def=dataset_partitions(settings),
     )
     def run_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return _result(check.rule(_subject(context, Lake.at(settings.lake), settings.checks)))
+        return _result(rule(_subject(context, Lake.at(settings.lake), settings.checks)))
 
     return run_check
 

@@ -1,30 +1,45 @@
-"""Everything Dagster is told, made from the settings: assets, checks, sensors, and here the jobs and schedules.
+"""Everything Dagster is told, made from the settings: assets, checks, and here what starts runs.
 
 Loading it reads the settings file and nothing else: no network, no credential, no lake. Beam, Ray, torch and MLflow are
 imported when a step first needs them.
 
-Jobs are what a person or a schedule starts, each on one data set; `everything` is the others in one run. They run in
-one process each: a run's steps share what was imported and loaded, and what is heavy has its own workers (Beam, Ray).
-Steps that do not depend on a failed one are done all the same.
+Jobs are what a person, a schedule or a sensor starts, each on one data set; `everything` is the others in one run. They
+run in one process each: a run's steps share what was imported and loaded, and what is heavy has its own workers (Beam,
+Ray). Steps that do not depend on a failed one are done all the same.
+
+Sensors read what there is, let `rules/decisions.py` decide, and hand its requests to Dagster. The state comes from
+three places: Dagster's record (versions and what their checks said), the registry (models and aliases), the lake
+(links). Whatever moved an alias or registered a model, a sensor sees it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, DatasetSettings, Settings, load_settings
 from orchestration.dagster.assets import make_models, make_stages
 from orchestration.dagster.checks import make_checks
-from orchestration.dagster.history import busy_datasets
-from orchestration.dagster.names import STAGES, group_of, model_key
-from orchestration.dagster.sensors import LINK, PROMOTE, TRAIN, make_sensors
-from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
-from orchestration.steps import Steps
+from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, made, model_key
+from orchestration.rules.decisions import (
+    EVALUATION,
+    LINKS,
+    PROMOTION,
+    TRAINED,
+    DatasetState,
+    ModelState,
+    Request,
+    decide_linking,
+    decide_promotion,
+    decide_training,
+)
+from orchestration.steps import Steps, registered_name
+from schemas.lake import MANIFEST, Lake
 
-REBUILD, EVERYTHING = "rebuild", "everything"
+REBUILD, TRAIN, PROMOTE, LINK, EVERYTHING = "rebuild", "train", "promote", "link", "everything"
 _MEANING = {
     REBUILD: "Scrape or read the source and build a version of the data set, with its checks.",
     TRAIN: "Train every configured objective on the newest version.",
@@ -32,6 +47,38 @@ _MEANING = {
     LINK: "Link the newest version with the champions.",
     EVERYTHING: "From sources to links: rebuild, train, evaluate, promote, link.",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A sensor: what it watches for, how it decides, and which job it starts."""
+
+    name: str
+    decide: Callable[[Sequence[DatasetState]], list[Request]]
+    job: str
+    description: str
+
+
+RULES = (
+    Rule(
+        name="new_data_set_version",
+        decide=decide_training,
+        job=TRAIN,
+        description="A sound new version: train the objectives configured for the data set.",
+    ),
+    Rule(
+        name="new_challenger",
+        decide=decide_promotion,
+        job=PROMOTE,
+        description="A new challenger: evaluate it and ask the gate.",
+    ),
+    Rule(
+        name="alias_change",
+        decide=decide_linking,
+        job=LINK,
+        description="A new champion, or a new version: link the newest version with the champion.",
+    ),
+)
 
 
 @dg.definitions
@@ -48,7 +95,7 @@ def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Defin
         asset_checks=make_checks(settings),
         jobs=make_jobs(settings),
         schedules=[_rebuild(settings, dataset) for dataset in settings.datasets],
-        sensors=make_sensors(settings),
+        sensors=[_sensor(settings, rule) for rule in RULES],
         resources={"steps": steps or Steps(settings=settings)},
         executor=dg.in_process_executor,
     )
@@ -98,3 +145,63 @@ def _rebuild(settings: Settings, dataset: DatasetSettings) -> dg.ScheduleDefinit
         return dg.RunRequest(partition_key=dataset.name)
 
     return rebuild
+
+
+def read_state(settings: Settings, instance: dg.DagsterInstance) -> list[DatasetState]:
+    """Return what there is of every data set."""
+    busy = busy_datasets(instance)
+    return [_dataset_state(settings, instance, dataset, dataset.name in busy) for dataset in settings.datasets]
+
+
+def run_request(request: Request, job: str) -> dg.RunRequest:
+    """Return a request in Dagster's words."""
+    return dg.RunRequest(
+        run_key=request.key,
+        job_name=job,
+        partition_key=request.dataset,
+        asset_selection=[model_key(request.objective, kind) for kind in request.kinds],
+        tags={VERSION_TAG: request.version},
+    )
+
+
+def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=rule.name,
+        job_name=rule.job,
+        minimum_interval_seconds=settings.sensor_interval_s,
+        description=rule.description,
+        default_status=dg.DefaultSensorStatus.RUNNING if settings.is_running else dg.DefaultSensorStatus.STOPPED,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        requests = rule.decide(read_state(settings, context.instance))
+        if not requests:
+            return dg.SkipReason("nothing new")
+        return dg.SensorResult(run_requests=[run_request(request, rule.job) for request in requests])
+
+    return sensor
+
+
+def _dataset_state(
+    settings: Settings, instance: dg.DagsterInstance, dataset: DatasetSettings, is_busy: bool
+) -> DatasetState:
+    newest = next(made(instance, dataset.name, limit=1), None)
+    is_sound = (
+        newest is not None and newest.is_sound and not is_busy
+    )  # else nothing is decided, or asked of the registry
+    version, made_in = (newest.version, newest.run_id) if newest is not None else (None, "")
+    asked = dataset.objectives if is_sound else ()
+    models = tuple(_model_state(settings, dataset.name, version or "", name) for name in asked)
+    return DatasetState(
+        name=dataset.name, version=version, made_in=made_in, is_sound=is_sound, is_busy=is_busy, models=models
+    )
+
+
+def _model_state(settings: Settings, dataset: str, version: str, objective: str) -> ModelState:
+    from training.mlflow.registry import standing
+    from training.mlflow.runs import open_tracking
+
+    name = registered_name(dataset, objective)
+    found = standing(open_tracking(settings.tracking_uri), name)
+    links = Lake.at(settings.lake).links(dataset, version, name, found.champion or "")
+    linked = found.champion is not None and links.exists(MANIFEST)
+    return ModelState(objective=objective, name=name, linked=linked, **asdict(found))

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from schemas.errors import BuildError, NotFoundError
 REPLAY = Path(__file__).resolve().parents[2] / "tests" / "replay"
 HOSTS = ("imgur.com", "i.imgur.com", "api.imgur.com")
 DUMP = "RS_recorded.zst"
-START_TIMEOUT_S = 20.0
 
 
 def recording_at(recording: Path = REPLAY / "recording") -> Path:
@@ -50,20 +47,17 @@ def serving(recording: Path) -> Iterator[int]:
     Raises:
         BuildError: the server ended before the block did: what was scraped has holes, and another attempt fills them.
     """
-    with tempfile.TemporaryDirectory(prefix="multilink-web-") as scratch:
-        port_file = Path(scratch) / "port"
-        server = REPLAY / "server.py"
-        process = subprocess.Popen(
-            [sys.executable, str(server), "--recording", str(recording), "--port-file", str(port_file)],
-            stdout=subprocess.DEVNULL,
-        )
+    command = [sys.executable, str(REPLAY / "server.py"), "--recording", str(recording)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield _port(process, port_file)
+            address = process.stdout.readline() if process.stdout is not None else ""
+            if not address:
+                raise BuildError(f"the recorded web ended with status {process.wait()} before it listened")
+            yield int(address.rpartition(":")[2])
             if process.poll() is not None:
                 raise BuildError(f"the recorded web ended with status {process.returncode} while it was scraped")
         finally:
             process.terminate()
-            process.wait()
 
 
 def web_settings(dumps: Sequence[Path], port: int) -> list[str]:
@@ -90,15 +84,3 @@ def web_settings(dumps: Sequence[Path], port: int) -> list[str]:
 def dumps_of(recording: Path) -> list[Path]:
     """Return the dumps of a recording: the recorded one, then those that were added beside it (`RS_added*`)."""
     return [recording / DUMP, *sorted(recording.glob("RS_added*"))]
-
-
-def _port(process: subprocess.Popen[bytes], port_file: Path) -> int:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise BuildError(f"the recorded web ended with status {process.returncode} before it listened")
-        text = port_file.read_text().strip() if port_file.exists() else ""
-        if text:
-            return int(text)
-        time.sleep(0.05)
-    raise BuildError(f"the recorded web did not listen within {START_TIMEOUT_S:.0f} s")

@@ -143,60 +143,22 @@ def norms_are_sane(version: VersionOnDisk) -> Verdict:
     return Verdict(passed=not problems, text=text, numbers=numbers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageCheck:
-    """A rule about a version, and the asset of Dagster that it guards."""
-
-    asset: str
-    name: str
-    rule: Callable[[VersionOnDisk], Verdict]
-    description: str
-
-
-STAGE_CHECKS = (
-    StageCheck(
-        asset="documents",
-        name="failure_budget",
-        rule=partial(within_failure_budget, stages=(Stage.SOURCES, Stage.DOCUMENTS)),
-        description="No more than a share of the records could not be used.",
+# (asset, name of its check) -> the rule, and what it says in a line
+STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict], str]] = {
+    ("documents", "failure_budget"): (
+        partial(within_failure_budget, stages=(Stage.SOURCES, Stage.DOCUMENTS)),
+        "No more than a share of the records could not be used.",
     ),
-    StageCheck(
-        asset="documents",
-        name="counts_in_bounds",
-        rule=counts_in_bounds,
-        description="About as many documents as the sound version before.",
+    ("documents", "counts_in_bounds"): (counts_in_bounds, "About as many documents as the sound version before."),
+    ("images", "failure_budget"): (
+        partial(within_failure_budget, stages=(Stage.IMAGES,)),
+        "No more than a share of the images could not be had.",
     ),
-    StageCheck(
-        asset="images",
-        name="failure_budget",
-        rule=partial(within_failure_budget, stages=(Stage.IMAGES,)),
-        description="No more than a share of the images could not be had.",
-    ),
-    StageCheck(
-        asset="duplicates",
-        name="duplicate_free",
-        rule=duplicate_free,
-        description="No two documents show near-duplicate pictures.",
-    ),
-    StageCheck(
-        asset="features",
-        name="norms_are_sane",
-        rule=norms_are_sane,
-        description="Every vector is finite, of a sane length, and they differ.",
-    ),
-    StageCheck(
-        asset="shards",
-        name="manifest_verifies",
-        rule=manifest_verifies,
-        description="Every byte is what the manifest says.",
-    ),
-    StageCheck(
-        asset="shards",
-        name="leak_free",
-        rule=leak_free,
-        description="No picture and no whole text is in two splits.",
-    ),
-)
+    ("duplicates", "duplicate_free"): (duplicate_free, "No two documents show near-duplicate pictures."),
+    ("features", "norms_are_sane"): (norms_are_sane, "Every vector is finite, of a sane length, and they differ."),
+    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is what the manifest says."),
+    ("shards", "leak_free"): (leak_free, "No picture and no whole text is in two splits."),
+}
 
 
 def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc") -> Verdict:

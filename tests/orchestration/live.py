@@ -27,7 +27,7 @@ from typing import Any
 from running import CHROMIUM, ROOT, Up, opened_page, started_up, two_clicks, wait_for
 
 from orchestration.config import NOSTRUCT
-from orchestration.dagster.history import busy_datasets
+from orchestration.dagster.record import busy_datasets
 from orchestration.local.up import prepare
 from schemas.lake import Lake
 from schemas.manifest import read_manifest

@@ -25,7 +25,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from orchestration.dagster.history import Made, busy_datasets, made
+from orchestration.dagster.record import Made, busy_datasets, made
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 

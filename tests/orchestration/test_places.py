@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,8 @@ import yaml
 from orchestration import places, steps
 from orchestration.config import BeamSettings, BeamWhere, DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.places import (
+    Say,
+    Summary,
     in_process,
     in_subprocess,
     job_state,
@@ -24,15 +28,7 @@ from orchestration.places import (
     rayjob,
     run_command,
 )
-from orchestration.steps import (
-    Steps,
-    build_step,
-    compare_step,
-    evaluate_step,
-    link_step,
-    promote_step,
-    train_step,
-)
+from orchestration.steps import Steps
 from schemas.errors import BuildError, UsageError
 
 DIY = DatasetSettings(name="diy", settings=("dedupe.radius=2",), train_recipe="tiny")
@@ -44,33 +40,53 @@ CLUSTER = Settings(
     ray=RaySettings(workers=2),
 )
 STORES = ("--lake", "s3://lake", "--tracking-uri", "http://m:5000")
-TRAIN = train_step(CLUSTER, DIY, "v1", "nostruct")
+TRAIN = [
+    *("train", "--dataset", "diy@v1", *STORES, "--workers", "2", "--no-report"),
+    *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
+]
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 
 
-def test_a_step_is_the_command_a_person_would_type() -> None:
-    assert build_step(CLUSTER, DIY, ["http.attempts=2"]) == [
+class Recorded(Steps):
+    """Steps that are not done: the summary is the command and where it would run."""
+
+    def _run(self, where: BeamWhere | RayWhere, step: list[str], say: Say) -> Summary:
+        return {"step": step, "where": where}
+
+
+def test_a_step_is_the_command_a_person_would_type(tmp_path: Path) -> None:
+    steps = Recorded(settings=CLUSTER)
+    assert steps.build(DIY, say=print)["step"] == [
         *("build", "diy", "--lake", "s3://lake", "--runner", "flink", "--workers", "1"),
-        *("--set", "http.attempts=2", "--set", "dedupe.radius=2", "--json", "--", "--x=1"),
+        *("--set", "dedupe.radius=2", "--json", "--", "--x=1"),
     ]
-    assert [
-        *("train", "--dataset", "diy@v1", *STORES, "--workers", "2", "--no-report"),
-        *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
-    ] == TRAIN
-    resumed = train_step(CLUSTER, DIY, "v1", "nostruct", resume="r1")
-    assert resumed[-3:] == ["--resume", "r1", "--json"]
-    assert "--set" not in resumed
-    assert evaluate_step(CLUSTER, "models:/m/1", "diy@v1", report="r") == [
+    assert steps.evaluate("models:/m/1", "diy@v1", report="r", say=print)["step"] == [
         *("evaluate", "--model", "models:/m/1", "--dataset", "diy@v1", *STORES, "--report", "r", "--json")
     ]
-    assert compare_step(CLUSTER, "models:/b/1", "models:/a/1", "diy@v1") == [
+    assert steps.compare("models:/b/1", "models:/a/1", "diy@v1", say=print)["step"] == [
         *("compare", "models:/a/1", "models:/b/1", "--dataset", "diy@v1", *STORES, "--split", "val", "--json")
     ]
-    assert promote_step(CLUSTER, "m", "3") == ["promote", "--model", "m", "--version", "3", *STORES, "--json"]
-    assert promote_step(CLUSTER, "m", "3", policy="/p.toml")[-3:] == ["--policy", "/p.toml", "--json"]
-    assert link_step(CLUSTER, "models:/m/1", "diy@v1", output="out") == [
-        *("link", "--model", "models:/m/1", "--dataset", "diy@v1", *STORES),
-        *("--workers", "2", "--output", "out", "--json"),
+    judged = ["promote", "--model", "m", "--version", "3", *STORES]
+    assert steps.promote("m", "3", say=print)["step"] == [*judged, "--json"]
+    by_policy = steps.promote("m", "3", policy="/p.toml", say=print)
+    assert by_policy["step"] == [*judged, "--policy", "/p.toml", "--json"]
+
+
+def test_a_training_and_a_linking_are_commands_with_the_workers_of_ray(tmp_path: Path) -> None:
+    lake, tracking = str(tmp_path / "lake"), f"sqlite:///{tmp_path}/mlflow.db"
+    steps = Recorded(settings=replace(CLUSTER, lake=lake, tracking_uri=tracking))
+    stores = ["--lake", lake, "--tracking-uri", tracking]
+    trained = steps.train(DIY, "v1", "nostruct", say=print)["step"]
+    assert trained == TRAIN[:3] + stores + TRAIN[7:]
+    name, client = "multilink-diy-nostruct", steps.client()
+    client.create_registered_model(name)
+    client.create_model_version(name, source=lake)
+    client.set_registered_model_alias(name, "champion", "1")
+    linked = steps.link(name, "diy@v1", say=print)
+    assert linked["model_version"] == "1"
+    assert linked["step"] == [
+        *("link", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores),
+        *("--workers", "2", "--output", f"{lake}/links/diy/v1/{name}-1", "--json"),
     ]
 
 
@@ -228,7 +244,9 @@ def test_a_command_that_is_not_there_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("place", [in_process, in_subprocess])
-def test_a_step_says_and_gives_the_same_here_and_in_a_process_of_its_own(place: places.Place, tmp_path: Path) -> None:
+def test_a_step_says_and_gives_the_same_here_and_in_a_process_of_its_own(
+    place: Callable[[list[str], Say], Summary], tmp_path: Path
+) -> None:
     wrong = ["build", "diy", "--lake", str(tmp_path), "--set", "dedupe.radus=2", "--json"]
     with pytest.raises(UsageError, match=r"unknown key 'dedupe\.radus'; did you mean 'dedupe\.radius'\?"):
         place(wrong, print)

@@ -19,10 +19,8 @@ import pytest
 
 from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
-from orchestration.dagster.definitions import make_definitions
-from orchestration.dagster.history import busy_datasets, made, sound_before
-from orchestration.dagster.names import STAGES
-from orchestration.dagster.sensors import read_state
+from orchestration.dagster.definitions import make_definitions, read_state
+from orchestration.dagster.record import STAGES, busy_datasets, made, sound_before
 from orchestration.places import Say, Summary
 from orchestration.rules.decisions import decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
@@ -173,7 +171,7 @@ FAULTS = (
 
 
 def test_each_check_is_tried() -> None:
-    assert {fault.step for fault in FAULTS} == {f"{check.asset}_{check.name}" for check in STAGE_CHECKS}
+    assert {fault.step for fault in FAULTS} == {f"{asset}_{name}" for asset, name in STAGE_CHECKS}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.step for fault in FAULTS])

@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import mlflow
 import pytest
 
-from orchestration.config import DatasetSettings, Settings
+from orchestration.config import DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Supervisor
 from orchestration.local.up import Ports, choose_ports, make_services, mlflow_page, mlflow_service
-from orchestration.places import Step, Summary, in_process, in_subprocess
-from orchestration.steps import build_step, promote_step, train_step
+from orchestration.places import Summary
+from orchestration.steps import Steps
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
@@ -70,10 +71,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield Server(keeper, f"http://{HOST}:{port}", tmp_path / "logs" / "mlflow.log")
 
 
-def killed_during(server: Server, step: Step, is_time: Callable[[], bool]) -> Summary:
-    """Do a step in a process of its own, and kill the server once it is time; the step must not have ended by then."""
+def killed_during(server: Server, step: Callable[[], Summary], is_time: Callable[[], bool]) -> Summary:
+    """Do a step, and kill the server once it is time; the step must not have ended by then."""
     with ThreadPoolExecutor(1) as pool:
-        doing = pool.submit(in_subprocess, step, print)
+        doing = pool.submit(step)
         wait_for(lambda: doing.done() or is_time())
         assert not doing.done(), doing.result()
         server.kill()
@@ -91,17 +92,23 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
         settings=(*files, "features.sentences=[]"),
         train_settings=(*SMALL, "training.learning_rate=3e-3"),
     )
-    settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=server.address, datasets=(dataset,))
-    built = in_process(build_step(settings, dataset), print)
-    train = train_step(settings, dataset, built["version"], "cross-document")
+    settings = Settings(
+        lake=str(tmp_path / "lake"),
+        tracking_uri=server.address,
+        datasets=(dataset,),
+        ray=RaySettings(where=RayWhere.SUBPROCESS),
+    )
+    steps = Steps(settings=settings)
+    built = steps.build(dataset, say=print)
+    train = partial(steps.train, dataset, built["version"], "cross-document", say=print)
     trained = killed_during(server, train, lambda: server.epochs() >= 2)
     assert trained["epochs"] == EPOCHS
-    steps = [each.step for each in server.client().get_metric_history(trained["run_id"], "validation_loss")]
-    assert steps == list(range(1, EPOCHS + 1))  # none lost, none twice
+    logged = [each.step for each in server.client().get_metric_history(trained["run_id"], "validation_loss")]
+    assert logged == list(range(1, EPOCHS + 1))  # none lost, none twice
     challenger = server.client().get_model_version_by_alias(MODEL, "challenger")
     assert (challenger.version, challenger.run_id) == (trained["version"], trained["run_id"])
 
-    promote = promote_step(settings, MODEL, trained["version"])
+    promote = partial(steps.promote, MODEL, trained["version"], say=print)
     decision = killed_during(server, promote, server.is_asked())
     assert decision["is_promoted"], decision
     champion = server.client().get_model_version_by_alias(MODEL, "champion")

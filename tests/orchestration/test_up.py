@@ -18,7 +18,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.dagster.history import busy_datasets
+from orchestration.dagster.record import busy_datasets
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 

@@ -218,7 +218,7 @@ def test_the_scheduler_links_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
-    from orchestration.dagster.sensors import _model_state
+    from orchestration.dagster.definitions import _model_state
     from orchestration.steps import Steps
 
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)

@@ -1,4 +1,6 @@
-"""What Dagster's own record says of data set versions: which was made last, and which passed every check.
+"""Dagster's own record: its names for what is made, and what it says of data set versions.
+
+It knows which version was made last, and which passed every check.
 
 A version that was built by hand is not in it; building it again through Dagster takes seconds and brings the checks.
 """
@@ -11,9 +13,14 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.dagster.names import PARTITION_TAG, VERSION
+from orchestration.config import Settings
 from orchestration.rules.verdicts import STAGE_CHECKS
 
+STAGES = ("documents", "images", "duplicates", "features", "shards")
+SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
+VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
+PARTITION_TAG = "dagster/partition"
+VERSION = "version"  # metadata of stages and models: the data set version
 _LOOKED_AT = 50
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -21,6 +28,21 @@ _UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+
+
+def dataset_partitions(settings: Settings) -> dg.StaticPartitionsDefinition:
+    """Return the partitions of every asset: the names of the data sets."""
+    return dg.StaticPartitionsDefinition([dataset.name for dataset in settings.datasets])
+
+
+def model_key(objective: str, kind: str) -> dg.AssetKey:
+    """Return the key of what is made of one objective: `cross_document/trained_model`."""
+    return dg.AssetKey([group_of(objective), kind])
+
+
+def group_of(objective: str) -> str:
+    """Return an objective's name as Dagster allows it: letters, digits and underscores."""
+    return "".join(letter if letter.isalnum() else "_" for letter in objective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,4 +95,4 @@ def _is_sound(instance: dg.DagsterInstance, run_id: str) -> bool:
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
         check = entry.get_dagster_event().asset_check_evaluation_data
         said["/".join(check.asset_key.path), check.check_name] = check.passed
-    return all(said.get((check.asset, check.name), False) for check in STAGE_CHECKS)
+    return all(said.get(check, False) for check in STAGE_CHECKS)
