@@ -18,6 +18,10 @@ import typer
 
 import pipelines.cli
 import training.cli
+from orchestration.demo.demo import demo
+from orchestration.link import link
+from orchestration.local.up import up
+from orchestration.settings import settings
 from schemas.errors import MultilinkError
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
@@ -39,6 +43,8 @@ app = typer.Typer(
 )
 pipelines.cli.register(app)
 training.cli.register(app)
+for command in (settings, link, demo, up):  # these need both halves
+    app.command()(command)
 
 
 def _say_version(*, wanted: bool) -> None:
@@ -55,21 +61,6 @@ def options(
     ] = False,
 ) -> None:
     """Take the options that come before a command."""
-
-
-def register_across() -> None:
-    """Add the commands that need both halves: settings, linking raw documents, the demo, running it on a schedule."""
-    from orchestration import link, settings
-    from orchestration.demo import demo
-    from orchestration.local import up
-
-    app.command(name="settings")(settings.settings)
-    app.command(name="link")(link.link)
-    app.command(name="demo")(demo.demo)
-    app.command(name="up")(up.up)
-
-
-register_across()
 
 
 def main() -> None:

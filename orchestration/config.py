@@ -84,13 +84,18 @@ class DatasetSettings:
         override(recipe(self.name, self.recipe or None), self.settings)
         base = train_recipes.recipe(self.train_recipe)
         named = [override(base, self.training_of(objective)).objective.terms for objective in self.objectives]
-        rule = "expected each objective once, in whatever spelling"
         require(
-            len(set(named)) == len(named), field=f"datasets.{self.name}.objectives", value=self.objectives, rule=rule
+            len(set(named)) == len(named),
+            field=f"datasets.{self.name}.objectives",
+            value=self.objectives,
+            rule="expected each objective once, in whatever spelling",
         )
-        fields = self.schedule.split()
-        rule = f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week"
-        require(len(fields) == _CRON_FIELDS, field=f"datasets.{self.name}.cron", value=self.cron, rule=rule)
+        require(
+            len(self.schedule.split()) == _CRON_FIELDS,
+            field=f"datasets.{self.name}.cron",
+            value=self.cron,
+            rule=f"must have {_CRON_FIELDS} fields: minute, hour, day of month, month, day of week",
+        )
 
     @property
     def schedule(self) -> str:
@@ -119,9 +124,12 @@ class BeamSettings:
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        on_cluster = self.runner not in ("local", "portable")
-        rule = "expected local or portable on this machine, and flink, spark or dataflow on a cluster"
-        require(on_cluster == (self.where is BeamWhere.CLUSTER), field="beam.runner", value=self.runner, rule=rule)
+        require(
+            (self.runner not in ("local", "portable")) == (self.where is BeamWhere.CLUSTER),
+            field="beam.runner",
+            value=self.runner,
+            rule="expected local or portable on this machine, and flink, spark or dataflow on a cluster",
+        )
         require(self.workers >= 1, field="beam.workers", value=self.workers, rule="must be at least 1")
 
 
@@ -147,10 +155,18 @@ class RaySettings:
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, field="ray.workers", value=self.workers, rule="must be at least 1")
-        has_address = bool(self.address) or self.where is not RayWhere.RAY_JOB
-        require(has_address, field="ray.address", value=self.address, rule="ray-job needs the address of a job server")
-        has_image = bool(self.image) or self.where is not RayWhere.KUBERAY
-        require(has_image, field="ray.image", value=self.image, rule="kuberay needs a container image")
+        require(
+            bool(self.address) or self.where is not RayWhere.RAY_JOB,
+            field="ray.address",
+            value=self.address,
+            rule="ray-job needs the address of a job server",
+        )
+        require(
+            bool(self.image) or self.where is not RayWhere.KUBERAY,
+            field="ray.image",
+            value=self.image,
+            rule="kuberay needs a container image",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +191,12 @@ class CheckSettings:
     most_norm: float = 1e4
 
     def __post_init__(self) -> None:
-        bounds = 0 <= self.least_share <= 1 <= self.most_share
-        require(bounds, field="checks.least_share", value=self.least_share, rule="expected least <= 1 <= most_share")
+        require(
+            0 <= self.least_share <= 1 <= self.most_share,
+            field="checks.least_share",
+            value=self.least_share,
+            rule="expected least <= 1 <= most_share",
+        )
         for kind in self.refused_leaks:
             require(kind in list(LeakKind), field="checks.refused_leaks", value=kind, rule=f"one of {list(LeakKind)}")
 
@@ -187,10 +207,6 @@ class RetrySettings:
 
     attempts: int = 2
     delay_s: float = 30.0
-
-
-def _every_dataset() -> tuple[DatasetSettings, ...]:
-    return tuple(DatasetSettings(name=name) for name in datasets())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +230,9 @@ class Settings:
     lake: str = "lake"
     tracking_uri: str = ""
     mlflow_page: str = ""
-    datasets: tuple[DatasetSettings, ...] = field(default_factory=_every_dataset)
+    datasets: tuple[DatasetSettings, ...] = field(
+        default_factory=lambda: tuple(DatasetSettings(name=name) for name in datasets())
+    )
     beam: BeamSettings = field(default_factory=BeamSettings)
     ray: RaySettings = field(default_factory=RaySettings)
     checks: CheckSettings = field(default_factory=CheckSettings)
@@ -228,15 +246,19 @@ class Settings:
         require(bool(names), field="datasets", value=names, rule="expected at least one")
         require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")
         without = [each.name for each in self.datasets if each.objectives and NOSTRUCT not in each.objectives]
-        is_even = not without or NOSTRUCT not in self.objectives
-        rule = f"expected {NOSTRUCT} among the objectives of every data set or of none: the others are compared with it"
-        require(is_even, field="datasets", value=without, rule=rule)
+        require(
+            not without or NOSTRUCT not in self.objectives,
+            field="datasets",
+            value=without,
+            rule=f"expected {NOSTRUCT} among the objectives of every data set or of none: the others are compared with it",
+        )
 
     @property
     def objectives(self) -> tuple[str, ...]:
         """Return the objectives of all data sets, each once; NoStruct first, since the others are compared with it."""
-        names = {objective for dataset in self.datasets for objective in dataset.objectives}
-        return tuple(sorted(names, key=_nostruct_first))
+        others = {objective for dataset in self.datasets for objective in dataset.objectives} - {NOSTRUCT}
+        has_nostruct = any(NOSTRUCT in dataset.objectives for dataset in self.datasets)
+        return (*([NOSTRUCT] if has_nostruct else []), *sorted(others))
 
     def dataset(self, name: str) -> DatasetSettings:
         """Return a data set's settings."""
@@ -244,10 +266,17 @@ class Settings:
 
     def beside(self, folder: Path) -> Settings:
         """Return the settings with paths made absolute and the default store named, from the settings file's folder."""
-        lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
-        tracking = self.tracking_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
-        datasets = tuple(_beside(dataset, folder) for dataset in self.datasets)
-        return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=datasets)
+
+        def path(given: str) -> str:
+            return str((folder / given).absolute()) if given else ""
+
+        made = (
+            dataclasses.replace(each, recorded_web=path(each.recorded_web), policy=path(each.policy))
+            for each in self.datasets
+        )
+        lake = self.lake if "://" in self.lake else path(self.lake)
+        tracking = self.tracking_uri or f"sqlite:///{path('mlflow.db')}"
+        return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=tuple(made))
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
@@ -276,13 +305,3 @@ def read_settings(text: str, *, where: str) -> Settings:
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: expected a mapping of settings, found {type(values).__name__}")
     return restore(Settings, values)
-
-
-def _nostruct_first(objective: str) -> tuple[bool, str]:
-    return objective != NOSTRUCT, objective
-
-
-def _beside(dataset: DatasetSettings, folder: Path) -> DatasetSettings:
-    given = (dataset.recorded_web, dataset.policy)
-    web, policy = (str((folder / path).absolute()) if path else "" for path in given)
-    return dataclasses.replace(dataset, recorded_web=web, policy=policy)

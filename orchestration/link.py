@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +86,7 @@ def link(
             raise UsageError("--set: of --input alone; a data set's vectors are in its shards")
         from training.linking_commands import run_link_version
 
-        found = run_link_version(
+        summary = run_link_version(
             model=model,
             dataset=dataset,
             lake=lake,
@@ -99,25 +99,21 @@ def link(
             tracking=tracking,
             say=console.say,
         ).to_json()
-        console.summarise(_version_lines(found), found)
-        return
-    if model is None or input_path is None or lake or splits or workers != 1:
-        raise UsageError("--input: takes --model beside it, no --lake, --split or --workers")
-    summary = link_file(
-        model,
-        Path(input_path),
-        Path(output),
-        settings or [],
-        precision=precision,
-        refine=refine,
-        calibration_path=calibration,
-        tracking=tracking,
-        say=console.say,
-    )
-    lines = [f"{summary['links']} links of {summary['documents']} documents{_pace(summary)}: {summary['output']}"]
-    if summary["failures"]:
-        lines.append(f"failures: {_reasons(summary)}: {summary['failures_path']}")
-    console.summarise(lines, summary)
+    else:
+        if model is None or input_path is None or lake or splits or workers != 1:
+            raise UsageError("--input: takes --model beside it, no --lake, --split or --workers")
+        summary = link_file(
+            model,
+            Path(input_path),
+            Path(output),
+            settings or [],
+            precision=precision,
+            refine=refine,
+            calibration_path=calibration,
+            tracking=tracking,
+            say=console.say,
+        )
+    console.summarise(_lines(summary), summary)
 
 
 def _refinement(below: float | None, weight: float) -> RefineConfig | None:
@@ -128,20 +124,16 @@ def _refinement(below: float | None, weight: float) -> RefineConfig | None:
     return None if below is None else RefineConfig(below=below, weight=weight)
 
 
-def _version_lines(summary: dict[str, Any]) -> list[str]:
-    shards, reused = summary["shards"], summary["shards_reused"]
-    done = f"{shards - reused} shards linked" + (f", {reused} reused" if reused else "")
-    pace = _pace(summary) if reused < shards else ""
-    lines = [f"{summary['links']} links of {summary['documents']} documents ({done}){pace}: {summary['output']}"]
-    return lines + ([f"failures: {_reasons(summary)}: {summary['output']}/failures"] if summary["failures"] else [])
-
-
-def _pace(summary: dict[str, Any]) -> str:
-    return f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.0f} documents/s"
-
-
-def _reasons(summary: dict[str, Any]) -> str:
-    return ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
+def _lines(summary: dict[str, Any]) -> list[str]:
+    """Return what was linked, of a data set with its shards, and what could not be."""
+    shards, reused = summary.get("shards", 0), summary.get("shards_reused", 0)
+    done = f" ({shards - reused} shards linked{f', {reused} reused' if reused else ''})" if shards else ""
+    pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.0f} documents/s"
+    about = done + (pace if reused < shards or not shards else "")
+    lines = [f"{summary['links']} links of {summary['documents']} documents{about}: {summary['output']}"]
+    reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
+    where = summary.get("failures_path", f"{summary['output']}/failures")
+    return [*lines, f"failures: {reasons}: {where}"] if reasons else lines
 
 
 def link_file(
@@ -187,12 +179,13 @@ def link_file(
             refine=refine,
             say=say,
         )
-    failures_path = output.with_suffix(".failures.parquet")
     failures += summary.failures
-    return summary.to_json() | {
-        "failures": _write_failures(failures, failures_path),
-        "failures_path": str(failures_path),
-    }
+    path = output.with_suffix(".failures.parquet")
+    path.unlink(missing_ok=True)
+    if failures:
+        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
+    reasons = Counter(str(failure.reason) for failure in failures)
+    return summary.to_json() | {"failures": dict(reasons), "failures_path": str(path)}
 
 
 def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
@@ -240,11 +233,3 @@ def _given(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -
             regions=None if item.regions is None else region_bank(item.regions),
             jpegs=item.jpegs,
         )
-
-
-def _write_failures(failures: Sequence[Failure], path: Path) -> dict[str, int]:
-    """Write the failure rows, if there are any, and return how many there are of each reason."""
-    path.unlink(missing_ok=True)
-    if failures:
-        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
-    return dict(Counter(str(failure.reason) for failure in failures))
