@@ -23,7 +23,7 @@ from benchmarks.learning_scenes import ComposedScenes
 from schemas.configs import Json, resolve
 from schemas.documents import Split
 from schemas.versions import fingerprint
-from training.config import TrainConfig
+from training.config import PACKAGED, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Floats
 from training.evaluation.baselines import (
@@ -39,7 +39,6 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
 from training.model import LinkModel
-from training.text.word_vectors import PACKAGED
 from training.towers.inputs import image_input, text_input
 
 Data = LakeData | ComposedScenes | PairsData

@@ -16,12 +16,9 @@ from typing import Annotated
 
 import typer
 
-import pipelines.cli
-import training.cli
+from orchestration.commands import app
 from orchestration.demo.demo import demo
-from orchestration.link import link
 from orchestration.local.up import up
-from orchestration.settings import settings
 from schemas.errors import MultilinkError
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
@@ -33,18 +30,8 @@ QUIET = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
-app = typer.Typer(
-    name="multilink",
-    help="Learn which sentence of a document goes with which image, with no link ever shown in training.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-pipelines.cli.register(app)
-training.cli.register(app)
-for command in (settings, link, demo, up):  # these need both halves
-    app.command()(command)
+app.command()(demo)
+app.command()(up)
 
 
 def _say_version(*, wanted: bool) -> None:

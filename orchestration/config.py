@@ -250,7 +250,7 @@ class Settings:
             not without or NOSTRUCT not in self.objectives,
             field="datasets",
             value=without,
-            rule=f"expected {NOSTRUCT} among the objectives of every data set or of none: the others are compared with it",
+            rule=f"expected {NOSTRUCT} among the objectives of every data set, to compare with, or of none",
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow.parquet as pq
 import typer
 
-from schemas.console import Console
+from schemas.console import Console, Say
 from schemas.errors import ConfigError, UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from training.evaluation.metrics.relations import RefineConfig
     from training.model import ModelCard
 
-Say = Callable[[str], None]
 
 
 def link(

@@ -23,14 +23,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestration.config import RaySettings
-from schemas.console import heard_by
+from schemas.console import Say, heard_by
 from schemas.errors import BuildError, GateError, UsageError
 
-Say = Callable[[str], None]
 Step = Sequence[str]
 Summary = dict[str, Any]
 END_TIMEOUT_S = 20.0
@@ -45,7 +44,7 @@ def in_process(step: Step, say: Say) -> Summary:
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.cli import app
+    from orchestration.commands import app
 
     with heard_by(say) as summaries:
         try:

@@ -6,14 +6,11 @@ result is the summary that the command prints with `--json`. Dagster's assets an
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import BeamWhere, DatasetSettings, RayWhere, Settings
-from orchestration.demo.recorded_web import recording_at, scraping
 from orchestration.places import Say, Summary, in_process, in_subprocess, kuberay, ray_job
 from schemas.configs import override
 from schemas.lake import Lake
@@ -33,15 +30,17 @@ class Steps:
 
     settings: Settings
 
-    def build(self, dataset: DatasetSettings, *, say: Say) -> Summary:
-        """Build a version of a data set, or reuse the one that the same inputs gave before."""
+    def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
+        """Build a version of a data set, or reuse the one that the same inputs gave before.
+
+        `addresses` are settings that lead the build to another web than the real one.
+        """
         beam = self.settings.beam
         recipe_ = ["--recipe", dataset.recipe] if dataset.recipe else []
         where = ["--lake", self.settings.lake, "--runner", beam.runner, "--workers", str(beam.workers)]
         options = ["--", *beam.options] if beam.options else []
-        with _recorded_web(dataset) as addresses:
-            set_ = _set(*addresses, *dataset.settings)
-            return self._run(beam.where, ["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
+        set_ = _set(*addresses, *dataset.settings)
+        return self._run(beam.where, ["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
 
     def train(
         self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
@@ -152,16 +151,6 @@ def registered_name(dataset: str, objective: str) -> str:
     from training.mlflow.registry import model_name
 
     return model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=objective)))
-
-
-@contextlib.contextmanager
-def _recorded_web(dataset: DatasetSettings) -> Iterator[list[str]]:
-    """Serve a data set's recorded web, where it has one, and give the settings that lead a build to it."""
-    if not dataset.recorded_web:
-        yield []
-        return
-    with scraping(recording_at(Path(dataset.recorded_web))) as settings:
-        yield settings
 
 
 def _set(*settings: str) -> list[str]:

@@ -55,6 +55,7 @@ PAIR_OBJECTIVES = frozenset(
         ObjectiveName.COHERENCE,
     }
 )
+PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, beside the path of a file
 SHORT_NAMES = {
     "cross": (ObjectiveName.CROSS_DOCUMENT,),
     "intra": (ObjectiveName.INTRA_DOCUMENT,),

@@ -12,6 +12,8 @@ from schemas.configs import override
 from schemas.documents import Role
 from schemas.errors import ConfigError
 from training.config import (
+    PACKAGED,
+    TRAINED,
     BilstmAttentionConfig,
     Combine,
     ConstantSchedule,
@@ -29,7 +31,6 @@ from training.config import (
     TrainConfig,
     TransformerConfig,
 )
-from training.text.word_vectors import PACKAGED, TRAINED
 
 PACKAGED_DIMENSIONS = 50
 

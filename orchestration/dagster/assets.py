@@ -31,6 +31,7 @@ from orchestration.dagster.record import (
     made,
     model_key,
 )
+from orchestration.demo.recorded_web import recorded_web
 from orchestration.places import Summary
 from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Steps, registered_name
@@ -49,7 +50,7 @@ LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
 # asset -> stages of the build that it tells of
 COUNTED = {
-    "documents": (Stage.SOURCES, Stage.DOCUMENTS),
+    "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
     "images": (Stage.IMAGES,),
     "duplicates": (Stage.DEDUPE,),
     "features": (Stage.FEATURES,),
@@ -86,8 +87,8 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
     )
     def build(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
         dataset = settings.dataset(context.partition_key)
-        with mistakes_are_final():
-            summary = steps.build(dataset, say=context.log.info)
+        with mistakes_are_final(), recorded_web(dataset.recorded_web) as addresses:
+            summary = steps.build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
         for stage in STAGES:
             yield dg.MaterializeResult(

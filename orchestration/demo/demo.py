@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import typer
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
-from orchestration.demo.recorded_web import recording_at
+from orchestration.demo.recorded_web import recorded_web, recording_at
 from orchestration.places import in_process
 from orchestration.steps import Steps
 from schemas.console import Console
@@ -54,7 +54,8 @@ def demo(
     steps = Steps(settings=settings)
 
     say(f"1/6 build: scraping the recorded web and building the data set {DATASET}")
-    build = steps.build(dataset, say=say)
+    with recorded_web(dataset.recorded_web) as addresses:
+        build = steps.build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
@@ -112,6 +113,7 @@ def _link(settings: Settings, reference: str, model: str, folder: Path, console:
 def _score_lines(report: Path) -> list[str]:
     """Return the table of an evaluation's scores."""
     from training.evaluation.rows import FILE_NAME, read_evaluation
+
     from training.report.sections import score_table
 
     table = score_table(read_evaluation(report / FILE_NAME), "AP")

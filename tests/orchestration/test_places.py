@@ -256,7 +256,7 @@ def test_a_step_says_and_gives_the_same_here_and_in_a_process_of_its_own(
 def test_a_step_that_runs_here_prints_nothing_and_a_gates_no_is_a_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import orchestration.cli
+    import orchestration.commands
     from schemas.console import Console
     from schemas.errors import GateError
 
@@ -267,7 +267,7 @@ def test_a_step_that_runs_here_prints_nothing_and_a_gates_no_is_a_result(
         raise GateError("no")
 
     told: list[str] = []
-    monkeypatch.setattr(orchestration.cli, "app", refuse)
+    monkeypatch.setattr(orchestration.commands, "app", refuse)
     decision: dict[str, object] = {"is_promoted": False, "reasons": ("few",)}
     assert in_process(["promote"], told.append) == {"is_promoted": False, "reasons": ["few"]}
     decision = {"intact": False}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class Given(Steps):
     errors: list[type[MultilinkError]] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
-    def build(self, dataset: DatasetSettings, *, say: Say) -> Summary:
+    def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
         if self.errors:
             raise self.errors.pop(0)("it went wrong")
         version = self.versions.pop(0)

@@ -23,6 +23,7 @@ from schemas.evaluation import EVALUATION_SCHEMA, Score
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
 from schemas.tables import to_table
+from training.config import PACKAGED
 from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
@@ -31,7 +32,6 @@ from training.evaluation.metrics.links import FULLY_LINKED, DocumentScores, Link
 from training.evaluation.metrics.relations import DIFFICULT_BELOW, RefineConfig
 from training.evaluation.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
 from training.model import EmbeddedDocument, LinkModel
-from training.text.word_vectors import PACKAGED
 
 FILE_NAME = "evaluation.parquet"
 ABSENT, LEFT_OUT, CANDIDATES, RANDOM, DOCUMENT = "absent", "left_out", "candidates", "random", "document"

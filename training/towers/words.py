@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
-from training.config import WordsConfig
+from training.config import TRAINED, WordsConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary, tokenize
-from training.text.word_vectors import TRAINED, WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
+from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, gather_json, required
 
 

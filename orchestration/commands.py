@@ -1,0 +1,26 @@
+"""The commands that do one thing each, of both halves and across them: what a step of `steps.py` is one of.
+
+`cli.py` adds those that take several steps.
+"""
+
+from __future__ import annotations
+
+import typer
+
+import pipelines.cli
+import training.cli
+from orchestration.link import link
+from orchestration.settings import settings
+
+app = typer.Typer(
+    name="multilink",
+    help="Learn which sentence of a document goes with which image, with no link ever shown in training.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+pipelines.cli.register(app)
+training.cli.register(app)
+app.command()(settings)
+app.command()(link)
