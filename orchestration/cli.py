@@ -5,8 +5,6 @@
 2   the caller's mistake: an unknown option or key, a file or version that is not there
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -3,8 +3,6 @@
 `cli.py` adds those that take several steps.
 """
 
-from __future__ import annotations
-
 import typer
 
 import pipelines.cli

@@ -12,8 +12,6 @@ write beside the one that is started next.
 A Beam cluster is none of these: `multilink build --runner flink` is a subprocess here that drives the cluster.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 What a setting means is read from the docstring of the dataclass that holds it, so there is one place to say it.
 """
 
-from __future__ import annotations
-
 import enum
 import inspect
 import textwrap

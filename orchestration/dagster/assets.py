@@ -101,9 +101,13 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
 
 
 def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition]:
-    """Return the assets of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
-    kinds = (TRAINED, EVALUATION) if objective == NOSTRUCT else tuple(KINDS)
-    return [_model_asset(settings, objective, kind) for kind in kinds]
+    """Return the assets of an objective."""
+    return [_model_asset(settings, objective, kind) for kind in kinds_of(objective)]
+
+
+def kinds_of(objective: str) -> tuple[str, ...]:
+    """Return what is made of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
+    return (TRAINED, EVALUATION) if objective == NOSTRUCT else tuple(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +270,13 @@ def sound_version(context: dg.AssetExecutionContext) -> str:
     """Return the newest version of the run's data set; nothing is made of one whose checks said no."""
     dataset = context.partition_key
     newest = next(made(context.instance, dataset, limit=1), None)
-    if newest is None:
-        raise dg.Failure(f"{dataset} has no version yet; run the job rebuild", allow_retries=False)
-    if not newest.is_sound:
-        raise dg.Failure(f"{dataset}@{newest.version} has not passed its checks", allow_retries=False)
+    if newest is None or not newest.is_sound:
+        why = (
+            " has no version yet; run the job rebuild"
+            if newest is None
+            else f"@{newest.version} has not passed its checks"
+        )
+        raise dg.Failure(f"{dataset}{why}", allow_retries=False)
     return newest.version
 
 

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 
 import dagster as dg
 
-from orchestration.config import NOSTRUCT, DatasetSettings, Settings, load_settings
-from orchestration.dagster.assets import make_models, make_stages
+from orchestration.config import DatasetSettings, Settings, load_settings
+from orchestration.dagster.assets import kinds_of, make_models, make_stages
 from orchestration.dagster.checks import make_checks
 from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, made, model_key
 from orchestration.rules.decisions import (
@@ -117,13 +117,13 @@ def make_jobs(settings: Settings) -> Sequence[dg.UnresolvedAssetJobDefinition]:
 
 
 def _kinds(settings: Settings, *kinds: str) -> dg.AssetSelection:
-    """Return the assets of some kinds; NoStruct is neither promoted nor used to link."""
+    """Return the assets of some kinds."""
     return dg.AssetSelection.assets(
         *(
             model_key(objective, kind)
             for objective in settings.objectives
-            for kind in kinds
-            if objective != NOSTRUCT or kind in (TRAINED, EVALUATION)
+            for kind in kinds_of(objective)
+            if kind in kinds
         )
     )
 
@@ -153,17 +153,6 @@ def read_state(settings: Settings, instance: dg.DagsterInstance) -> list[Dataset
     return [_dataset_state(settings, instance, dataset, dataset.name in busy) for dataset in settings.datasets]
 
 
-def run_request(request: Request, job: str) -> dg.RunRequest:
-    """Return a request in Dagster's words."""
-    return dg.RunRequest(
-        run_key=request.key,
-        job_name=job,
-        partition_key=request.dataset,
-        asset_selection=[model_key(request.objective, kind) for kind in request.kinds],
-        tags={VERSION_TAG: request.version},
-    )
-
-
 def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
     @dg.sensor(
         name=rule.name,
@@ -176,7 +165,17 @@ def _sensor(settings: Settings, rule: Rule) -> dg.SensorDefinition:
         requests = rule.decide(read_state(settings, context.instance))
         if not requests:
             return dg.SkipReason("nothing new")
-        return dg.SensorResult(run_requests=[run_request(request, rule.job) for request in requests])
+        found = [
+            dg.RunRequest(
+                run_key=request.key,
+                job_name=rule.job,
+                partition_key=request.dataset,
+                asset_selection=[model_key(request.objective, kind) for kind in request.kinds],
+                tags={VERSION_TAG: request.version},
+            )
+            for request in requests
+        ]
+        return dg.SensorResult(run_requests=found)
 
     return sensor
 

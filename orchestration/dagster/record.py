@@ -5,8 +5,6 @@ It knows which version was made last, and which passed every check.
 A version that was built by hand is not in it; building it again through Dagster takes seconds and brings the checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -9,8 +9,6 @@ its checkpoint.
 The tags are those that Dagster's page shows on a run.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The recording and its server are in `tests/replay/` of the source tree; an installed package has none, and says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -11,8 +11,6 @@ that happens, and then ends whatever carries the mark.
 Elsewhere than on Linux nothing is marked: the supervisor ends its children, where it still can.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

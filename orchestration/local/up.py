@@ -12,8 +12,6 @@ Without settings in the workspace, the demo's are written there: the data set `d
 which posts can be added, trained with the recipe `tiny`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

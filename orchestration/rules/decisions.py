@@ -10,8 +10,6 @@ version. While a run of a data set is unfinished, nothing is asked for it: the r
 state is `dagster/sensors.py`'s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Plain functions of manifests, tables and numbers. `STAGE_CHECKS` says which asset each guards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
