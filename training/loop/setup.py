@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 
 from schemas.errors import ConfigError
-from training.config import TrainConfig, WordsConfig
+from training.config import TRAINED, TrainConfig, WordsConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.requirements import RANDOM_WORDS, inputs_of, words_start
@@ -23,7 +23,7 @@ from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words, tokenize
-from training.text.word_vectors import TRAINED, read_aligned, read_vectors
+from training.text.word_vectors import read_aligned, read_vectors
 from training.towers.inputs import gather_json
 
 
