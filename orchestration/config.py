@@ -256,9 +256,8 @@ class Settings:
     @property
     def objectives(self) -> tuple[str, ...]:
         """Return the objectives of all data sets, each once; NoStruct first, since the others are compared with it."""
-        others = {objective for dataset in self.datasets for objective in dataset.objectives} - {NOSTRUCT}
-        has_nostruct = any(NOSTRUCT in dataset.objectives for dataset in self.datasets)
-        return (*([NOSTRUCT] if has_nostruct else []), *sorted(others))
+        names = {objective for dataset in self.datasets for objective in dataset.objectives}
+        return tuple(sorted(names, key=lambda name: (name != NOSTRUCT, name)))
 
     def dataset(self, name: str) -> DatasetSettings:
         """Return a data set's settings."""
@@ -274,7 +273,7 @@ class Settings:
             dataclasses.replace(each, recorded_web=path(each.recorded_web), policy=path(each.policy))
             for each in self.datasets
         )
-        lake = self.lake if "://" in self.lake else path(self.lake)
+        lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
         tracking = self.tracking_uri or f"sqlite:///{path('mlflow.db')}"
         return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=tuple(made))
 
