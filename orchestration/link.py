@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from training.model import ModelCard
 
 
-
 def link(
     output: Annotated[str, typer.Option(help="Parquet file of links to write; of a data set, the folder.")],
     model: Annotated[

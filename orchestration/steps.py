@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import BeamWhere, DatasetSettings, RayWhere, Settings
-from orchestration.places import Say, Summary, in_process, in_subprocess, kuberay, ray_job
+from orchestration.places import Summary, in_process, in_subprocess, kuberay, ray_job
 from schemas.configs import override
+from schemas.console import Say
 from schemas.lake import Lake
 from training.config import ObjectiveConfig, TrainConfig
 from training.recipes import recipe

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ from orchestration.steps import Steps
 from schemas.console import Console
 from schemas.documents import Split
 from schemas.errors import GateError
+from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
@@ -112,11 +114,11 @@ def _link(settings: Settings, reference: str, model: str, folder: Path, console:
 
 def _score_lines(report: Path) -> list[str]:
     """Return the table of an evaluation's scores."""
-    from training.evaluation.rows import FILE_NAME, read_evaluation
-
+    from training.evaluation.evaluate import FILE_NAME
     from training.report.sections import score_table
 
-    table = score_table(read_evaluation(report / FILE_NAME), "AP")
+    rows = pq.read_table(report / FILE_NAME, columns=[item.name for item in fields(Score)]).to_pylist()
+    table = score_table([Score(**row) for row in rows], "AP")
     return [] if table is None else ["", *table.lines()]
 
 

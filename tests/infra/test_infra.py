@@ -34,8 +34,9 @@ from orchestration.config import (
     RayWhere,
     Settings,
 )
-from orchestration.places import Say, Summary, ray_job_command
+from orchestration.places import Summary, ray_job_command
 from orchestration.steps import Steps
+from schemas.console import Say
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"

@@ -16,7 +16,6 @@ import yaml
 from orchestration import places, steps
 from orchestration.config import BeamSettings, BeamWhere, DatasetSettings, RaySettings, RayWhere, Settings
 from orchestration.places import (
-    Say,
     Summary,
     in_process,
     in_subprocess,
@@ -29,6 +28,7 @@ from orchestration.places import (
     run_command,
 )
 from orchestration.steps import Steps
+from schemas.console import Say
 from schemas.errors import BuildError, UsageError
 
 DIY = DatasetSettings(name="diy", settings=("dedupe.radius=2",), train_recipe="tiny")

@@ -21,11 +21,12 @@ from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
 from orchestration.dagster.definitions import make_definitions, read_state
 from orchestration.dagster.record import STAGES, busy_datasets, made, sound_before
-from orchestration.places import Say, Summary
+from orchestration.places import Summary
 from orchestration.rules.decisions import decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps
 from schemas.configs import override
+from schemas.console import Say
 from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
 from schemas.lake import Folder, Lake
 from schemas.manifest import commit
