@@ -23,7 +23,7 @@ import mlflow.pyfunc
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-from mlflow.types.schema import Array, ColSpec, DataType, Object, Property, Schema
+from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import flatten, resolve
 from schemas.errors import IntegrityError, UsageError
@@ -167,6 +167,7 @@ def signature_of(model: LinkModel) -> ModelSignature:
             Property("image", DataType.long),
             Property("similarity", DataType.double),
             Property("probability", DataType.double, required=False),
+            Property(pyfunc.RELATIONS, Map(DataType.double), required=False),
         ]
     )
     answers = {

@@ -108,6 +108,10 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
         "image_vectors",
     ]
     assert [column["name"] for column in info.signature.outputs.to_dict()] == ["read", "similarities", "links", "model"]
+    links = next(column for column in info.signature.outputs.to_dict() if column["name"] == "links")
+    fields = links["items"]["properties"]
+    assert [name for name, field in fields.items() if field["required"]] == ["image", "sentence", "similarity"]
+    assert fields["relations"] == {"type": "map", "values": {"type": "double"}, "required": False}
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
     assert [line.partition("=")[0] for line in requirements[:2]] == ["mlflow", "multilink[core]"]
     core = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
