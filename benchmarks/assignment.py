@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.config import Matching
-from training.data.ragged import Int64, Ragged
-from training.similarity.assignment import Matrix, match_batch
+from training.data.ragged import Floats, Int64, Ragged
+from training.similarity.assignment import match_batch
 
 SENTENCES, IMAGES, DIMENSIONS = (8, 22), (8, 24), 64
 SECONDS, MOST_ROUNDS = 5.0, 20
@@ -38,7 +38,7 @@ def batch_of(documents: int, device: torch.device) -> tuple[Tensor, Int64, Int64
     return (text @ image.T).to(device), Ragged.of(counts[0]), Ragged.of(counts[1])
 
 
-def loop(cosines: Matrix, sentences: Ragged, images: Ragged) -> float:
+def loop(cosines: Floats, sentences: Ragged, images: Ragged) -> float:
     """Return the sum of all matchings, each solved by a call of scipy."""
     total = 0.0
     for rows in sentences:

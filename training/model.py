@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +23,7 @@ from schemas.errors import IntegrityError, NotFoundError, UsageError
 from training.config import ObjectiveName, TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
+from training.data.ragged import Float32
 from training.data.views import TextView, viewed
 from training.model_files import check_files, seal
 from training.relations import RelationHead
@@ -33,8 +32,6 @@ from training.towers.build import build_towers
 from training.towers.dropout import salt_dropouts
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
-Float = npt.NDArray[np.floating[Any]]
-Float32 = npt.NDArray[np.float32]
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
 MODEL_FORMAT = 2
 ROWS_AT_ONCE = 4096

@@ -16,11 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Bool, Float32, Floats, Int64, Ragged
 
 Float16 = npt.NDArray[np.float16]
-Float32 = npt.NDArray[np.float32]
-Float = npt.NDArray[np.floating[Any]]
 UNKNOWN_PLACE = -1
 Vectors = Float16 | Float32  # float16, or float32 where the data set stores vectors as float32 or int8
 
@@ -195,8 +193,8 @@ class GivenDocument:
 
     id: str = ""
     texts: Sequence[str]
-    image_vectors: Float
-    sentence_vectors: Float | None = None
+    image_vectors: Floats
+    sentence_vectors: Floats | None = None
     roles: Sequence[str] | None = None
     language: str | None = None
     regions: RegionBank | None = None
@@ -254,7 +252,7 @@ def _flat(parts: Sequence[Sequence[Any]] | None) -> tuple[Any, ...] | None:
     return None if parts is None else tuple(item for part in parts for item in part)
 
 
-def _stacked(parts: Sequence[Float] | None) -> Any:
+def _stacked(parts: Sequence[Floats] | None) -> Any:
     """Return the rows of all parts, which are of one width but for parts without a row."""
     if parts is None:
         return None
@@ -291,7 +289,7 @@ class SplitIndex:
         """Return the positions of the documents that have at least one sentence and one image."""
         return np.flatnonzero((self.sentences.counts > 0) & (self.images.counts > 0))
 
-    def same_image_set(self, positions: Int64) -> npt.NDArray[np.bool_]:
+    def same_image_set(self, positions: Int64) -> Bool:
         """Return B x B: whether two of the given documents hold the same set of images (true on the diagonal)."""
         keys: dict[str, int] = {}
         numbers = np.array([keys.setdefault(self.image_sets[p], len(keys)) for p in positions], dtype=np.int64)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,7 +21,7 @@ from training.config import TrainConfig
 from training.data.batches import validation_batches
 from training.data.documents import HeldSplit
 from training.data.loading import hold_split
-from training.data.ragged import Int64
+from training.data.ragged import Float64, Int64
 from training.data.sampling import choose_all
 from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
@@ -44,7 +43,6 @@ logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
 MOMENT = Moment(split="validation", epoch=0, step=0)  # of every validation: its draws are the same
 PAIRS_POOL = 500  # Alikhani 2022, table 4
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

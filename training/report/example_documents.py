@@ -19,12 +19,12 @@ from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from training.data.lake import read_part, split_parts
 from training.data.loading import read_for_model
-from training.data.ragged import Int64
+from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.metrics.spread import spread
 from training.model import LinkModel
 from training.report.examples import ExampleDocument, ExampleGroup, choose_examples, main_concepts
-from training.similarity.assignment import Matrix, predicted_pairs
+from training.similarity.assignment import predicted_pairs
 
 EXAMPLES_EACH = 2
 
@@ -40,7 +40,7 @@ class Seen:
         auc: in percent, or None.
     """
 
-    matrix: Matrix
+    matrix: Floats
     sentence_numbers: Int64
     links: Int64 | None
     auc: float | None = None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from training.config import Matching
-from training.data.ragged import Int64, Ragged, to_device
+from training.data.ragged import Bool, Floats, Int64, Ragged, to_device
 
-Matrix = npt.NDArray[np.floating[Any]]
 SMALLEST_FOR_LAPJV = 16  # columns
 
 
@@ -64,7 +62,7 @@ class Problems:
     lefts: Int64
     heights: Int64
     widths: Int64
-    is_turned: npt.NDArray[np.bool_]
+    is_turned: Bool
     edges: Int64
 
     @classmethod
@@ -115,7 +113,7 @@ def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int6
     return np.ceil(np.round(value * smaller, 9)).astype(np.int64)
 
 
-def match(weights: Matrix, k: int, matching: Matching | str) -> tuple[Int64, Int64]:
+def match(weights: Floats, k: int, matching: Matching | str) -> tuple[Int64, Int64]:
     """Return rows and columns of the maximum-weight matching of an n x m matrix, by row.
 
     Args:
@@ -131,7 +129,7 @@ def match(weights: Matrix, k: int, matching: Matching | str) -> tuple[Int64, Int
     return rows[order], columns[order]
 
 
-def predicted_pairs(similarities: Matrix) -> tuple[Int64, Int64]:
+def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
     """Return rows and columns of the links that an n x m matrix predicts, by row.
 
     As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence
@@ -169,7 +167,7 @@ def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, mat
     return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
 
 
-def assign(gains: Matrix, problems: Problems) -> Int64:
+def assign(gains: Floats, problems: Problems) -> Int64:
     """Return the entry that each row of each problem takes, so that each problem's sum of entries is the largest.
 
     Args:
@@ -198,7 +196,7 @@ def assign(gains: Matrix, problems: Problems) -> Int64:
     return found
 
 
-def _columns(costs: Matrix, places: int, stay: float) -> Int64:
+def _columns(costs: Floats, places: int, stay: float) -> Int64:
     """Return the column that each row takes; those past the last are places to stay out, which cost `stay`.
 
     scipy takes rectangles; lapjv takes squares alone, and is faster where few rows must be added to make one.

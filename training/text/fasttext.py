@@ -28,11 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.errors import ConfigError
+from training.data.ragged import Float32
 
-Float32 = npt.NDArray[np.float32]
 MAGIC, VERSIONS = 793712314, (11, 12)
 _HEAD, _ARGUMENTS, _DICTIONARY = struct.Struct("<2i"), struct.Struct("<12id"), struct.Struct("<3iq")
 _PRUNED, _ENTRY, _QUANTISED, _MATRIX = (

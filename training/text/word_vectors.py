@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from schemas.errors import ConfigError
 from training.config import PACKAGED, TRAINED
+from training.data.ragged import Float32
 from training.data.streams import stream
 from training.text.fasttext import is_fasttext, open_fasttext
 from training.text.vocabulary import Vocabulary, in_language, tokenize
 
-Float32 = npt.NDArray[np.float32]
 WordVector = tuple[str, Float32]
 UNIFORM_BOUND = 0.2
 WINDOW, MIN_COUNT = 10, 1

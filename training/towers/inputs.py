@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import ConfigError, UsageError
 from training.data.documents import DocumentSet, HeldSplit, RegionBank
-from training.data.ragged import Int64, to_device
+from training.data.ragged import Floats, Int64, to_device
 
-Float = npt.NDArray[np.floating[Any]]
 Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
 MAX_SHARE_OF_MEMORY = 0.5
@@ -39,7 +37,7 @@ class TextInput:
     """
 
     texts: Sequence[str]
-    vectors: Float | None = None
+    vectors: Floats | None = None
     languages: Sequence[str] | None = None
     sources: Sequence[tuple[str, ...]] | None = None
     keys: Sequence[str] = ()
@@ -56,7 +54,7 @@ class ImageInput:
         keys: U keys of random draws (content hashes); empty: no draw is made.
     """
 
-    vectors: Float
+    vectors: Floats
     regions: RegionBank | None = None
     jpegs: Sequence[bytes] | None = None
     keys: Sequence[str] = ()
@@ -76,10 +74,10 @@ class Rows(Protocol):
 class VectorRows:
     """Fixed vectors, N x dimensions, float16 or float32."""
 
-    vectors: npt.NDArray[np.floating[Any]]
+    vectors: Floats
 
     @classmethod
-    def checked(cls, vectors: npt.NDArray[np.floating[Any]], features: int) -> VectorRows:
+    def checked(cls, vectors: Floats, features: int) -> VectorRows:
         """Return the rows of N x `features` vectors (an empty array may have any width).
 
         Raises:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,15 +21,13 @@ from schemas.documents import Role
 from schemas.errors import UsageError
 from training.config import MultiSourceConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged
+from training.data.ragged import Bool, Int64, Ragged
 from training.data.streams import stream
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, unit
 from training.towers.packing import Packing
 from training.towers.subword_attention import SelfAttention, SubwordEmbedding, SubwordEncoder, SubwordRows
 from training.towers.words import words_of
-
-Bool = npt.NDArray[np.bool_]
 
 
 class Fuser(nn.Module):
@@ -76,7 +73,7 @@ class SourceRows:
     """
 
     sources: tuple[SubwordRows, ...]
-    is_present: npt.NDArray[np.bool_]
+    is_present: Bool
     keys: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -11,7 +11,6 @@ or both. An image in which nothing was detected is one blank region.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from torch.nn import functional as F
 from schemas.errors import ConfigError, UsageError
 from training.config import RegionConceptConfig
 from training.data.documents import RegionBank
-from training.data.ragged import Int64, Ragged, to_device
+from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary
 from training.towers.dropout import RowDropout
 from training.towers.inputs import ImageInput, Sizes, Tower, TrainingPass, required, unit
@@ -70,7 +69,7 @@ class RegionRows:
         images: which of the regions are of which image, each of at least one.
     """
 
-    vectors: npt.NDArray[np.floating[Any]]
+    vectors: Floats
     labels: npt.NDArray[np.int32]
     label_words: npt.NDArray[np.int32]
     different: Ragged
@@ -111,7 +110,7 @@ class RegionRows:
     def take(self, rows: Int64) -> RegionRows:
         return replace(self, regions=self.regions[self.images.positions(rows)], images=self.images.take(rows))
 
-    def vectors_of(self, positions: Int64) -> npt.NDArray[np.float32]:
+    def vectors_of(self, positions: Int64) -> Float32:
         """Return T x f vectors, float32, of the regions at some positions of `regions`."""
         places = self.regions[positions]
         found = np.zeros((len(places), self.vectors.shape[1]), np.float32)

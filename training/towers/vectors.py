@@ -9,16 +9,14 @@ for any partition of the documents.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from schemas.errors import UsageError
 from training.config import LinearBnConfig, LinearConfig, SentenceConfig
 from training.data.documents import HeldSplit
+from training.data.ragged import Float64, Floats, Int64
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import (
@@ -34,7 +32,6 @@ from training.towers.inputs import (
     unit,
 )
 
-Float64 = npt.NDArray[np.float64]
 ROWS_AT_ONCE = 8192
 
 
@@ -121,7 +118,7 @@ class LinearTower(VectorTower):
         self._set_moments(moments(documents.image_bank, occurrences), workers)
 
 
-def moments(vectors: npt.NDArray[np.floating[Any]], occurrences: npt.NDArray[np.int64] | None = None) -> Float64:
+def moments(vectors: Floats, occurrences: Int64 | None = None) -> Float64:
     """Return the moments of N x v vectors, each counted once or `occurrences[n]` times.
 
     They are 1 + 2v numbers, whose sum over workers is that of all vectors: their count, sums and sums of squares.

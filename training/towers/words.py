@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from schemas.errors import UsageError
 from training.config import TRAINED, WordsConfig
 from training.data.documents import HeldSplit
-from training.data.ragged import Int64, Ragged, to_device
+from training.data.ragged import Float32, Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary, tokenize
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
 from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, gather_json, required
@@ -95,7 +95,7 @@ def languages_of(given: TextInput, config: WordsConfig) -> tuple[str, ...] | Non
 
 def starting_vectors(
     config: WordsConfig, vocabulary: Vocabulary, split: HeldSplit, workers: Workers, seed: int
-) -> npt.NDArray[np.float32]:
+) -> Float32:
     """Return V x w starting vectors, as `text.word_vectors` or `text.aligned_vectors` names them."""
     known: Iterable[WordVector] = ()
     if config.aligned_vectors:
