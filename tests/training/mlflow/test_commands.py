@@ -93,7 +93,7 @@ def test_a_split_whose_links_nobody_knows(lakes: ModuleType, tmp_path: Path, tra
 def test_scores_made_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "scores.jsonl"
     path.write_text('{"id": "a", "scores": [[0.9, 0.1]], "links": [[0, 0]]}\n')
-    values = run_evaluate_scores(str(path)).to_json()
+    values = run_evaluate_scores(path).to_json()
     assert values["auc"] == {"mean": 100.0, "low": 100.0, "high": 100.0}
     assert values["documents"] == 1 and "model" not in values
 
