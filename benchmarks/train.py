@@ -12,6 +12,19 @@ A version of 11 documents a batch is written into a temporary lake: 10 sentences
 numbers, a tenth of the documents for validation. Then `training.ray.train.launch` trains `hessel-2019` on it (GRU,
 d = 1024), and its worker times itself. Bound and shapes are timed in the worker, before each epoch, so that all is of
 one process and one time; shares of the bound are of medians.
+
+Found on two shared cores of an AMD EPYC with AVX-512 BF16, 2026-11-22, with 20 steps an epoch:
+
+                                     float32              bfloat16
+                                     before    after      before    after
+    bound / step                     50-61%    74-91%     43%       49-54%
+    shapes / step                    82-93%    98%        61%       68%
+    epoch / its steps - 1            8-19%     7-11%      11%       9%
+    processors busy, of two          0.9-1.0   1.8        1.0       1.8
+
+Before, Ray's niceness of 15 left the worker what others did not take, and gradients were joined, summed and scaled for
+nothing. What an epoch takes beside its steps is validation (3%) and 0.12-0.3 s for its checkpoint, whatever its length:
+within 8% from 30 steps on.
 """
 
 from __future__ import annotations

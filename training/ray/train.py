@@ -60,12 +60,6 @@ _QUIET_AND_QUICK = {
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }
-_WORKER = {  # what a step frees it takes again: glibc gives back no memory, and takes it in huge pages
-    "GLIBC_TUNABLES": (
-        "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
-        "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864"
-    )
-}
 
 
 def launch(
@@ -133,7 +127,6 @@ def _trainer(
             failure_config=ray.train.FailureConfig(max_failures=0),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
-            worker_runtime_env={"env_vars": {name: os.environ.get(name, value) for name, value in _WORKER.items()}},
         ),
     )
 

@@ -264,7 +264,7 @@ def start_weights(network: nn.Module, name: Cnn, path: str) -> None:
 def hold_moments(network: nn.Module) -> None:
     """Put every batch normalisation of a network in evaluation mode."""
     for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if isinstance(module, nn.BatchNorm2d):
             module.eval()
 
 

@@ -2,7 +2,7 @@
 
 PyTorch sums the weights' gradient up step by step, one product of a few rows each. Here the recurrence keeps the gates,
 the backward pass leaves the gradient of every step's gates in one array, and each weight's gradient is a single product
-over all words. Whole time steps are contiguous, gates are computed in place, and weights are laid out once for all.
+over all words. Whole time steps are contiguous, gates are computed in place, and a time step is one product each way.
 
 Shape suffixes: T words of all sentences laid out by `training.towers.gru.pack` (time step by time step), N sentences
 by falling length, E input and d state dimensions. Gates are in PyTorch's order: reset r, update z, new n:
@@ -13,7 +13,6 @@ by falling length, E input and d state dimensions. Gates are in PyTorch's order:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +23,6 @@ from torch.autograd.function import once_differentiable
 
 from training.data.ragged import Int64, Ragged
 
-PACKED_TYPES = frozenset({torch.float32, torch.bfloat16})
 PACK = "_reorder_linear_weight"
 
 
@@ -134,7 +132,8 @@ def _run_back(
     zeros = torch.zeros_like(state_Nd)
     for step in reversed(range(len(batch_sizes))):
         start, stop = offsets[step], offsets[step + 1]
-        (reset, update, new), carried = kept[0][start:stop].chunk(3, dim=1), kept[1][start:stop]
+        both, carried, _ = (values[start:stop] for values in kept)
+        gates, (reset, update, new) = both[:, : 2 * size], both.chunk(3, dim=1)
         d_all, d_new = (values[start:stop] for values in wanted)
         d_reset, d_update, d_carried = d_all.chunk(3, dim=1)
         d_gates = d_all[:, : 2 * size]
@@ -142,32 +141,23 @@ def _run_back(
         before = kept[2][offsets[step - 1] : offsets[step - 1] + stop - start] if step else zeros[: stop - start]
         torch.sub(before, new, out=d_update).mul_(d_state)
         torch.addcmul(d_state, d_state, update, value=-1, out=d_new)
-        torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
+        d_new.addcmul_(d_new, new.square(), value=-1)
         torch.mul(d_new, carried, out=d_reset)
         torch.mul(d_new, reset, out=d_carried)
-        gates = kept[0][start:stop, : 2 * size]
-        torch.ops.aten.sigmoid_backward.grad_input(d_gates, gates, grad_input=d_gates)
+        d_gates.mul_(gates).addcmul_(d_gates, gates, value=-1)
         if step:
             d_state.mul_(update).add_(product(d_all))
 
 
 def _product_with(weights: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return what multiplies rows with `weights`, laid out once for all time steps where oneDNN can.
+    """Return what multiplies rows with `weights`; float32 is laid out once for all time steps where oneDNN can.
 
-    A plain product lays the weights out anew each time, which costs more than the few rows of a late time step.
+    A plain product lays float32 weights out anew each time, which costs more than the few rows of a late time step.
     """
-    if weights.dtype in PACKED_TYPES and hasattr(torch.ops.mkldnn, PACK):  # there only where oneDNN is built in
-        return partial(_packed_product, torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None))
-    return partial(_plain_product, weights)
-
-
-def _packed_product(packed: Tensor, rows: Tensor) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
-    return product
-
-
-def _plain_product(weights: Tensor, rows: Tensor) -> Tensor:
-    return rows @ weights
+    if weights.dtype is torch.float32 and hasattr(torch.ops.mkldnn, PACK):  # there only where oneDNN is built in
+        packed = torch.ops.mkldnn._reorder_linear_weight(weights.T.contiguous(), None)
+        return lambda rows: torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
+    return lambda rows: rows @ weights
 
 
 def _last_rows(batch_sizes: Int64) -> Int64:

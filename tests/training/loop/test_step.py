@@ -25,7 +25,7 @@ from training.loop.context import Context
 from training.loop.encoding import prepare_split
 from training.loop.setup import new_model
 from training.loop.state import start
-from training.loop.step import StepGuard, _Taken, take_step
+from training.loop.step import StepGuard, _Taken, clip, take_step
 from training.objectives.batch import Moment
 from training.objectives.registry import build_objective
 
@@ -111,3 +111,11 @@ def test_nothing_in_a_step_waits_for_the_device(
     loss = step_without_waiting(config, data, guard)
     guard.check()
     assert float(loss) > 0
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.0, [3.0, 4.0]), (10.0, [3.0, 4.0]), (1.0, [0.6, 0.8])])
+def test_gradients_are_scaled_down_to_the_limit_alone(limit: float, expected: list[float]) -> None:
+    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(3)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([3.0]), torch.tensor([4.0])
+    assert float(clip(parameters, limit)) == pytest.approx(5.0)
+    assert [float(each.grad) for each in parameters[:2] if each.grad is not None] == pytest.approx(expected)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import ray
 
 from schemas.configs import resolve
 from schemas.documents import Split
@@ -25,7 +26,7 @@ from training.mlflow.runs import connect
 from training.mlflow.tracked_training import run_train
 from training.model import LinkModel
 from training.ray.run_folder import runs_folder
-from training.ray.train import _drop_torn_snapshot, _own_error, launch
+from training.ray.train import _drop_torn_snapshot, _own_error, cluster, launch
 
 CONFIG = TrainConfig(
     recipe="tiny",
@@ -174,3 +175,12 @@ def test_the_error_of_ours_is_found_behind_rays() -> None:
 
     assert isinstance(_own_error({1: WrappedError(ConfigError("no")), 0: ValueError("aborted")}), ConfigError)
     assert _own_error({0: ValueError("crash")}) is None
+
+
+def test_workers_run_at_the_priority_of_the_command() -> None:
+    @ray.remote
+    def niceness() -> int:
+        return os.nice(0)
+
+    with cluster(None, 1):
+        assert ray.get(niceness.remote()) == os.nice(0)
