@@ -39,7 +39,6 @@ from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
 from schemas.lake import Lake
-from training.evaluation.metrics.links import ScoreKind
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -160,6 +159,8 @@ def train(making: Making) -> Metadata:
 
 def evaluate(making: Making) -> Metadata:
     """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
+    from training.evaluation.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
+
     model, objectives = making.model(making.objective), making.dataset.objectives
     rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None
     with report_folder(making.steps.settings.lake, making.reference, model) as folder:
