@@ -4,7 +4,7 @@ PyTorch sums the weights' gradient up step by step, one product of a few rows ea
 the backward pass leaves the gradient of every step's gates in one array, and each weight's gradient is a single product
 over all words. Whole time steps are contiguous, gates are computed in place, and a time step is one product each way.
 
-Shape suffixes: T words of all sentences laid out by `training.towers.gru.pack` (time step by time step), N sentences
+Shape suffixes: T words of all sentences laid out by `training.towers.gru.time_steps`, N sentences
 by falling length, E input and d state dimensions. Gates are in PyTorch's order: reset r, update z, new n:
 
     r, z = sigmoid(W_rz x + U_rz h + b_rz)    n = tanh(W_n x + b_n + r (U_n h + c_n))    h' = n + z (h - n)
