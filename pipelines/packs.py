@@ -227,4 +227,6 @@ def _index_of(uri: str, key: str) -> PackIndex:
 
 @lru_cache(maxsize=_OPEN_FILES)
 def _open(uri: str, name: str) -> pq.ParquetFile:
-    return pq.ParquetFile(Folder(uri).open(name), pre_buffer=True)
+    folder = Folder(uri)
+    is_far = folder.local is None  # then ranges are read together; on a disk that only holds memory
+    return pq.ParquetFile(folder.open(name), pre_buffer=is_far)

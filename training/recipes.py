@@ -39,16 +39,16 @@ PACKAGED_DIMENSIONS = 50
 def tiny() -> TrainConfig:
     """Small data, two cores, half a minute: frozen sentence and CNN vectors, one affine map each, AP.
 
-    Dropout and mean negatives were chosen by the rank of a document's own images on validation documents of the demo's
-    posts and of scenes (`benchmarks/learning.py`), which takes no link. The last epoch is kept: over a few dozen
-    validation documents neither loss nor rank is steady enough to choose an epoch by.
+    Dropout, mean negatives, epochs and rate were chosen by the rank of a document's own images on the validation
+    documents of the demo's posts and of scenes (`benchmarks/learning.py`), which takes no link. The last epoch is kept:
+    over a few dozen validation documents neither loss nor rank is steady enough to choose an epoch by.
     """
     return TrainConfig(
         recipe="tiny",
         text=SentenceConfig(dropout=0.5),
         image=LinearConfig(dropout=0.5),
         objective=ObjectiveConfig(similarity=Similarity.AP, negatives=Negatives.MEAN),
-        training=LoopConfig(epochs=12, learning_rate=1e-3, select=Select.LAST),
+        training=LoopConfig(epochs=24, learning_rate=5e-4, select=Select.LAST),
     )
 
 
