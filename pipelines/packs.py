@@ -34,7 +34,8 @@ PACK_AGE_S = 60.0
 SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
-_OPEN_FILES = 64
+_OPEN_FILES = 16  # each holds what its footer says: a megabyte or two
+_READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
 _LOCK = threading.RLock()  # neither an index nor an open Parquet file may be used by two threads at once
 
@@ -99,10 +100,18 @@ class PackFolder:
             raise BuildError(
                 f"{self.folder.uri}/{pack}{SUFFIX}: a pack that was there is gone; build again"
             ) from problem
-        groups, positions = np.unique(rows // self.rows_per_group, return_inverse=True)
-        with _LOCK:
-            table = file.read_row_groups(groups.tolist(), columns=list(columns), use_threads=False)
-        return table.take(pa.array(positions * self.rows_per_group + rows % self.rows_per_group))
+        size = file.metadata.row_group(0).num_rows
+        order = np.argsort(rows)
+        groups, starts = np.unique(rows[order] // size, return_index=True)
+        ends = np.append(starts[_READ_GROUPS::_READ_GROUPS], len(rows))
+        tables = []
+        for number, end in enumerate(ends):
+            some = groups[number * _READ_GROUPS : (number + 1) * _READ_GROUPS]
+            wanted = rows[order[starts[number * _READ_GROUPS] : end]]
+            with _LOCK:
+                table = file.read_row_groups(some.tolist(), columns=list(columns), use_threads=False)
+            tables.append(table.take(pa.array(np.searchsorted(some, wanted // size) * size + wanted % size)))
+        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
 
 class PackIndex:

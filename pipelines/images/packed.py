@@ -27,7 +27,7 @@ from schemas.tables import travels
 from schemas.versions import fingerprint as digest_of
 
 ROW = "row:"
-ROWS_PER_GROUP = 8  # of some 15 KB each: one copy is read without many others
+ROWS_PER_GROUP = 32  # of some 15 KB each: one copy is read without many others, and footers stay small
 _SETTINGS_DIGITS = 12
 
 

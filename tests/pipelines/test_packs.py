@@ -55,6 +55,15 @@ def test_every_row_is_found_by_its_key_and_read_by_its_reference(
     assert folder.index().find([key(-1)]) == [None]
 
 
+def test_more_row_groups_than_are_held_at_once_are_read_in_any_order(tmp_path: Path) -> None:
+    writer = folder_at(tmp_path, rows_per_group=2).writer()
+    refs = writer.add(rows(list(range(200))))
+    writer.close()
+    wanted = [(number * 77) % 200 for number in range(300)]  # some of them twice
+    read = folder_at(tmp_path, rows_per_group=3).read([refs[number] for number in wanted], ["value"])
+    assert read["value"].to_pylist() == wanted  # the file says how many rows a group of it has
+
+
 def test_an_open_pack_is_not_seen(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
     writer = folder.writer()
