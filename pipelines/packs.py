@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -81,11 +81,12 @@ class PackFolder:
         if not refs:
             return self.schema.empty_table().select(list(columns))
         numbers_of = defaultdict[str, list[int]](list)
-        for number, ref in enumerate(refs):
-            numbers_of[ref.pack].append(number)
+        for number in sorted(range(len(refs)), key=lambda number: refs[number].row):
+            numbers_of[refs[number].pack].append(number)
         tables = [
-            self._read_rows(pack, np.array([refs[number].row for number in numbers]), columns)
+            table
             for pack, numbers in numbers_of.items()
+            for table in self._read_rows(pack, np.array([refs[number].row for number in numbers]), columns)
         ]
         return pa.concat_tables(tables).take(pa.array(np.argsort(np.concatenate(list(numbers_of.values())))))
 
@@ -93,7 +94,8 @@ class PackFolder:
         """Return a writer of new packs."""
         return PackWriter(self)
 
-    def _read_rows(self, pack: str, rows: npt.NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+    def _read_rows(self, pack: str, rows: npt.NDArray[np.int64], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield tables that together have the rows of a pack at these ascending numbers."""
         try:
             file = _open(self.folder.uri, f"{pack}{SUFFIX}")
         except FileNotFoundError as problem:
@@ -101,17 +103,15 @@ class PackFolder:
                 f"{self.folder.uri}/{pack}{SUFFIX}: a pack that was there is gone; build again"
             ) from problem
         size = file.metadata.row_group(0).num_rows
-        order = np.argsort(rows)
-        groups, starts = np.unique(rows[order] // size, return_index=True)
-        ends = np.append(starts[_READ_GROUPS::_READ_GROUPS], len(rows))
-        tables = []
-        for number, end in enumerate(ends):
-            some = groups[number * _READ_GROUPS : (number + 1) * _READ_GROUPS]
-            wanted = rows[order[starts[number * _READ_GROUPS] : end]]
+        groups, starts = np.unique(rows // size, return_index=True)
+        for some, wanted in zip(
+            np.split(groups, range(_READ_GROUPS, len(groups), _READ_GROUPS)),
+            np.split(rows, starts[_READ_GROUPS::_READ_GROUPS]),
+            strict=True,
+        ):
             with _LOCK:
                 table = file.read_row_groups(some.tolist(), columns=list(columns), use_threads=False)
-            tables.append(table.take(pa.array(np.searchsorted(some, wanted // size) * size + wanted % size)))
-        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+            yield table.take(pa.array(np.searchsorted(some, wanted // size) * size + wanted % size))
 
 
 class PackIndex:
