@@ -144,6 +144,8 @@ class RaySettings:
         image: container image with this package (`kuberay`).
         namespace: of the RayJob (`kuberay`).
         gpus: GPUs a worker asks for (`kuberay`).
+        start_deadline_s: seconds within which the job must run, its cluster included (`kuberay`).
+        deadline_s: seconds within which the job must have ended.
     """
 
     where: RayWhere = RayWhere.IN_PROCESS
@@ -152,6 +154,8 @@ class RaySettings:
     image: str = ""
     namespace: str = "default"
     gpus: int = 0
+    start_deadline_s: int = 1800
+    deadline_s: int = 48 * 3600
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, field="ray.workers", value=self.workers, rule="must be at least 1")
@@ -166,6 +170,12 @@ class RaySettings:
             field="ray.image",
             value=self.image,
             rule="kuberay needs a container image",
+        )
+        require(
+            0 < self.start_deadline_s <= self.deadline_s,
+            field="ray.start_deadline_s",
+            value=self.start_deadline_s,
+            rule="expected 0 < start_deadline_s <= deadline_s",
         )
 
 

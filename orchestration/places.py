@@ -15,7 +15,6 @@ A Beam cluster is none of these: `multilink build --runner flink` is a subproces
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestration.config import RaySettings
+from orchestration.rayjob import rayjob
 from schemas.console import Say, heard_by
 from schemas.errors import BuildError, GateError, UsageError
 
@@ -85,37 +85,6 @@ def kuberay(step: Step, say: Say, *, ray: RaySettings) -> Summary:
 def ray_job_command(step: Step, *, address: str, job: str) -> list[str]:
     """Return the command that submits a step under a name and prints what it prints."""
     return ["ray", "job", "submit", "--address", address, "--submission-id", job, "--", "multilink", *step]
-
-
-def rayjob(step: Step, *, name: str, ray: RaySettings) -> dict[str, Any]:
-    """Return the RayJob (ray.io/v1) of a step: a cluster of a head and its workers that ends with the job."""
-    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(ray.gpus)} if ray.gpus else {})
-    return {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayJob",
-        "metadata": {"name": name, "namespace": ray.namespace, "labels": {"app.kubernetes.io/name": "multilink"}},
-        "spec": {
-            "entrypoint": shlex.join(["multilink", *step]),
-            "shutdownAfterJobFinishes": True,
-            "ttlSecondsAfterFinished": 3600,
-            "rayClusterSpec": {
-                "headGroupSpec": {
-                    "rayStartParams": {"num-cpus": "0"},
-                    "template": _pod("ray-head", ray.image, {"cpu": "2", "memory": "8Gi"}),
-                },
-                "workerGroupSpecs": [
-                    {
-                        "groupName": "workers",
-                        "replicas": ray.workers,
-                        "minReplicas": ray.workers,
-                        "maxReplicas": ray.workers,
-                        "rayStartParams": {},
-                        "template": _pod("ray-worker", ray.image, limits),
-                    }
-                ],
-            },
-        },
-    }
 
 
 def job_state(rayjob_object: dict[str, Any]) -> str:
@@ -217,13 +186,3 @@ def _last_words(lines: Sequence[str]) -> str:
         if line.startswith(_PREFIX):
             return line.removeprefix(_PREFIX)
     return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
-
-
-def _pod(name: str, image: str, limits: dict[str, str]) -> dict[str, Any]:
-    container = {
-        "name": name,
-        "image": image,
-        "envFrom": [{"secretRef": {"name": "multilink", "optional": True}}],
-        "resources": {"requests": limits, "limits": limits},
-    }
-    return {"spec": {"containers": [container]}}

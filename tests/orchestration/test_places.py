@@ -24,9 +24,9 @@ from orchestration.places import (
     last_json,
     ray_job,
     ray_job_command,
-    rayjob,
     run_command,
 )
+from orchestration.rayjob import rayjob
 from orchestration.steps import Steps
 from schemas.console import Say
 from schemas.errors import BuildError, UsageError
