@@ -20,6 +20,7 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
+from pipelines.sources.archive import ArchiveSource
 from pipelines.sources.coherence import CiteSource, ClueSource
 from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import path_settings
@@ -47,6 +48,7 @@ Source = (
     | ImageclefSource
     | WikipediaSource
     | NewsSource
+    | ArchiveSource
 )
 
 
@@ -171,6 +173,13 @@ def news() -> BuildConfig:
     return _as_published("news", NewsSource())
 
 
+def archive() -> BuildConfig:
+    """A picture archive to be searched: one picture a document, no sentence, all in one split."""
+    thresholds = replace(_EVERY_DOCUMENT, min_sentences=0)
+    config = _without_limits("archive", ArchiveSource(), thresholds)
+    return replace(config, features=FeaturesConfig(sentences=()), splits=SplitsConfig(val=0.0, test=0.0))
+
+
 def _as_published(dataset: str, source: Source) -> BuildConfig:
     """Return a build that keeps every document whose images can all be had, in the splits the source gives."""
     thresholds = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, keep_partial=False)
@@ -186,7 +195,7 @@ def _without_limits(dataset: str, source: Source, thresholds: DocumentsConfig) -
     )
 
 
-_ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news)
+_ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news, archive)
 RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL} | {"wiki-live": wiki_live}
 
 

@@ -159,6 +159,18 @@ def decode_image(data: bytes, *, max_pixels: int, min_side_px: int, allow_animat
     return upright
 
 
+def open_picture(data: bytes) -> ImageFile.ImageFile:
+    """Return a picture with its header read and nothing decoded: for what else the file says.
+
+    Raises:
+        ImageRejected: it is in no format of `_FORMATS`.
+        Exception: whatever the reader of its format raises of a broken header.
+    """
+    kind = _sniff(data)
+    _prepare()
+    return kind.open(io.BytesIO(data))
+
+
 @cache
 def _prepare() -> None:
     """Set Pillow up, once in a process: it uses its memory again, and keeps what it has to say of odd files to itself.

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, image_fields, sentence_fields
+from schemas.metadata import METADATA_TYPE, Metadata
 from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"
@@ -69,11 +70,13 @@ class ImageRef:
 
     Attributes:
         licence: where the source states one. It is kept in the images part, not with the document.
+        metadata: what the source says of the picture, likewise.
     """
 
     hash: str
     source: str | None = None
     licence: str | None = None
+    metadata: Metadata | None = None
 
 
 @travels
@@ -240,6 +243,7 @@ class Image:
     fingerprint: str | None = None
     is_flat: bool = False
     licence: str | None = None
+    metadata: Metadata | None = None
 
 
 def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
@@ -260,9 +264,11 @@ def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("is_flat", pa.bool_(), "one colour all over: left out of near-duplicate search"),
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
+        column("metadata", METADATA_TYPE, "what its source, its XMP, IPTC or EXIF says; null: nothing", is_added=True),
     ]
     return table_schema("images", 1, [*columns, *image_fields(features)])
 
 
-KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat")  # by the bytes alone
+# What is known of a picture by its bytes alone.
+KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat", "metadata")
 COPY_SCHEMA = pa.schema([image_schema().field(name) for name in (*KNOWN_COLUMNS, "jpeg")])

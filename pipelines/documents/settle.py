@@ -89,7 +89,12 @@ def settle(
         else:
             kept[position] = outcome
     images = (
-        ImageRef(found.image.hash, candidate.image_uris[position], candidate.licence_of(position))
+        ImageRef(
+            found.image.hash,
+            candidate.image_uris[position],
+            candidate.licence_of(position),
+            candidate.metadata_of(position),
+        )
         for position, found in kept.items()
     )
     document = Document(

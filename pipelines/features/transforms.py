@@ -10,7 +10,7 @@ a batch, so blocks may form as elements arrive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, cast
@@ -27,6 +27,7 @@ from pipelines.progress import Progress
 from pipelines.settings import DocumentsConfig
 from pipelines.transforms import Fallible, Outcome, Separate
 from schemas.failures import Failure, Stage
+from schemas.metadata import Metadata
 
 BLOCK = 512  # images of one pack that a worker takes at once
 DOCUMENTS_AT_ONCE = 32
@@ -129,15 +130,25 @@ class _ExtractSentences(_Extract):
 
 def _shown(settled: SettledDocument) -> Iterator[tuple[str, PackedImage]]:
     for packed, ref in zip(settled.images, settled.document.images, strict=True):
-        yield packed.image.hash, replace(packed, image=replace(packed.image, licence=ref.licence))
+        metadata = packed.image.metadata if ref.metadata is None else ref.metadata.over(packed.image.metadata)
+        yield packed.image.hash, replace(packed, image=replace(packed.image, licence=ref.licence, metadata=metadata))
 
 
 def _first(images: Iterable[PackedImage]) -> PackedImage:
-    """Return one record of images with equal bytes: of the smallest address, under a licence that any states."""
+    """Return one record of images with equal bytes: of the smallest address, under a licence that any states.
+
+    Of several metadata the one that says most is kept.
+    """
     shown = list(images)
     licence = min((each.image.licence for each in shown if each.image.licence), default=None)
     first = min(shown, key=lambda each: (each.image.source or "", repr(each.copy), each.retrieved or ""))
-    return replace(first, image=replace(first.image, licence=licence))
+    metadata = max((each.image.metadata for each in shown if each.image.metadata), default=None, key=_said)
+    return replace(first, image=replace(first.image, licence=licence, metadata=metadata))
+
+
+def _said(metadata: Metadata) -> tuple[int, str]:
+    """Return how many fields are there, and an order among equals."""
+    return sum(bool(getattr(metadata, item.name)) for item in fields(metadata)), repr(metadata)
 
 
 def _by_block(keyed: tuple[str, PackedImage]) -> tuple[tuple[str, int], tuple[str, PackedImage]]:

@@ -1,4 +1,4 @@
-"""From the bytes of a file to everything known of the picture: hash, size, fingerprint, flatness, and the kept copy.
+"""From the bytes of a file to everything known of the picture: hash, size, fingerprint, flatness, metadata, copy.
 
 The images stage calls `inspect_image` once per fetched file; fetching is in `pipelines.web`.
 
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image as Pixels
 
+from pipelines.images.metadata import read_metadata
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import decode_image
 from schemas.documents import SHORTER_SIDE_PX, Image
@@ -61,6 +62,7 @@ def inspect_image(data: bytes, *, config: ImagesConfig, fingerprint: Fingerprint
         original_bytes=len(data),
         fingerprint=fingerprint_image(pixels, fingerprint),
         is_flat=is_flat(pixels),
+        metadata=read_metadata(data),
     )
     return image, encode_jpeg(pixels, quality=config.jpeg_quality)
 

@@ -25,9 +25,11 @@ from pipelines.web.client import Client, process_client
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.codecs import ImageRejected
-from schemas.documents import KNOWN_COLUMNS, Image
+from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.lake import Folder
+from schemas.metadata import Metadata
+from schemas.tables import row_of
 
 WEB = "web"  # the folder of images in the raw store
 RECENT = 1000  # images packed last, whose bytes another address may show, too
@@ -77,8 +79,8 @@ class Inspector:
         """
         if digest not in self._recent:
             image, jpeg = inspect_image(read(), config=self._access.config, fingerprint=self._access.fingerprint)
-            row = {name: [getattr(image, name)] for name in KNOWN_COLUMNS} | {"jpeg": [jpeg]}
-            (copy,) = self._writer.add(row)
+            known = row_of(image) | {"jpeg": jpeg}
+            (copy,) = self._writer.add({name: [known[name]] for name in COPY_SCHEMA.names})
             self._remember(PackedImage(image, copy))
         found = self._recent[digest]
         image = replace(found.image, source=uri)
@@ -91,7 +93,7 @@ class Inspector:
         refs = [ref for ref in self._index.find(new) if ref is not None]
         known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
         for ref, row in zip(refs, known, strict=True):
-            self._remember(PackedImage(Image(**row), ref))
+            self._remember(PackedImage(Image(**row | {"metadata": Metadata.of(row["metadata"])}), ref))
 
     def _remember(self, found: PackedImage) -> None:
         self._recent[found.image.hash] = found

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.images.inspect import METHOD
+from pipelines.images.metadata import METADATA_METHOD
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, picture_libraries
@@ -49,10 +50,15 @@ class PackedImage:
 def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -> PackFolder:
     """Return the packs of the copies that these settings give.
 
-    What is accepted, how copies are made, with which libraries, and which fingerprint is computed are in the folder's
-    name, so that a copy that is found there is what inspecting the picture anew would give.
+    What is accepted, how copies are made, with which libraries, which fingerprint is computed and how metadata
+    are read are in the folder's name, so that what is found there is what inspecting the picture anew would give.
     """
-    depends_on = {"config": resolve(config), "fingerprint": str(fingerprint), "libraries": picture_libraries()}
+    depends_on = {
+        "config": resolve(config),
+        "fingerprint": str(fingerprint),
+        "libraries": picture_libraries(),
+        "metadata": METADATA_METHOD,
+    }
     settings = digest_of(depends_on)[:_SETTINGS_DIGITS]
     return PackFolder(lake.images.child(f"{METHOD}-{settings}"), COPY_SCHEMA, "hash", ROWS_PER_GROUP)
 

@@ -104,8 +104,9 @@ def read_source(source: Any) -> Iterator[CandidateDocument | Failure]:
 
 
 def image_root(source: Any) -> str:
-    """Return what a source's image names are looked up in: of a user's documents, the folder or archive they are in."""
-    images, documents = (getattr(source, name, "") for name in ("images", "documents"))
+    """Return what a source's image names are looked up in: by default the folder or archive a user's file is in."""
+    images, documents, archive = (getattr(source, name, "") for name in ("images", "documents", "archive"))
+    documents = documents or archive
     if images.startswith(WEB):
         return "."
     if images or not documents:

@@ -5,10 +5,11 @@
      "images": [{"path": "cats/1.jpg", "after_sentence": 0}, {"url": "https://example.org/2.jpg"}],
      "links": [[0, 0], [1, 1]]}
 
-`language`, `split` and `links` are optional, and so are `url` and `licence` of a document and `licence` and
-`after_sentence` of an image: how many sentences of the document stand before it (`schemas.documents`). Other fields are
-passed over; absent or null links are unknown, `[]` says that there are none. An image path is relative to the file's
-folder (or `source.images`) and stays as written, so that a data set does not depend on where that is.
+`language`, `split` and `links` are optional, and so are `url` and `licence` of a document; of an image `licence`,
+`after_sentence` (how many sentences of the document stand before it, `schemas.documents`) and metadata: `title`,
+`caption`, `credit`, `rights`, `date`, `place`, `keywords` (`schemas.metadata`). Other fields are passed over; absent or
+null links are unknown, `[]` says that there are none. An image path is relative to the file's folder (or
+`source.images`) and stays as written, so that a data set does not depend on where that is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pipelines.sources.records import (
     identifier,
     json_lines,
     linked,
+    metadata,
     number,
     optional,
     outcomes_of,
@@ -96,6 +98,7 @@ def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDo
         language=optional(record, "language", "").strip() or UNDETERMINED,
         split=None if record.get("split") is None else _member(Split, record["split"], "split"),
         image_licences=stated(map(_licence, images)),
+        image_metadata=stated(map(metadata, images)),
         after_sentence=after if is_placed(after) else (),
     )
     if document.sentences and document.image_uris:

@@ -2,7 +2,7 @@
 
     JSON Lines    {"id": "n-1", "language": "de", "headline": "..", "lead": "..", "caption": "..", "body": "..",
                    "image": "pictures/1.jpg", "entities": [..], "date": "2019-05-01", "split": "train",
-                   "licence": "CC-BY-4.0"}
+                   "licence": "CC-BY-4.0", "picture": {"title": "..", "credit": "..", "keywords": [..]}}
     GoodNews      captioning_dataset.json
                       {"<article id>": {"headline": {"main": "..", ..}, "abstract": "..", "article": "..",
                                         "article_url": "..", "images": {"0": "<caption>", "1": ..}}, ...}
@@ -18,7 +18,8 @@ it is not known where. A body stays one text, as N encodes it. Files are streame
 466,000) and splits are in memory.
 
 - JSON Lines: `id` and `image` (a path under the images' folder, or a URL) must be there, any of the texts may be absent
-  or null, and so may `split` and `licence` (of text and image). Other fields are passed over.
+  or null, and so may `split`, `licence` (of text and image) and `picture`: what the archive says of the picture
+  (`schemas.metadata`), which is no text of the article. Other fields are passed over.
 - GoodNews: a document for each picture: headline, abstract (its lead), that picture's caption, and the article. The
   picture's file is `<article id>_<key>.jpg`, and so is the document's id. With the file of URLs, a picture is fetched
   from its own instead, where it has one there.
@@ -48,6 +49,7 @@ from pipelines.sources.records import (
     file_name,
     identifier,
     json_lines,
+    metadata,
     outcomes_of,
     rejected,
     required,
@@ -59,6 +61,7 @@ from pipelines.sources.records import (
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
+from schemas.metadata import Metadata
 
 DATASET = "news"
 ROLES = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)  # their order in a document
@@ -132,6 +135,7 @@ class NewsSource:
                 language=(text_or_none(record, "language") or "").strip() or self.language,
                 licence=text_or_none(record, "licence"),
                 split=split_named(record.get("split"), "split"),
+                picture=metadata(checked(record.get("picture") or {}, dict, "picture")),
             )
 
         return outcomes_of(json_lines(self.articles), outcomes, identifier)
@@ -158,6 +162,7 @@ def _article(
     url: str | None = None,
     licence: str | None = None,
     split: Split | None = None,
+    picture: Metadata | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield an article's document, then EMPTY_SENTENCE for each text that is there and blank.
 
@@ -173,6 +178,7 @@ def _article(
         url: address a person can open.
         licence: of its texts and its image, where the source states one.
         split: where the source itself says.
+        picture: what the source says of the picture.
     """
     texts = {role: sentence(html.unescape(text), role) for role in ROLES if (text := published.get(role)) is not None}
     sentences = tuple(text for text in texts.values() if text.text)
@@ -187,6 +193,7 @@ def _article(
             language=language,
             split=split,
             image_licences=stated([licence]),
+            image_metadata=stated([picture]),
             after_sentence=tuple(index for index, text in enumerate(sentences) if text.role is Role.CAPTION),
         )
     else:

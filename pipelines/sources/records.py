@@ -26,6 +26,7 @@ from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Outcome, Request, Response
 from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
+from schemas.metadata import Metadata, day_of, keywords_of, plain_text
 from schemas.tables import travels
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class CandidateDocument:
         image_licences: of each image, where the source states it; empty: of none.
         after_sentence: of each image, how many of `sentences` stand before it (`schemas.documents`), None where
             unknown; empty: unknown of all.
+        image_metadata: what the source says of each image; empty: nothing of any.
     """
 
     id: str
@@ -62,10 +64,15 @@ class CandidateDocument:
     split: Split | None = None
     image_licences: tuple[str | None, ...] = ()
     after_sentence: tuple[int | None, ...] = ()
+    image_metadata: tuple[Metadata | None, ...] = ()
 
     def licence_of(self, image: int) -> str | None:
         """Return the licence of an image by its position, None where the source states none."""
         return self.image_licences[image] if self.image_licences else None
+
+    def metadata_of(self, image: int) -> Metadata | None:
+        """Return what the source says of an image by its position."""
+        return self.image_metadata[image] if self.image_metadata else None
 
 
 class FieldError(ValueError):
@@ -152,9 +159,9 @@ def sentence(text: str, role: Role = Role.SENTENCE) -> Sentence:
     return Sentence(" ".join(plain.split()), role)
 
 
-def stated(licences: Iterable[str | None]) -> tuple[str | None, ...]:
-    """Return the licences of a candidate's images, as `CandidateDocument.image_licences` has them."""
-    known = tuple(licences)
+def stated(values: Iterable[T | None]) -> tuple[T | None, ...]:
+    """Return the licences or the metadata of a candidate's images, as `CandidateDocument` has them."""
+    known = tuple(values)
     return known if any(known) else ()
 
 
@@ -230,6 +237,25 @@ def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
         FieldError: BROKEN_RECORD: it is no text.
     """
     return None if record.get(name) is None else optional(record, name, "")
+
+
+def metadata(record: Mapping[str, Any]) -> Metadata | None:
+    """Return what a record says of a picture: `title`, `caption`, `credit`, `rights`, `date`, `place`, `keywords`.
+
+    Texts are bounded as those of files are (`schemas.metadata`).
+
+    Raises:
+        FieldError: BROKEN_RECORD: a field has another type, or the date is none.
+    """
+    names = ("title", "caption", "credit", "rights", "date", "place")
+    found = {name: plain_text(text_or_none(record, name) or "") for name in names}
+    if found["date"]:
+        written, found["date"] = found["date"], day_of(found["date"])
+        if found["date"] is None:
+            raise FieldError(Reason.BROKEN_RECORD, f"date: expected YYYY-MM-DD, found {written[:40]!r}")
+    words = [checked(word, str, "a keyword") for word in optional(record, "keywords", list[object]())]
+    given = Metadata(**found, keywords=keywords_of(words))
+    return None if given == Metadata() else given
 
 
 def identifier(record: Mapping[str, Any], name: str = "id") -> str:

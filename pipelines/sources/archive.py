@@ -1,0 +1,89 @@
+"""A picture archive: pictures with what is said of them, and no articles; what `multilink index` makes searchable.
+
+    archive.jsonl   {"id": "p-1", "image": "pictures/1.jpg", "licence": "CC-BY-4.0", "title": "..", "caption": "..",
+                     "credit": "..", "rights": "..", "date": "2019-05-01", "place": "..", "keywords": [".."]}
+    pictures        a folder, a tar or a zip without such a file: every picture in it, its path being its id
+
+A document is one picture and no sentence: there is nothing to train on. `id` and `image` (a path relative to the file's
+folder or `source.images`, or a URL) must be there; the other fields are metadata (`schemas.metadata`) and go, together
+with what the picture's own file says, into the images table. Where both say something, the record counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from pipelines.files import EXTENSIONS, file_names
+from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.records import (
+    WEB,
+    CandidateDocument,
+    file_name,
+    identifier,
+    json_lines,
+    metadata,
+    outcomes_of,
+    required,
+    stated,
+    text_or_none,
+)
+from schemas.documents import Provenance
+from schemas.failures import Failure
+from schemas.metadata import Metadata
+
+DATASET = "archive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSource:
+    """A picture archive.
+
+    Attributes:
+        archive: path of its JSON Lines file; empty: there is none, and every picture of `images` is taken.
+        images: folder, tar or zip with the pictures, or the URL of a folder; empty: what the file itself is in.
+    """
+
+    archive: str = ""
+    images: str = ""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return Input("archive", published=("archive.jsonl", "*.jsonl"), is_needed=not self.images), IMAGES
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield a document a picture, in order, and a failure for each record that cannot be used.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        if self.archive:
+            yield from outcomes_of(json_lines(self.archive), _outcomes, identifier)
+            return
+        for name in sorted(file_names(self.images)):
+            if PurePosixPath(name).suffix in EXTENSIONS:
+                yield _document(name, name)
+
+
+def _outcomes(record: Mapping[str, Any], record_id: str) -> Iterator[CandidateDocument | Failure]:
+    image = required(record, "image", str).strip()
+    address = image if image.startswith(WEB) else file_name(image, "image")
+    yield _document(record_id, address, licence=text_or_none(record, "licence"), said=metadata(record))
+
+
+def _document(
+    record_id: str, address: str, *, licence: str | None = None, said: Metadata | None = None
+) -> CandidateDocument:
+    return CandidateDocument(
+        id=record_id,
+        dataset=DATASET,
+        sentences=(),
+        image_uris=(address,),
+        links=None,
+        provenance=Provenance(DATASET, record_id, licence=licence),
+        image_licences=stated([licence]),
+        image_metadata=stated([said]),
+    )

@@ -1,0 +1,172 @@
+"""What a picture's file says of it, whoever wrote it and however badly."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import ExifTags, Image
+
+from pipelines.images.inspect import inspect_image
+from pipelines.images.metadata import MAX_BLOCK_BYTES, read_metadata
+from pipelines.settings import FingerprintName, ImagesConfig
+from schemas.codecs import ImageRejected
+from schemas.metadata import MAX_KEYWORDS, MAX_TEXT, Metadata
+
+XMP = """<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/"
+  xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" xmlns:Iptc4xmpCore="http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
+  photoshop:Headline="Flut in Köln" photoshop:DateCreated="2021-07-15T09:30:00+02:00" photoshop:City="Köln">
+  <photoshop:Country>Deutschland</photoshop:Country><Iptc4xmpCore:Location>Rheinufer</Iptc4xmpCore:Location>
+  <photoshop:Credit>dpa</photoshop:Credit>
+  <dc:description><rdf:Alt><rdf:li xml:lang="de">Ein Boot</rdf:li>
+    <rdf:li xml:lang="x-default">A boat</rdf:li></rdf:Alt></dc:description>
+  <dc:subject><rdf:Bag><rdf:li>Flut</rdf:li><rdf:li>Rhein</rdf:li><rdf:li>Flut</rdf:li></rdf:Bag></dc:subject>
+</rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end="w"?>"""
+
+
+def picture() -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8))
+
+
+def file_of(kind: str = "JPEG", **options: object) -> bytes:
+    stream = io.BytesIO()
+    picture().save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def iptc(*datasets: tuple[int, bytes]) -> bytes:
+    """Return the APP13 segment of IPTC datasets of record 2, by IIM 4.2 and Photoshop's image resources."""
+    block = b"".join(struct.pack(">BBBH", 0x1C, 2, number, len(value)) + value for number, value in datasets)
+    resource = b"8BIM\x04\x04\0\0" + struct.pack(">I", len(block)) + block + b"\0" * (len(block) % 2)
+    body = b"Photoshop 3.0\0" + resource
+    return b"\xff\xed" + struct.pack(">H", len(body) + 2) + body
+
+
+def exif(**values: str) -> Image.Exif:
+    found = Image.Exif()
+    for name, value in values.items():
+        if name == "DateTimeOriginal":
+            found.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = value
+        else:
+            found[ExifTags.Base[name]] = value.encode()  # Pillow itself would write ASCII alone
+    return found
+
+
+def test_a_plain_picture_says_nothing() -> None:
+    assert read_metadata(file_of()) is None
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_xmp_is_read_of_every_format_that_has_it(kind: str) -> None:
+    from PIL.PngImagePlugin import PngInfo
+
+    options: dict[str, object] = {"xmp": XMP.encode()}
+    if kind == "PNG":
+        info = PngInfo()
+        info.add_itxt("XML:com.adobe.xmp", XMP)
+        options = {"pnginfo": info}
+    elif kind == "TIFF":
+        options = {"tiffinfo": {700: XMP.encode()}}
+    assert read_metadata(file_of(kind, **options)) == Metadata(
+        title="Flut in Köln",
+        caption="A boat",
+        credit="dpa",
+        date="2021-07-15",
+        place="Rheinufer, Köln, Deutschland",
+        keywords=("Flut", "Rhein"),
+    )
+
+
+def test_iptc_is_read_in_the_encoding_it_is_in() -> None:
+    datasets = [
+        (105, "Élection à Lyon".encode()),
+        (120, "Zwei Männer".encode("cp1252")),
+        (80, b"A. Author"),
+        (116, b"(c) agency"),
+        (55, b"20190501"),
+        (90, b"Lyon"),
+        (101, b"France"),
+        (25, b"vote"),
+        (25, b"city hall"),
+    ]
+    assert read_metadata(file_of(extra=iptc(*datasets))) == Metadata(
+        title="Élection à Lyon",
+        caption="Zwei Männer",
+        credit="A. Author",
+        rights="(c) agency",
+        date="2019-05-01",
+        place="Lyon, France",
+        keywords=("vote", "city hall"),
+    )
+
+
+def test_exif_is_read_and_what_cameras_say_by_themselves_is_not() -> None:
+    said = exif(ImageDescription="A café", Artist="B", Copyright="C", DateTimeOriginal="2018:12:31 23:59:59")
+    assert read_metadata(file_of(exif=said)) == Metadata(caption="A café", credit="B", rights="C", date="2018-12-31")
+    assert read_metadata(file_of(exif=exif(ImageDescription="OLYMPUS DIGITAL CAMERA"))) is None
+
+
+def test_xmp_counts_before_iptc_and_iptc_before_exif() -> None:
+    data = file_of(
+        xmp=XMP.replace('photoshop:City="Köln"', "").encode(),
+        extra=iptc((105, b"Other"), (116, b"By IPTC")),
+        exif=exif(Copyright="By EXIF", Artist="By EXIF", ImageDescription="By EXIF"),
+    )
+    found = read_metadata(data)
+    assert found is not None
+    assert (found.title, found.caption, found.credit, found.rights) == ("Flut in Köln", "A boat", "dpa", "By IPTC")
+
+
+def test_fields_are_bounded_and_in_one_line() -> None:
+    words = "".join(f"<rdf:li>w{n}</rdf:li>" for n in range(500))
+    said = XMP.replace("A boat", "a\x85b\u2028c " * 5000).replace("<rdf:li>Flut</rdf:li>", words, 1)
+    found = read_metadata(file_of(xmp=said.encode()))
+    assert found is not None and found.caption == ("a b c " * MAX_TEXT)[:MAX_TEXT].strip()
+    assert len(found.keywords) == MAX_KEYWORDS
+
+
+def bomb() -> str:
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    return f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]>' + XMP.replace("A boat", "&e9;")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        bomb(),
+        XMP[:300],
+        "<a>" * 9_000,
+        '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>' + XMP.replace("A boat", "&e;"),
+        XMP.replace("2021-07-15T09:30:00+02:00", "2021-99-99").replace("A boat", "\ufffe"),
+    ],
+)
+def test_hostile_xmp_costs_no_picture_and_leaves_the_rest(said: str) -> None:
+    data = file_of(xmp=said.encode("utf-8", "surrogatepass"), exif=exif(Copyright="C"))
+    found = inspect_image(data, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)[0].metadata
+    assert found is not None and found.rights == "C"
+    assert found.date is None and "passwd" not in repr(found) and "ha" * 9 not in repr(found)
+
+
+def test_a_block_beyond_the_limit_is_not_parsed() -> None:
+    said = XMP.replace("A boat", "x" * MAX_BLOCK_BYTES)
+    assert read_metadata(file_of("WEBP", xmp=said.encode())) is None
+    assert read_metadata(file_of("WEBP", xmp=XMP.encode())) is not None
+
+
+@settings(deadline=None)
+@given(where=st.integers(0, 3000), garbage=st.binary(min_size=1, max_size=40))
+def test_broken_bytes_never_stop_a_build(where: int, garbage: bytes) -> None:
+    changed = BROKEN[: 20 + where] + garbage + BROKEN[20 + where + len(garbage) :]
+    try:
+        found = inspect_image(changed, config=ImagesConfig(), fingerprint=FingerprintName.PHASH)[0].metadata
+    except ImageRejected:
+        return
+    texts = () if found is None else (found.title, found.caption, found.credit, found.rights, *found.keywords)
+    assert all(text is None or 0 < len(text) <= MAX_TEXT for text in texts)
+
+
+BROKEN = file_of(xmp=XMP.encode(), extra=iptc((120, b"caption"), (25, b"word")), exif=exif(Copyright="C", Artist="A"))

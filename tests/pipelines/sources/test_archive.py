@@ -1,0 +1,108 @@
+"""A picture archive: its records, its folder, and what of both is in the lake."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines.config import recipe
+from pipelines.run import build_dataset
+from pipelines.sources.archive import ArchiveSource
+from pipelines.sources.diy.submissions import Credentials
+from pipelines.sources.records import CandidateDocument
+from schemas.configs import override
+from schemas.documents import image_schema
+from schemas.errors import UsageError
+from schemas.failures import Failure, Reason
+from schemas.lake import Lake
+from schemas.metadata import Metadata
+from schemas.tables import check_schema
+
+
+def picture(path: Path, seed: int, **options: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    coarse = np.random.default_rng(seed).integers(0, 256, (6, 9, 3), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(coarse).resize((300, 200)).save(stream, "JPEG", **options)
+    path.write_bytes(stream.getvalue())
+
+
+def copyright_of(text: str) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x8298] = text
+    return exif
+
+
+def lines(path: Path, *records: object) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_a_record_is_a_picture_with_what_is_said_of_it(tmp_path: Path) -> None:
+    said = {"title": " A\nboat ", "date": "20210715", "keywords": ["x", "x", " "], "credit": None, "other": 1}
+    path = lines(tmp_path / "a.jsonl", {"id": 7, "image": "b.jpg", "licence": "CC0-1.0", **said})
+    (found,) = ArchiveSource(archive=path).read()
+    assert isinstance(found, CandidateDocument)
+    assert (found.id, found.image_uris, found.sentences, found.links) == ("7", ("b.jpg",), (), None)
+    assert found.licence_of(0) == "CC0-1.0"
+    assert found.metadata_of(0) == Metadata(title="A boat", date="2021-07-15", keywords=("x",))
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"id": "a"}, Reason.MISSING_FIELD),
+        ({"image": "a.jpg"}, Reason.MISSING_FIELD),
+        ({"id": "a", "image": "a.jpg", "date": "last summer"}, Reason.BROKEN_RECORD),
+        ({"id": "a", "image": "a.jpg", "keywords": "boat"}, Reason.BROKEN_RECORD),
+        ({"id": "a", "image": "a.jpg", "title": 3}, Reason.BROKEN_RECORD),
+    ],
+)
+def test_a_bad_record_is_a_failure(tmp_path: Path, record: object, reason: Reason) -> None:
+    (found,) = ArchiveSource(archive=lines(tmp_path / "a.jsonl", record)).read()
+    assert isinstance(found, Failure) and found.reason is reason
+
+
+def test_a_folder_gives_every_picture_in_it(tmp_path: Path) -> None:
+    for name in ("b.jpg", "c/a.PNG", "readme.txt"):
+        picture(tmp_path / name, 0)
+    found = list(ArchiveSource(images=str(tmp_path)).read())
+    assert [each.image_uris for each in found if isinstance(each, CandidateDocument)] == [("b.jpg",), ("c/a.PNG",)]
+
+
+def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(tmp_path: Path) -> None:
+    picture(tmp_path / "one.jpg", 1, exif=copyright_of("file's"))
+    picture(tmp_path / "two.jpg", 2, exif=copyright_of("file's"))
+    picture(tmp_path / "three.jpg", 3)
+    records = [
+        {"id": "1", "image": "one.jpg", "caption": "One", "rights": "record's", "licence": "CC0-1.0"},
+        {"id": "2", "image": "two.jpg", "caption": "Two"},
+        {"id": "3", "image": "three.jpg"},
+        {"id": "4", "image": "gone.jpg"},
+    ]
+    settings = [f"source.archive={lines(tmp_path / 'archive.jsonl', *records)}", "features.images=[]"]
+    lake = Lake.at(str(tmp_path / "lake"))
+    summary = build_dataset(
+        override(recipe("archive"), settings), lake=lake, credentials=Credentials(), say=lambda line: None
+    )
+    manifest = summary.manifest
+    assert {name: row.documents for name, row in manifest.splits.items() if row.documents} == {"train": 3}
+    rows: dict[str, object] = {}
+    for entry in manifest.parts("images", "train"):
+        table = pq.read_table(f"{summary.path}/{entry.path}")
+        check_schema(table.schema, image_schema(), where=entry.path)
+        rows |= {row["source"]: (row["licence"], Metadata.of(row["metadata"])) for row in table.to_pylist()}
+    assert rows == {
+        "one.jpg": ("CC0-1.0", Metadata(caption="One", rights="record's")),
+        "two.jpg": (None, Metadata(caption="Two", rights="file's")),
+        "three.jpg": (None, None),
+    }
+
+
+def test_an_archive_without_an_address_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"source\.archive: expected the path"):
+        build_dataset(recipe("archive"), lake=Lake.at(str(tmp_path)), credentials=Credentials(), say=lambda line: None)
