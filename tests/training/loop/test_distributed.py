@@ -2,7 +2,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ from training.config import (
     MultiSourceConfig,
     ObjectiveConfig,
     ObjectiveName,
+    Precision,
     Select,
     SentenceConfig,
     Similarity,
@@ -29,7 +30,7 @@ from training.config import (
     TrainConfig,
 )
 from training.data.loading import load_training_data
-from training.loop.context import Context
+from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 
@@ -84,6 +85,9 @@ FEW_SHOWN = replace(
     objective=ObjectiveConfig(name="supervised", labelled_share=0.2),
     training=replace(FROZEN.training, learning_rate=1e-2, negative_documents=2, select=Select.LAST),
 )
+GPU = torch.device("cuda")
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+GPU_TOLERANCE = 1e-3  # float32 sums in another order, over the steps of two epochs
 SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
 
 
@@ -95,14 +99,14 @@ def make_lake(lakes: ModuleType, folder: Path) -> Lake:
     return lakes.write_lake(str(folder / "lake"), made, shards=3)
 
 
-def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig]) -> None:
+def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig], *, backend: str = "gloo") -> None:
     """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     meeting = f"{lake.root.uri}.meeting"
     text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
     workers = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), meeting, lake.root.uri, str(rank), str(world_size), text],
+            [sys.executable, str(WORKER), backend, meeting, lake.root.uri, str(rank), str(world_size), text],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -113,8 +117,9 @@ def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig]) -
     assert all(status == 0 for _, status in ended), "\n".join(error for error, _ in ended)
 
 
-def train_alone(lake: Lake, run: Path, config: TrainConfig) -> TrainResult:
-    return train(config, load_training_data(lake, "synthetic", config), Context(), run_directory=run)
+def train_alone(lake: Lake, run: Path, config: TrainConfig, device: torch.device = CPU) -> TrainResult:
+    data = load_training_data(lake, "synthetic", config)
+    return train(config, data, Context(device=device), run_directory=run)
 
 
 def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tolerance: float) -> None:
@@ -123,17 +128,24 @@ def assert_same_metrics(found: dict[str, float], expected: dict[str, float], tol
         assert found[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
 
 
-def assert_same_run(run: Path, alone: TrainResult, world_size: int) -> None:
+def assert_same_run(run: Path, alone: TrainResult, world_size: int, tolerance: float = 1e-4) -> None:
     """Compare every worker's history, and the kept model, with those of one process."""
     for rank in range(world_size):
-        history = json.loads((run / f"history-{rank}.json").read_text())
-        assert len(history) == len(alone.history)
-        for found, expected in zip(history, alone.history, strict=True):
-            assert_same_metrics(found, dict(expected), 1e-4)
-    one, many = LinkModel.load(alone.model), LinkModel.load(run / "model")
-    assert many.card == one.card
+        assert_same_history(json.loads((run / f"history-{rank}.json").read_text()), alone, tolerance)
+    assert_same_model(run / "model", alone, tolerance)
+
+
+def assert_same_history(history: Sequence[Mapping[str, float]], alone: TrainResult, tolerance: float) -> None:
+    assert len(history) == len(alone.history)
+    for found, expected in zip(history, alone.history, strict=True):
+        assert_same_metrics(dict(found), dict(expected), tolerance)
+
+
+def assert_same_model(model: Path, alone: TrainResult, tolerance: float) -> None:
+    one, other = LinkModel.load(alone.model), LinkModel.load(model)
+    assert other.card == one.card
     for name, value in one.state_dict().items():
-        assert torch.allclose(many.state_dict()[name], value, atol=1e-4), name
+        assert torch.allclose(other.state_dict()[name], value, atol=tolerance), name
 
 
 def test_two_workers_train_and_resume_as_one_does(lakes: ModuleType, tmp_path: Path) -> None:
@@ -167,3 +179,33 @@ def test_relations_are_learnt_alike_by_any_number_of_workers(lakes: ModuleType, 
     assert_same_run(tmp_path / "together", alone, 2)
     assert_same_run(tmp_path / "cut", alone, 2)
     assert LinkModel.load(alone.model).card.relations == ("action", "story")
+
+
+@NEEDS_GPU
+@pytest.mark.parametrize("config", [FROZEN, WORDS, NORMALISED, FUSED], ids=lambda config: config.recipe)
+def test_a_gpu_trains_as_the_processor_does(lakes: ModuleType, tmp_path: Path, config: TrainConfig) -> None:
+    lake = make_lake(lakes, tmp_path)
+    alone = train_alone(lake, tmp_path / "alone", config)
+    found = train_alone(lake, tmp_path / "gpu", config, GPU)
+    assert_same_history(found.history, alone, GPU_TOLERANCE)
+    assert_same_model(found.model, alone, GPU_TOLERANCE)
+
+
+@NEEDS_GPU
+def test_bfloat16_on_a_gpu_stays_near_float32(lakes: ModuleType, tmp_path: Path) -> None:
+    lake = make_lake(lakes, tmp_path)
+    alone = train_alone(lake, tmp_path / "alone", WORDS)
+    mixed = replace(WORDS, training=replace(WORDS.training, precision=Precision.BFLOAT16))
+    found = train_alone(lake, tmp_path / "mixed", mixed, GPU)
+    losses = [[epoch["loss"] for epoch in run.history] for run in (found, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert losses[0] != losses[1]
+
+
+@NEEDS_GPU
+def test_nccl_workers_train_as_one_process_on_the_processor_does(lakes: ModuleType, tmp_path: Path) -> None:
+    """NCCL refuses two workers on one GPU: where there is one, a group of one takes the same path."""
+    lake, workers = make_lake(lakes, tmp_path), min(2, torch.cuda.device_count())
+    alone = train_alone(lake, tmp_path / "alone", FROZEN)
+    run_workers(lake, workers, {tmp_path / "together": FROZEN}, backend="nccl")
+    assert_same_run(tmp_path / "together", alone, workers, GPU_TOLERANCE)

@@ -1,4 +1,6 @@
-"""One gloo worker of a distributed training test: `worker.py MEETING LAKE RANK WORLD_SIZE JOBS`.
+"""One worker of a distributed training test: `worker.py BACKEND MEETING LAKE RANK WORLD_SIZE JOBS`.
+
+BACKEND is gloo, on the processor, or nccl, each worker on a GPU of its own.
 
 Jobs are a JSON list of (run folder, configuration); starting a process is what costs, so one does several.
 """
@@ -24,20 +26,23 @@ def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     data = load_training_data(lake, "synthetic", config, rank=rank, world_size=world_size)
     latest = max((run / "checkpoints").glob("epoch-*"), default=None)
     dist.barrier()  # all have looked before one writes
-    context = TorchDistributed(device=torch.device("cpu"), find_checkpoint=lambda: latest)
+    device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
+    context = TorchDistributed(device=device, find_checkpoint=lambda: latest)
     result = train(config, data, context, run_directory=run)
     (run / f"history-{rank}.json").write_text(json.dumps(result.history))
 
 
-def main(meeting: str, lake: str, rank: int, world_size: int, jobs: str) -> None:
+def main(backend: str, meeting: str, lake: str, rank: int, world_size: int, jobs: str) -> None:
     torch.set_num_threads(1)
     method, patience = f"file://{meeting}", timedelta(seconds=60)
-    dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world_size, timeout=patience)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, init_method=method, rank=rank, world_size=world_size, timeout=patience)
     for run, config in json.loads(jobs):
         run_job(Lake.at(lake), Path(run), restore(TrainConfig, config))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    meeting, lake, rank, world_size, jobs = sys.argv[1:]
-    main(meeting, lake, int(rank), int(world_size), jobs)
+    backend, meeting, lake, rank, world_size, jobs = sys.argv[1:]
+    main(backend, meeting, lake, int(rank), int(world_size), jobs)
