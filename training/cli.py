@@ -6,6 +6,7 @@ Commands that link documents, or need `pipelines` as well, are in `orchestration
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from training import options
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
-    for command in (train, evaluate, examples, compare, promote, rollback, copy, serve, supervised, sweep, transfer):
+    commands = (train, evaluate, examples, compare, promote, approve, promotions, rollback, copy, serve, supervised)
+    for command in (*commands, sweep, transfer):
         app.command()(command)
 
 
@@ -327,6 +329,39 @@ def promote(
     console.summarise([verdict, *(f"  {reason}" for reason in decision.reasons)], promotion.to_json())
     if not decision.is_promoted:
         raise GateError(f"{candidate.uri} was not promoted: {'; '.join(decision.reasons)}")
+
+
+def approve(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who approves.")],
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """Approve a version for promotion, where the policy asks for that; its next promotion moves the alias."""
+    from training.mlflow.history import approve as approve_version
+    from training.mlflow.runs import open_tracking
+
+    found = approve_version(open_tracking(tracking), model, version, by=by)
+    values = {"model": found.name, "version": found.version, "approved_by": by}
+    Console(is_json=is_json).summarise([f"{found.uri} is approved by {by}"], values)
+
+
+def promotions(
+    name: Annotated[str, typer.Argument(help="Registered model.")],
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to this file as CSV.")] = None,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
+) -> None:
+    """List who was champion when, by which decision, and on which data."""
+    from training.mlflow.history import championships, lines, to_csv
+    from training.mlflow.runs import open_tracking
+
+    found = championships(open_tracking(tracking), name)
+    if csv is not None:
+        csv.write_text(to_csv(found), encoding="utf-8", newline="")
+    shown = lines(found) if found else [f"{name} never had a champion that was promoted"]
+    Console(is_json=is_json).summarise(shown, {"promotions": [asdict(each) for each in found]})
 
 
 def rollback(

@@ -28,7 +28,8 @@ class ModelState:
         trained_on: data set versions that it has a model of.
         challenger: version with that alias, or None.
         challenger_data: data set version the challenger was trained on.
-        is_judged: whether a decision on the challenger's promotion is recorded.
+        is_judged: whether a decision on the challenger's promotion is recorded, and waits for no approval given since.
+        approved_by: who approved the challenger.
         champion: version with that alias, or None.
         linked: whether the champion's links of the newest data set version are there.
     """
@@ -39,6 +40,7 @@ class ModelState:
     challenger: str | None = None
     challenger_data: str | None = None
     is_judged: bool = False
+    approved_by: str = ""
     champion: str | None = None
     linked: bool = False
 
@@ -106,7 +108,7 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
     """
     return [
         Request(
-            key=f"promote:{model.name}/{model.challenger}:{data.made_in}",
+            key=":".join(filter(None, (f"promote:{model.name}/{model.challenger}", data.made_in, model.approved_by))),
             dataset=data.name,
             objective=model.objective,
             kinds=(EVALUATION, PROMOTION),

@@ -54,6 +54,7 @@ COMPARED = replace(NOSTRUCT, trained_on=DONE)
         ((CHALLENGED,), ["promote:multilink-diy-cross-document/7:r2"]),  # NoStruct is not configured
         ((NOSTRUCT, CHALLENGED), []),  # NoStruct of this version is still to come
         ((COMPARED, replace(CHALLENGED, is_judged=True)), []),
+        ((COMPARED, replace(CHALLENGED, approved_by="Ann")), ["promote:multilink-diy-cross-document/7:r2:Ann"]),
         ((COMPARED, replace(CHALLENGED, challenger_data="v1")), []),  # a challenger of older data
         ((COMPARED, replace(CHALLENGED, challenger=None)), []),
         (

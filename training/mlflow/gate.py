@@ -11,7 +11,8 @@ retrieve their images. A candidate is promoted if every check passes:
 - minimum: its mean scores reach the policy's minima;
 - guard: on another data set the whole interval of that difference lies above minus the margin. Here the burden of proof
   is the candidate's (a test of non-inferiority);
-- latest: it was scored on the latest version of the target data set.
+- latest: it was scored on the latest version of the target data set;
+- approval: where the policy asks for one, a named person has approved it (`multilink approve`).
 
 A policy file is TOML; a key that is left out has its default, an unknown one is an error:
 
@@ -19,6 +20,8 @@ A policy file is TOML; a key that is left out has its default, an unknown one is
     split = "val"                 # whose documents are scored; never test, whose scores are reported
     min_documents = 20            # that must have been scored
     latest_only = true            # the data set scored on must be the latest version in the lake
+    approval = false              # whether a person must approve a version before it becomes the champion
+    approvers = []                # who may; empty: anyone who gives a name
 
     [minimum]                     # means in percent that a candidate must reach
     auc = 70.0
@@ -53,6 +56,7 @@ from training.evaluation.metrics.links import LinkScore, PairScore, ScoreKind
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
+APPROVAL = "approval"  # the check of it
 RANDOM_AUC = 50.0
 NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
 BEST = 100.0  # every score is from 0 to this
@@ -136,6 +140,8 @@ class Policy:
             epoch and train nothing, so they are as good as unseen.
         min_documents: how many documents must have been scored (with both models), on the target and on each guard.
         latest_only: whether the data set scored on must be the latest version in its lake.
+        approval: whether the version's tag `approved_by` must name a person.
+        approvers: whom it may name; empty: anyone.
         minimum: scores that must be reached.
         guards: data sets on which the candidate may not fall back.
     """
@@ -145,6 +151,8 @@ class Policy:
     split: str = ""
     min_documents: int = 20
     latest_only: bool = True
+    approval: bool = False
+    approvers: tuple[str, ...] = ()
     minimum: Minimum = field(default_factory=Minimum)
     guards: tuple[Guard, ...] = ()
 
@@ -152,6 +160,8 @@ class Policy:
         require(0 < self.level < 1, field="level", value=self.level, rule="must be between 0 and 1")
         require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
         require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
+        rule = "expected approval = true with it"
+        require(self.approval or not self.approvers, field="approvers", value=self.approvers, rule=rule)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 
@@ -268,12 +278,21 @@ class Decision:
         return all(check.is_passed for check in self.checks)
 
     @property
+    def is_waiting(self) -> bool:
+        """Return whether all that is missing is a person's approval."""
+        return [check.name for check in self.checks if not check.is_passed] == [APPROVAL]
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Return why or why not, a sentence each."""
         return tuple(check.reason for check in self.checks)
 
     def to_json(self) -> dict[str, Json]:
-        return resolve(self) | {"is_promoted": self.is_promoted, "reasons": list(self.reasons)}
+        return resolve(self) | {
+            "is_promoted": self.is_promoted,
+            "is_waiting": self.is_waiting,
+            "reasons": list(self.reasons),
+        }
 
 
 def mean_interval(scores: Float64, *, level: float = LEVEL) -> Interval:
@@ -345,6 +364,7 @@ def decide(
     *,
     guards: Mapping[str, Contest] | None = None,
     latest: str | None = None,
+    approved_by: str = "",
 ) -> Decision:
     """Return whether the candidate may become the champion.
 
@@ -353,6 +373,7 @@ def decide(
         policy: settings.
         guards: scores on each of the policy's guard sets, by name, where there is a champion.
         latest: NAME@VERSION of the latest version of the target; None: not known, so not checked.
+        approved_by: who approved the candidate; empty: nobody has.
 
     Raises:
         UsageError: a minimum is of a score the documents do not have.
@@ -365,6 +386,8 @@ def decide(
         is_latest = target.dataset == latest
         words = "the latest version" if is_latest else f"but the latest version is {latest}"
         checks.append(Check(name="latest", is_passed=is_latest, reason=f"scored on {target.dataset}, {words}"))
+    if policy.approval:
+        checks.append(_approved(approved_by, policy.approvers))
     return Decision(
         checks=tuple(checks),
         dataset=target.dataset,
@@ -414,6 +437,14 @@ def _against_minimum(target: Contest, policy: Policy) -> Iterator[Check]:
             verb = "reaches" if own.mean >= wanted else "does not reach"
             text = f"{TITLES[score]} {_show(own)} {verb} the minimum of {wanted:g}"
             yield Check(name=f"minimum {score}", is_passed=own.mean >= wanted, reason=text, measured=own)
+
+
+def _approved(by: str, approvers: Sequence[str]) -> Check:
+    if by and (not approvers or by in approvers):
+        return Check(name=APPROVAL, is_passed=True, reason=f"approved by {by}")
+    known = f"; {by}, who approved it, is none of them" if by else ""
+    reason = f"waits for approval by {' or '.join(approvers) or 'a named person'} (multilink approve){known}"
+    return Check(name=APPROVAL, is_passed=False, reason=reason)
 
 
 def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:

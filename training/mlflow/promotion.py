@@ -44,6 +44,7 @@ from schemas.manifest import read_manifest
 from training.evaluation.evaluate import evaluate_model
 from training.mlflow.gate import STANDARD_POLICY, Check, Contest, Decision, Measure, Policy, contest_of, decide, refuse
 from training.mlflow.registry import (
+    APPROVED_TAG,
     CHAMPION,
     DECISION_TAG,
     LOG_SUFFIX,
@@ -74,12 +75,14 @@ class Reign:
         line: versions, the champion's first, then those that a rollback would go back to.
         token: what the writer of the entry knows it by.
         decision: what it was decided by, as JSON; None before the first entry.
+        since_ms: when the entry was written, milliseconds since 1970 by the registry's clock; 0 before the first.
     """
 
     entry: int
     line: tuple[str, ...]
     token: str = ""
     decision: str | None = None
+    since_ms: int = 0
 
     @property
     def champion(self) -> str | None:
@@ -96,7 +99,7 @@ def current(client: mlflow.MlflowClient, name: str) -> Reign:
     Raises:
         NotFoundError: there is no such model.
     """
-    reign = _reigns(client, name)[-1]
+    reign = reigns(client, name)[-1]
     known = {found.version for found in versions(client, f"name = '{name}'")} if reign.entry else set(reign.line)
     return replace(reign, line=tuple(version for version in reign.line if version in known))
 
@@ -133,22 +136,34 @@ def succeed(client: mlflow.MlflowClient, name: str, reign: Reign, line: tuple[st
     # Written twice, because an answer was lost, it still counts once: the second follows what the first does.
     source = f"models:/{name}/{line[0]}"
     _insist(name, partial(client.create_model_version, name + LOG_SUFFIX, source=source, tags=tags))
-    is_written = any(past.token == token for past in _reigns(client, name))
+    is_written = any(past.token == token for past in reigns(client, name))
     settle(client, name)
     return is_written
 
 
-def _reigns(client: mlflow.MlflowClient, name: str) -> list[Reign]:
-    """Return the reigns that count, in order, from the one before the first entry."""
+def reigns(client: mlflow.MlflowClient, name: str) -> list[Reign]:
+    """Return the reigns that count, in order, from the one before the first entry.
+
+    That one is what the aliases say, and means nothing once there are entries.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
     model = find_model(client, name)
     first = (str(model.aliases[alias]) for alias in (CHAMPION, PREVIOUS_CHAMPION) if alias in model.aliases)
-    reigns, made = [Reign(entry=0, line=tuple(first))], str(model.creation_timestamp)
-    for entry in reversed(versions(client, f"name = '{name}{LOG_SUFFIX}'")):
+    found, made = [Reign(entry=0, line=tuple(first))], str(model.creation_timestamp)
+    for entry in reversed(versions(client, f"name = '{model.name}{LOG_SUFFIX}'")):
         tags = entry.tags
-        if (tags.get(MODEL), tags[FOLLOWS]) == (made, str(reigns[-1].entry)):
-            line, number = tuple(tags[LINE].split()), int(entry.version)
-            reigns.append(Reign(entry=number, line=line, token=tags[TOKEN], decision=tags[DECISION]))
-    return reigns
+        if (tags.get(MODEL), tags[FOLLOWS]) == (made, str(found[-1].entry)):
+            reign = Reign(
+                entry=int(entry.version),
+                line=tuple(tags[LINE].split()),
+                token=tags[TOKEN],
+                decision=tags[DECISION],
+                since_ms=entry.made_at_ms,
+            )
+            found.append(reign)
+    return found
 
 
 def _point(client: mlflow.MlflowClient, name: str, alias: str, version: str | None) -> None:
@@ -193,6 +208,7 @@ class Promotion:
             "model": self.candidate.name,
             "version": self.candidate.version,
             "champion_before": self.champion,
+            "approved_by": self.candidate.tags.get(APPROVED_TAG, ""),
             "is_dry_run": self.is_dry_run,
         }
 
@@ -299,6 +315,7 @@ def _judge(
             for each in guards
         },
         latest="@".join(lake.find(target.partition("@")[0])),
+        approved_by=candidate.tags.get(APPROVED_TAG, ""),
     )
 
 

@@ -8,6 +8,7 @@ registered version's files are checked against the digest that the registry reco
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "chal
 EPOCHS_TAG = "epochs"
 DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
+APPROVED_TAG = "approved_by"  # the person who lets a version be promoted where the policy asks for one
 PREFIX = "multilink-"
 LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
@@ -49,12 +51,14 @@ class ModelVersion:
         version: number, as MLflow writes it.
         run_id: run that trained it.
         tags: data set, recipe, run, lake, digests and, once decided, the decision on its promotion.
+        made_at_ms: when it was registered, milliseconds since 1970 by the registry's clock.
     """
 
     name: str
     version: str
     run_id: str | None
     tags: Mapping[str, str]
+    made_at_ms: int = 0
 
     @property
     def uri(self) -> str:
@@ -69,7 +73,8 @@ class Standing:
         trained_on: data set versions it has a model of.
         challenger: version with that alias.
         challenger_data: data set version the challenger was trained on.
-        is_judged: whether the challenger's promotion has been decided.
+        is_judged: whether the challenger's promotion has been decided; not where it waited for an approval given since.
+        approved_by: who approved the challenger.
         champion: version with that alias.
     """
 
@@ -77,6 +82,7 @@ class Standing:
     challenger: str | None = None
     challenger_data: str | None = None
     is_judged: bool = False
+    approved_by: str = ""
     champion: str | None = None
 
 
@@ -175,15 +181,23 @@ def standing(client: mlflow.MlflowClient, name: str) -> Standing:
     if name not in model_names(client):
         return Standing()
     challenger, champion = (alias_holder(client, name, alias) for alias in (CHALLENGER, CHAMPION))
-    is_judged = challenger is not None and (challenger == champion or DECISION_TAG in challenger.tags)
+    approved_by = "" if challenger is None else challenger.tags.get(APPROVED_TAG, "")
+    is_judged = challenger is not None and (challenger == champion or _is_decided(challenger))
     tags = [found.tags for found in versions(client, f"name = '{name}'")]
     return Standing(
         trained_on=frozenset(each[VERSION_TAG] for each in tags if VERSION_TAG in each),
         challenger=None if challenger is None else challenger.version,
         challenger_data=None if challenger is None else challenger.tags.get(VERSION_TAG),
         is_judged=is_judged,
+        approved_by=approved_by,
         champion=None if champion is None else champion.version,
     )
+
+
+def _is_decided(version: ModelVersion) -> bool:
+    """Return whether the decision on a version stands: one that waited for an approval does until that is given."""
+    decision = version.tags.get(DECISION_TAG)
+    return decision is not None and not (APPROVED_TAG in version.tags and json.loads(decision).get("is_waiting"))
 
 
 def model_names(client: mlflow.MlflowClient) -> list[str]:
@@ -203,7 +217,8 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
     run_id, tags = stored.run_id or None, dict(stored.tags)
-    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags)
+    made_at_ms = int(stored.creation_timestamp)
+    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags, made_at_ms=made_at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

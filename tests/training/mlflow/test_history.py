@@ -1,0 +1,98 @@
+"""Who was champion when, why and on which data; and a promotion that waits for a person."""
+
+import csv
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import mlflow
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.commands import app
+from schemas.errors import GateError, NotFoundError, UsageError
+from training.mlflow.copying import copy_version
+from training.mlflow.gate import Policy
+from training.mlflow.history import approve, championships
+from training.mlflow.promotion import promote, rollback
+from training.mlflow.registry import APPROVED_TAG, find_version, standing
+from training.mlflow.runs import connect
+
+Register = Callable[[Path], str]
+
+
+def test_every_champion_is_told_with_when_why_and_on_which_data(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFoundError, match="no model 'linker'"):
+        championships(client, "linker")
+    versions = [register_model(trained) for _ in range(2)]
+    assert championships(client, "linker") == []
+    decisions = [promote(client, "linker", version, say=print).decision for version in versions]
+    rollback(client, "linker")
+    client.delete_model_version("linker", "2")
+
+    found = championships(client, "linker")
+    assert [(each.version, each.replaced, each.by) for each in found] == [
+        ("1", "", "promotion"),
+        ("2", "1", "promotion"),
+        ("1", "2", "rollback"),
+    ]
+    assert [each.until for each in found] == [found[1].since, found[2].since, ""]
+    now = datetime.now(UTC)
+    assert all(now - timedelta(hours=1) < datetime.fromisoformat(each.since) <= now for each in found)
+    assert [each.trained_on for each in found] == ["synthetic@v1", "", "synthetic@v1"]
+    assert [(each.judged_on, each.split, each.documents) for each in found] == [
+        ("synthetic@v1", "val", 30),
+        ("synthetic@v1", "val", 30),
+        ("", "", 0),
+    ]
+    assert [each.reasons for each in found] == [*(decision.reasons for decision in decisions), ()]
+
+    file = tmp_path / "promotions.csv"
+    command = ["promotions", "linker", "--csv", str(file), "--json", "--tracking-uri", client.tracking_uri]
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).output.splitlines()
+    told = json.loads(shown[-1])["promotions"]
+    assert [each["reasons"] for each in told] == [list(each.reasons) for each in found]
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["reasons"].split(" | ") for row in rows[:2]] == [list(each.reasons) for each in found[:2]]
+    assert [{**row, "reasons": None} for row in rows] == [
+        {**{name: str(value) for name, value in each.items()}, "reasons": None} for each in told
+    ]
+    assert shown[0].split() == ["since", "version", "replaced", "by", "judged", "on", "approved", "by"]
+    assert shown[1].split() == [found[0].since, "1", "-", "promotion", "synthetic@v1", "-"]
+
+
+def test_a_promotion_waits_for_the_person_that_the_policy_asks_for(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+) -> None:
+    version, policy = register_model(trained), Policy(approval=True, approvers=("Ann", "Bo"))
+    waiting = promote(client, "linker", version, policy=policy, say=print)
+    assert waiting.decision.reasons[-1] == "waits for approval by Ann or Bo (multilink approve)"
+    assert waiting.to_json()["is_waiting"] and not waiting.decision.is_promoted
+    assert standing(client, "linker").is_judged
+    assert "champion" not in client.get_registered_model("linker").aliases
+
+    with pytest.raises(UsageError, match="expected the name of a person"):
+        approve(client, "linker", version, by=" ")
+    approve(client, "linker", "challenger", by="Eve")
+    assert not standing(client, "linker").is_judged  # to be decided again
+    refused = promote(client, "linker", version, policy=policy, say=print).decision
+    assert refused.reasons[-1].endswith("; Eve, who approved it, is none of them") and refused.is_waiting
+    with pytest.raises(GateError, match="approved by Eve already"):
+        approve(client, "linker", version, by="Ann")
+    client.delete_model_version_tag("linker", version, APPROVED_TAG)
+
+    command = ["approve", "--model", "linker", "--version", version, "--by", "Ann"]
+    done = CliRunner().invoke(app, [*command, "--tracking-uri", client.tracking_uri], catch_exceptions=False)
+    assert done.output == f"models:/linker/{version} is approved by Ann\n"
+    promoted = promote(client, "linker", version, policy=policy, say=print).decision
+    assert promoted.is_promoted and promoted.reasons[-1] == "approved by Ann"
+    assert [each.approved_by for each in championships(client, "linker")] == ["Ann"]
+    assert standing(client, "linker").is_judged
+
+    elsewhere = connect(f"sqlite:///{tmp_path}/elsewhere.db")
+    copied = copy_version(client.tracking_uri, "linker", version, to=elsewhere.tracking_uri, say=print).version
+    assert APPROVED_TAG not in find_version(elsewhere, "linker", copied.version).tags  # approved there, not here

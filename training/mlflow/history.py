@@ -1,0 +1,137 @@
+"""Who was champion of a registered model, from when to when, by which decision, and on which data.
+
+Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still told, and
+an alias that was set by hand is not. Also who approved a version, which a policy may ask for (`gate.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from itertools import zip_longest
+
+import mlflow
+
+from schemas.console import aligned
+from schemas.errors import GateError, UsageError
+from training.mlflow.promotion import Reign, reigns
+from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
+from training.mlflow.runs import DATASET_TAG, VERSION_TAG
+
+PROMOTED, ROLLED_BACK = "promotion", "rollback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Championship:
+    """A time during which one version was the champion.
+
+    Attributes:
+        model: registered model.
+        version: of it.
+        since: when it became champion, ISO 8601 in UTC.
+        until: when another did; empty: it still is.
+        replaced: the champion before; empty: there was none.
+        by: `promotion` or `rollback`.
+        trained_on: NAME@VERSION of the data it was trained on; empty where the version was deleted.
+        judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
+        split: of `judged_on`.
+        documents: of it that were scored; 0 for a rollback.
+        approved_by: who approved it; empty: nobody was asked.
+        reasons: why it was promoted, a sentence each.
+    """
+
+    model: str
+    version: str
+    since: str
+    until: str
+    replaced: str
+    by: str
+    trained_on: str
+    judged_on: str
+    split: str
+    documents: int
+    approved_by: str
+    reasons: tuple[str, ...]
+
+
+def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
+    """Return who was champion, the first one first; empty where nobody was promoted.
+
+    Raises:
+        NotFoundError: there is no such model.
+    """
+    model = find_model(client, name)
+    tags = {each.version: each.tags for each in versions(client, f"name = '{model.name}'")}
+    entries = reigns(client, model.name)[1:]
+    return [
+        _championship(model.name, entry, after, tags.get(entry.line[0], {}))
+        for entry, after in zip_longest(entries, entries[1:])
+    ]
+
+
+def _championship(name: str, entry: Reign, after: Reign | None, tags: Mapping[str, str]) -> Championship:
+    decision = json.loads(entry.decision or "{}")
+    is_known = {DATASET_TAG, VERSION_TAG} <= tags.keys()
+    return Championship(
+        model=name,
+        version=entry.line[0],
+        since=_time(entry),
+        until="" if after is None else _time(after),
+        replaced=decision.get("champion_before") or "",
+        by=ROLLED_BACK if decision.get("is_rollback") else PROMOTED,
+        trained_on=f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}" if is_known else "",
+        judged_on=decision.get("dataset", ""),
+        split=decision.get("split", ""),
+        documents=decision.get("documents", 0),
+        approved_by=decision.get("approved_by", ""),
+        reasons=tuple(decision.get("reasons", [])),
+    )
+
+
+def _time(entry: Reign) -> str:
+    return datetime.fromtimestamp(entry.since_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def to_csv(found: Sequence[Championship]) -> str:
+    """Return them as CSV, with a line of column names; reasons are separated by ` | `."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [each.name for each in fields(Championship)])
+    writer.writeheader()
+    writer.writerows(asdict(each) | {"reasons": " | ".join(each.reasons)} for each in found)
+    return text.getvalue()
+
+
+def lines(found: Sequence[Championship]) -> Iterator[str]:
+    """Yield a table of them, and under each what it was decided by."""
+    rows = [["since", "version", "replaced", "by", "judged on", "approved by"]]
+    for each in found:
+        rows.append(
+            [each.since, each.version, each.replaced or "-", each.by, each.judged_on or "-", each.approved_by or "-"]
+        )
+    head, *table = aligned(rows)
+    yield head
+    for line, each in zip(table, found, strict=True):
+        yield line
+        yield from (f"  {reason}" for reason in each.reasons)
+
+
+def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
+    """Note who lets a version be promoted: its tag `approved_by`. The alias moves when it is promoted next.
+
+    Raises:
+        NotFoundError: there is no such model or version.
+        UsageError: nobody is named.
+        GateError: somebody else has approved it; that stays.
+    """
+    if not by.strip():
+        raise UsageError("--by: expected the name of a person")
+    found = find_version(client, name, version)
+    before = found.tags.get(APPROVED_TAG, by.strip())
+    if before != by.strip():
+        raise GateError(f"{found.uri} is approved by {before} already")
+    client.set_model_version_tag(found.name, found.version, APPROVED_TAG, by.strip())
+    return found
