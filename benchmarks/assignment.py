@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.config import Matching
+from training.config import Matching, Solver
 from training.data.ragged import Floats, Int64, Ragged
 from training.similarity.assignment import match_batch
 
@@ -50,7 +50,8 @@ def loop(cosines: Floats, sentences: Ragged, images: Ragged) -> float:
 
 def ours(cosines: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
     """Return the sum of all matchings, of one call."""
-    edges = match_batch(cosines, sentences, images, k="min", matching=Matching.EXACT)
+    solver = Solver.GPU if cosines.is_cuda else Solver.HOST
+    edges = match_batch(cosines, sentences, images, k="min", matching=Matching.EXACT, solver=solver)
     return cosines.flatten().index_select(0, edges.entries).double().sum()
 
 

@@ -65,7 +65,7 @@ SHORT_NAMES = {
 
 
 _ROWS = frozenset({"margin", "loss", "negatives", "mean_epochs"})
-_SETS = _ROWS | {"similarity", "k", "matching", "combine"}
+_SETS = _ROWS | {"similarity", "k", "matching", "solver", "combine"}
 OBJECTIVE_SETTINGS: Mapping[ObjectiveName, frozenset[str]] = {
     ObjectiveName.CROSS_DOCUMENT: _SETS,
     ObjectiveName.INTRA_DOCUMENT: frozenset({"margin", "k", "combine"}),
@@ -110,6 +110,13 @@ class Matching(StrEnum):
 
     EXACT = "exact"
     AT_MOST = "at_most"
+
+
+class Solver(StrEnum):
+    """What solves AP's assignments: the host, or the GPU that holds the matrix by a Triton kernel (experimental)."""
+
+    HOST = "host"
+    GPU = "gpu"
 
 
 Cnn = Literal["efficientnet-lite0", "nasnet-mobile", "mobilenet-v3-small", "densenet169", "resnet50", "resnet152"]
@@ -425,6 +432,8 @@ class ObjectiveConfig:
         k: how many edges or maxima count: `min` (min(n, m)), `half` (half of it rounded up), a fraction of
             min(n, m) such as `0.25`, or a count such as `5`.
         matching: constraint of AP.
+        solver: of AP's assignments. `gpu` is experimental: its kernel compiles and is right in Triton's interpreter,
+            and has not run on a GPU. It needs a GPU and Triton, which PyTorch's GPU builds have.
         combine: how DC and TK put rows and columns together.
         loss: what a negative document costs.
         negatives: the hardest negative document, or the mean over all; `auto`: for `nostruct` alone the mean (H tables
@@ -449,6 +458,7 @@ class ObjectiveConfig:
     similarity: Similarity = Similarity.AP
     k: str = "min"
     matching: Matching = Matching.EXACT
+    solver: Solver = Solver.HOST
     combine: Combine = Combine.SUM
     loss: Loss = Loss.HINGE
     negatives: Negatives = Negatives.AUTO

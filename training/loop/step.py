@@ -3,8 +3,8 @@
 Nothing here waits for the device: whether loss and gradient are finite is computed there, a step that is not finite
 changes no parameter (the fused optimiser reads the flag on the device), and `StepGuard` looks at the flags of steps
 that are over. On a CPU there is nothing to wait for: the step itself raises. What a step computes in numpy goes over
-without waiting (`training.data.ragged.to_device`), and AP's assignments are solved on the device
-(`training.similarity.assignment_gpu`).
+without waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host, unless
+`objective.solver` is `gpu`.
 """
 
 from __future__ import annotations

@@ -91,6 +91,7 @@ class EncodedBatch:
                 k=config.k,
                 combine=config.combine,
                 matching=config.matching,
+                solver=config.solver,
             )
         return self._similarities[config]
 

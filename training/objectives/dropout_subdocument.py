@@ -63,4 +63,5 @@ class DropoutSubdocument(Objective):
             k=config.k,
             combine=config.combine,
             matching=config.matching,
+            solver=config.solver,
         )

@@ -8,7 +8,8 @@ entry:
                  width     height - edges places
     height rows  gains     bonus
 
-`assign` solves on the host, `training.similarity.assignment_gpu` where the matrix lies on a GPU. Which entries are
+`assign` solves on the host. `training.similarity.assignment_gpu` solves where the matrix lies on a GPU; it is
+experimental, and used where `Solver.GPU` asks for it. Which entries are
 selected is not differentiated, the entries are.
 """
 
@@ -24,7 +25,8 @@ from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from training.config import Matching
+from schemas.errors import ConfigError
+from training.config import Matching, Solver
 from training.data.ragged import Bool, Floats, Int64, Ragged, to_device
 
 SMALLEST_FOR_LAPJV = 16  # columns
@@ -140,7 +142,15 @@ def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
     return match(similarities, min(similarities.shape), Matching.AT_MOST)
 
 
-def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
+def match_batch(
+    weights: Tensor,
+    sentences: Ragged,
+    images: Ragged,
+    *,
+    k: str,
+    matching: Matching | str,
+    solver: Solver = Solver.HOST,
+) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
 
     Args:
@@ -150,21 +160,30 @@ def match_batch(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, m
         images: which columns are of which of the C image sets.
         k: see `edge_counts`.
         matching: see `match`.
+        solver: what solves the assignment problems.
 
     Returns:
         Edges whose pair `(i, j)` is number `i * C + j`.
     """
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
-    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching))
+    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching), solver)
 
 
-def match_own(weights: Tensor, sentences: Ragged, images: Ragged, *, k: str, matching: Matching | str) -> Edges:
+def match_own(
+    weights: Tensor,
+    sentences: Ragged,
+    images: Ragged,
+    *,
+    k: str,
+    matching: Matching | str,
+    solver: Solver = Solver.HOST,
+) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
     """
     sets = np.arange(len(sentences))
-    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
+    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching), solver)
 
 
 def assign(gains: Floats, problems: Problems) -> Int64:
@@ -214,9 +233,10 @@ def _columns(costs: Floats, places: int, stay: float) -> Int64:
     return columns
 
 
-def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
+def _match(weights: Tensor, problems: Problems, matching: Matching, solver: Solver) -> Edges:
     finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
-    taken = _assign_anywhere(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
+    solve = _assign_on_gpu if solver is Solver.GPU else _assign_on_host
+    taken = solve(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
     is_selected = taken >= 0
     entries = torch.where(is_selected, taken, ~taken)
     if matching is Matching.AT_MOST:
@@ -224,14 +244,20 @@ def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
     return Edges(entries, is_selected, to_device(problems.rows.owners, weights.device))
 
 
-def _assign_anywhere(gains: Tensor, problems: Problems) -> Tensor:
-    """Return what `assign` does, as a tensor, computed where the matrix lies if that is possible.
-
-    PyTorch brings Triton along with its builds for GPUs alone; without it, the matrix is fetched.
-    """
-    if gains.is_cuda and find_spec("triton"):
-        from training.similarity.assignment_gpu import assign_on_gpu
-
-        return assign_on_gpu(gains, problems)
+def _assign_on_host(gains: Tensor, problems: Problems) -> Tensor:
+    """Return what `assign` does, as a tensor beside `gains`; a matrix on a GPU is fetched."""
     known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32))
     return to_device(assign(known_to_numpy.cpu().numpy(), problems), gains.device)
+
+
+def _assign_on_gpu(gains: Tensor, problems: Problems) -> Tensor:
+    """Return what `assign` does, solved where the matrix lies.
+
+    Raises:
+        ConfigError: the matrix lies on no GPU, or Triton is not there.
+    """
+    if not gains.is_cuda or find_spec("triton") is None:
+        raise ConfigError("objective.solver = 'gpu': expected training on a GPU, and Triton; use solver=host")
+    from training.similarity.assignment_gpu import assign_on_gpu
+
+    return assign_on_gpu(gains, problems)

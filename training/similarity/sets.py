@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.config import Combine, Matching, Similarity
+from training.config import Combine, Matching, Similarity, Solver
 from training.data.ragged import Int64, Ragged, to_device
 from training.similarity.assignment import Edges, edge_counts, match, match_batch, match_own
 
@@ -59,6 +59,7 @@ def blocks_similarity(
     k: str = "min",
     combine: Combine | str = Combine.SUM,
     matching: Matching | str = Matching.EXACT,
+    solver: Solver = Solver.HOST,
 ) -> Tensor:
     """Return the B x C similarities of the blocks of a matrix: sentence set `i` (rows) by image set `j` (columns).
 
@@ -70,13 +71,14 @@ def blocks_similarity(
         k: see `set_similarity`.
         combine: see `set_similarity`.
         matching: see `set_similarity`.
+        solver: of AP's assignments.
     """
     kind, combine, matching = Similarity(kind), Combine(combine), Matching(matching)
     if kind is Similarity.NEG_TK:
         return -blocks_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
         shape = len(sentences), len(images)
-        edges = match_batch(matrix_NM, sentences, images, k=k, matching=matching)
+        edges = match_batch(matrix_NM, sentences, images, k=k, matching=matching, solver=solver)
         return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
     counts_BC = edge_counts(sentences.counts[:, None], images.counts[None, :], k)
     best_image_NC = _segment_max(matrix_NM, images)
@@ -98,6 +100,7 @@ def own_similarity(
     k: str = "min",
     combine: Combine | str = Combine.SUM,
     matching: Matching | str = Matching.EXACT,
+    solver: Solver = Solver.HOST,
 ) -> Tensor:
     """Return the B similarities of the diagonal blocks alone: sentence set `i` by image set `i`.
 
@@ -107,7 +110,7 @@ def own_similarity(
     if kind is Similarity.NEG_TK:
         return -own_similarity(-matrix_NM, sentences, images, Similarity.TK, k=k, combine=combine)
     if kind is Similarity.AP:
-        edges = match_own(matrix_NM, sentences, images, k=k, matching=matching)
+        edges = match_own(matrix_NM, sentences, images, k=k, matching=matching, solver=solver)
         return _selected_means(matrix_NM, edges, len(sentences))
     blocks_Bnm = _own_blocks(matrix_NM, sentences, images)
     by_row_Bn, by_column_Bm = blocks_Bnm.amax(dim=2), blocks_Bnm.amax(dim=1)

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
+from schemas.errors import ConfigError
+from training.config import Solver
 from training.data.ragged import Ragged
-from training.similarity.assignment import Problems, assign
+from training.similarity.assignment import Problems, assign, match_batch
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 INTERPRETED = Path(__file__).with_name("interpreted_solver.py")
@@ -144,3 +146,9 @@ def test_the_solver_for_gpus_finds_the_same_sums_on_one(k: str) -> None:
     taken = assign_on_gpu(torch.from_numpy(gains).cuda(), problems).cpu().numpy()
     expected = sums_of(gains, problems, assign(gains, problems))
     assert sums_of(gains, problems, taken) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_solver_of_gpus_is_asked_for_and_needs_one() -> None:
+    matrix, own = torch.rand(3, 4), [Ragged.of([3]), Ragged.of([4])]
+    with pytest.raises(ConfigError, match=r"objective\.solver = 'gpu': expected training on a GPU"):
+        match_batch(matrix, *own, k="min", matching="exact", solver=Solver.GPU)
