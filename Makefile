@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: setup demo up posts live test check golden bench clean recording
+.PHONY: setup demo up posts live test kubernetes test-infra check golden bench clean recording
 
 setup: $(READY)
 
@@ -31,6 +31,12 @@ live: $(READY)
 
 test: $(READY)
 	$(PYTEST)
+
+kubernetes:
+	@infra/kubernetes/build.sh
+
+test-infra: $(READY)
+	$(BIN)/python -m pytest tests/infra -m infra --verbose
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -11,20 +11,14 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from dagster._cli import create_dagster_cli
-from dagster._daemon.cli import create_dagster_daemon_cli
-from dagster_webserver.cli import create_dagster_webserver_cli
-from mlflow.cli import cli as mlflow_cli
-from typer.main import get_command
 
-from orchestration.cli import app
 from orchestration.config import (
     PAGE_VARIABLE,
     SETTINGS_VARIABLE,
@@ -38,6 +32,9 @@ from orchestration.places import Summary, ray_job_command
 from orchestration.steps import Steps
 from schemas.console import Say
 
+sys.path.insert(0, str(Path(__file__).parent))
+from commands import parse, ray_cli
+
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
 COMPOSE = yaml.safe_load((INFRA / "compose" / "docker-compose.yaml").read_text(encoding="utf-8"))
@@ -48,39 +45,6 @@ FLINK = {
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Programs of images that are not ours.
 FOREIGN = {"store", "buckets", "postgres"}
-
-
-def ray_cli() -> Any:
-    from ray.scripts.scripts import cli
-
-    return cli
-
-
-PROGRAMS: dict[str, Callable[[], Any]] = {
-    "multilink": lambda: get_command(app),
-    "dagster": create_dagster_cli,
-    "dagster-daemon": create_dagster_daemon_cli,
-    "dagster-webserver": create_dagster_webserver_cli,
-    "mlflow": lambda: mlflow_cli,
-    "ray": ray_cli,
-}
-
-
-def parse(command: list[str]) -> list[str]:
-    """Parse a command line with the program's own parser and return what is left: the arguments of its last command.
-
-    Raises:
-        Exception: of the parser's kind, for a word it does not know.
-    """
-    program, *arguments = command
-    parser, context = PROGRAMS[program](), None
-    name = program
-    while True:
-        context = parser.make_context(name, list(arguments), parent=context)
-        if not hasattr(parser, "resolve_command"):
-            return list(context.args)
-        rest = [*getattr(context, "_protected_args", []), *context.args]
-        name, parser, arguments = parser.resolve_command(context, rest)
 
 
 def written_commands(text: str) -> Iterator[list[str]]:

@@ -1,0 +1,208 @@
+"""The chart and the manifests by the programs that read them: helm, kubeconform, the parsers of what the pods start.
+
+Nothing is started but helm and kubeconform. On an API server: `test_api_server.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._core.instance.ref import InstanceRef
+
+from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Settings, read_settings
+from orchestration.rayjob import ENVIRONMENT_SECRET, TOKEN_SECRET, rayjob
+
+sys.path.insert(0, str(Path(__file__).parent))
+from commands import parse
+from programs import CHART, INFRA, NAMESPACE, NEEDED, RELEASE, helm, kubeconform, objects, template, write_schemas
+
+# Every optional part of the chart, used.
+EVERYTHING = yaml.safe_dump(
+    {
+        "image": {"repository": "registry.example/multilink", "tag": "1", "pullSecrets": [{"name": "registry"}]},
+        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/lake"}},
+        "settings": {"ray": {"gpus": 1}},
+        "webserver": {"replicas": 2},
+        "mlflow": {"replicas": 2, "allowedHosts": ["mlflow.example"]},
+        "networkPolicy": {"visitors": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
+        "nodeSelector": {"pool": "cpu"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+    }
+)
+DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow")
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
+    """Arguments of helm for the values that the tests take, by name."""
+    file = tmp_path_factory.mktemp("values") / "everything.yaml"
+    file.write_text(EVERYTHING, encoding="utf-8")
+    return {
+        "standard": (),
+        "everything": ("--values", str(file)),
+        "open network": ("--set", "networkPolicy.enabled=false"),
+    }
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("schemas")
+    write_schemas(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chart() -> dict[tuple[str, str], Any]:
+    return objects(template())
+
+
+def container(chart: dict[tuple[str, str], Any], name: str) -> Any:
+    (only,) = chart["Deployment", f"{RELEASE}-{name}"]["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def settings_of(chart: dict[tuple[str, str], Any]) -> Settings:
+    return read_settings(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["settings.yaml"], where="settings.yaml")
+
+
+def test_the_chart_passes_helms_own_rules() -> None:
+    done = helm("lint", "--strict", str(CHART), *NEEDED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["standard", "everything", "open network"])
+def test_its_objects_are_those_of_kubernetes(name: str, values: dict[str, tuple[str, ...]], schemas: Path) -> None:
+    text = template(*values[name])
+    report = kubeconform(text, schemas)
+    assert report["resources"] == []
+    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+@pytest.mark.parametrize("file", ["kuberay/rayjob.yaml", "flink/flink.yaml"])
+def test_the_manifests_objects_are_those_of_kubernetes_and_kuberay(file: str, schemas: Path) -> None:
+    text = (INFRA / file).read_text(encoding="utf-8")
+    report = kubeconform(text, schemas)
+    assert report["resources"] == []
+    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("backoffLimit: 0", "backofLimit: 0"),
+        ("replicas: 2", "replicas: many"),
+        ("rayVersion:", "rayVersions:"),
+        ("memory: 8Gi", "memory: [8Gi]"),
+    ],
+)
+def test_a_wrong_field_is_found(right: str, wrong: str, schemas: Path) -> None:
+    text = (INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8")
+    assert right in text
+    report = kubeconform(text.replace(right, wrong, 1), schemas)
+    assert [each["status"] for each in report["resources"]] == ["statusInvalid"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("postgres.host=", "postgres.host is required"),
+        ("postgress.host=x", "additional properties 'postgress' not allowed"),
+        ("mlflow.replicas=0", "at '/mlflow/replicas': minimum: got 0, want 1"),
+        ("settings.lake=lake", "at '/settings/lake'"),
+        ("settings.tracking_uri=http://x", "at '/settings'"),
+        ("runs.scratch=large", "at '/runs/scratch'"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(setting: str, words: str) -> None:
+    done = helm("template", RELEASE, str(CHART), *NEEDED, "--set", setting)
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_the_chart_is_of_the_projects_version(chart: dict[tuple[str, str], Any]) -> None:
+    from importlib.metadata import version
+
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert about["appVersion"] == version("multilink")
+    assert container(chart, "code")["image"] == f"multilink:{version('multilink')}"
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_pod_runs_a_command_of_ours_with_bounds_and_probes(
+    name: str, chart: dict[tuple[str, str], Any], tmp_path: Path
+) -> None:
+    pod, only = chart["Deployment", f"{RELEASE}-{name}"]["spec"]["template"]["spec"], container(chart, name)
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["workspace.yaml"], encoding="utf-8")
+    assert parse([word.replace("/dagster/workspace.yaml", str(workspace)) for word in only["command"]]) is not None
+    assert only["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert "memory" in only["resources"]["limits"]
+    assert "livenessProbe" in only
+    assert only["securityContext"]["readOnlyRootFilesystem"] is True
+    assert {mount["name"] for mount in only["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_every_service_leads_to_the_port_its_pod_listens_on(chart: dict[tuple[str, str], Any]) -> None:
+    services = {name: each for (kind, name), each in chart.items() if kind == "Service"}
+    assert services.keys() == {f"{RELEASE}-{name}" for name in ("webserver", "code", "mlflow")}
+    for name, service in services.items():
+        template_, (port,) = chart["Deployment", name]["spec"]["template"], service["spec"]["ports"]
+        assert service["spec"]["selector"].items() <= template_["metadata"]["labels"].items()
+        (listened,) = template_["spec"]["containers"][0]["ports"]
+        assert (port["targetPort"], port["port"]) == (listened["name"], listened["containerPort"])
+        assert str(port["port"]) in " ".join(template_["spec"]["containers"][0]["command"])
+        policies = [each["spec"] for (kind, _), each in chart.items() if kind == "NetworkPolicy"]
+        admitted = [
+            rule["ports"][0]["port"]
+            for policy in policies
+            for rule in policy.get("ingress", [])
+            if policy["podSelector"]["matchLabels"] == service["spec"]["selector"]
+        ]
+        assert admitted in ([], [port["port"]])  # none: nobody visits the webserver unless the values say who
+
+
+def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], Any]) -> None:
+    settings = settings_of(chart)
+    assert settings.ray.where is RayWhere.KUBERAY
+    assert settings.ray.namespace == NAMESPACE
+    assert settings.ray.image == container(chart, "code")["image"]
+    assert settings.tracking_uri == f"http://{RELEASE}-mlflow:5000"
+    environment = chart["ConfigMap", f"{RELEASE}-environment"]["data"]
+    assert environment["MLFLOW_TRACKING_URI"] == settings.tracking_uri
+    assert environment[PAGE_VARIABLE] == "http://localhost:5000"
+    mounts = {mount["mountPath"]: mount for mount in container(chart, "code")["volumeMounts"]}
+    assert Path(environment[SETTINGS_VARIABLE]).parent.as_posix() in mounts
+    assert f"{environment['DAGSTER_HOME']}/dagster.yaml" in mounts
+    workspace = yaml.safe_load(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["workspace.yaml"])
+    server = workspace["load_from"][0]["grpc_server"]
+    assert ("Service", server["host"]) in chart
+    assert str(server["port"]) in container(chart, "code")["command"]
+
+
+def test_the_secrets_are_those_that_ray_pods_take(chart: dict[tuple[str, str], Any]) -> None:
+    (pod,) = rayjob([], name="j", ray=settings_of(chart).ray)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (ray,) = pod["template"]["spec"]["containers"]
+    environment = {"secretRef": {"name": ENVIRONMENT_SECRET, "optional": True}}
+    assert environment in ray["envFrom"]
+    assert all(environment in container(chart, name)["envFrom"] for name in DEPLOYMENTS)
+    assert TOKEN_SECRET in chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"]
+
+
+def test_dagster_takes_its_configuration(
+    chart: dict[tuple[str, str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is made by its class, as Dagster makes it. In a pod the launcher also takes the pod's credentials."""
+    (tmp_path / "dagster.yaml").write_text(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"])
+    monkeypatch.setattr("dagster_k8s.launcher.load_kubernetes_config", lambda **_: None)
+    monkeypatch.setenv("DAGSTER_PG_PASSWORD", "p/w")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    reference = InstanceRef.from_dir(str(tmp_path))
+    assert reference.run_launcher.service_account_name == f"{RELEASE}-dagster"  # type: ignore[attr-defined]
+    assert type(reference.compute_log_manager).__name__ == "S3ComputeLogManager"
+    storage = reference.storage_data.config_dict["postgres_db"]
+    assert (storage["hostname"], storage["db_name"]) == ("db.example", "dagster")
