@@ -8,6 +8,7 @@
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
     <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
+    <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
 `Folder` hides which file system it is (anything `pyarrow.fs` opens: a path, `file:`, `s3:`, `gs:`, `hdfs:`). Writing is
 atomic: a file has its old content, or its new one, or does not exist.
@@ -191,6 +192,10 @@ class Lake:
     def links(self, name: str, version: str, model: str, model_version: str) -> Folder:
         """Return where the links go that a registered model's version predicts in a data set version."""
         return self.root.child("links", name, version, f"{model}-{model_version}")
+
+    def index(self, name: str, version: str, model: str) -> Folder:
+        """Return where the index of a data set version by a model is, under a name of the model and its version."""
+        return self.root.child("indexes", name, version, model)
 
     def check_exists(self) -> None:
         """Raise a `NotFoundError` where the lake has no folder at all: its address is mistyped, or nothing was built.

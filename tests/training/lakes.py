@@ -154,14 +154,16 @@ def write_lake(
     world: World | None = None,
     version: str = "v1",
     is_rich: bool = False,
+    said: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Lake:
     """Write documents as a committed version of the data set `synthetic` and return the lake.
 
-    A rich one also has pictures and two regions of each image, made of its vector.
+    A rich one also has pictures and two regions of each image, made of its vector. `said` are further columns of some
+    images, by their hash.
     """
     world = world or World()
     lake = Lake.at(root)
-    writer = _Writer(lake, version, world, is_rich=is_rich)
+    writer = _Writer(lake, version, world, is_rich=is_rich, said=said or {})
     for split, made in splits.items():
         for shard in range(shards):
             writer.write_shard(split, shard, shards, made.documents[shard::shards], made)
@@ -183,7 +185,10 @@ def write_lake(
 
 
 class _Writer:
-    def __init__(self, lake: Lake, version: str, world: World, *, is_rich: bool) -> None:
+    def __init__(
+        self, lake: Lake, version: str, world: World, *, is_rich: bool, said: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        self.said = said
         self.folder = lake.dataset("synthetic", version)
         regions = FeatureColumn(name=DETECTOR, kind=FeatureKind.REGIONS, dimensions=world.image_dimensions)
         vectors = FeatureColumn(name=IMAGE_EXTRACTOR, dimensions=world.image_dimensions)
@@ -197,7 +202,10 @@ class _Writer:
         rows = [to_row(d) | {FEATURE_PREFIX + TEXT_EXTRACTOR: _halves(made.sentence_vectors[d.id])} for d in documents]
         self._write(f"documents/{name}", to_table(rows, document_schema(self.sentences)))
         hashes = dict.fromkeys(image.hash for document in documents for image in document.images)
-        images = [_image_row(key, made.image_vectors[key], is_rich=self.is_rich) for key in hashes]
+        images = [
+            _image_row(key, made.image_vectors[key], is_rich=self.is_rich) | {**self.said.get(key, {})}
+            for key in hashes
+        ]
         self._write(f"images/{name}", to_table(images, image_schema(self.images)))
 
     def _write(self, path: str, table: pa.Table) -> None:

@@ -107,7 +107,7 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     """
     links: list[PredictedLink] = []
     failures: list[Failure] = []
-    with _one_thread():
+    with one_thread():
         unreadable: list[Unreadable] = []
         card, place = model.card, (linking.manifest, linking.folder, shard.split)
         read = read_for_model(card.config, card.data, *place, shards=[shard.number], unreadable=unreadable)
@@ -188,7 +188,8 @@ def _entry(path: str, data: bytes, rows: int) -> FileEntry:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Compute in one thread while the block lasts: the sums of several depend on how many there are."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -41,6 +41,11 @@ def tokenize(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
 
 
+def token_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each token of `tokenize(text)` begins and ends in a text that is as long in lower case."""
+    return [found.span() for found in _TOKEN.finditer(text.lower())]
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Known words; `words[number]` is the word of a number."""

@@ -1,0 +1,93 @@
+"""The nearest images: exact where it is said, and close to exact elsewhere; a filter leaves only what it leaves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.retrieval import vectors
+from training.retrieval.vectors import RERANKED, Vectors, faiss, make_cells
+
+COUNT, DIMENSIONS = 6_000, 24
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(60, DIMENSIONS))
+    return unit(centres[rng.integers(60, size=COUNT)] + 0.5 * rng.normal(size=(COUNT, DIMENSIONS)))
+
+
+@pytest.fixture(scope="module")
+def queries() -> np.ndarray:
+    return unit(np.random.default_rng(1).normal(size=(40, DIMENSIONS)))
+
+
+@pytest.fixture(scope="module")
+def approximate(rows: np.ndarray, queries: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Vectors:
+    folder = tmp_path_factory.mktemp("vectors")
+    np.save(folder / "rows.npy", rows)
+    made, note = make_cells(rows, queries, "texts")
+    assert note.recall >= vectors.WANTED_RECALL and note.queries == 40 and note.cells == 128
+    faiss().write_index(made, str(folder / "cells"))
+    return Vectors.open(folder / "rows.npy", folder / "cells", note.probes)
+
+
+def test_an_exact_search_gives_every_row_in_order(rows: np.ndarray, queries: np.ndarray) -> None:
+    for query in queries[:5]:
+        found = Vectors(rows).nearest(query, 100)
+        assert found.similarities == pytest.approx(np.sort(rows @ query)[::-1][:100])
+        np.testing.assert_allclose(rows[found.rows] @ query, found.similarities, atol=1e-6)
+        assert len(Vectors(rows[:30]).nearest(query, 100).rows) == 30
+
+
+def test_equal_rows_come_in_order_of_their_number() -> None:
+    rows = unit(np.ones((9, 4)))
+    assert Vectors(rows).nearest(rows[0], 4).rows.tolist() == [0, 1, 2, 3]
+
+
+def test_an_approximate_search_finds_nearly_all_and_ranks_them_exactly(approximate: Vectors, rows: np.ndarray) -> None:
+    shares = []
+    for query in unit(np.random.default_rng(2).normal(size=(60, DIMENSIONS))):
+        found = approximate.nearest(query, 50)
+        np.testing.assert_allclose(found.similarities, rows[found.rows] @ query, atol=1e-6)
+        assert (np.diff(found.similarities) <= 0).all() and len(set(found.rows.tolist())) == 50
+        shares.append(np.isin(np.argsort(-(rows @ query))[:50], found.rows).mean())
+    assert np.mean(shares) > 0.96
+
+
+@pytest.mark.parametrize("exact_rows", [0, 10_000])
+def test_a_filter_acts_before_ranking(
+    approximate: Vectors, rows: np.ndarray, queries: np.ndarray, exact_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
+    selected = np.flatnonzero(np.random.default_rng(3).random(COUNT) < 0.1)
+    shares = []
+    for query in queries:
+        found = approximate.nearest(query, 20, selected)
+        assert np.isin(found.rows, selected).all() and len(found.rows) == 20
+        best = selected[np.argsort(-(rows[selected] @ query))[:20]]
+        shares.append(np.isin(best, found.rows).mean())
+    assert np.mean(shares) > 0.97
+    assert exact_rows == 0 or shares == [1.0] * len(queries)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_filter_may_leave_few(approximate: Vectors, queries: np.ndarray, count: int) -> None:
+    selected = np.array([5, 17, 300][:count], np.int64)
+    assert sorted(approximate.nearest(queries[0], RERANKED, selected).rows.tolist()) == selected.tolist()
+
+
+def test_the_same_rows_give_the_same_bytes(rows: np.ndarray, queries: np.ndarray, tmp_path: Path) -> None:
+    made = []
+    for threads in (1, 2):
+        faiss().omp_set_num_threads(threads)
+        faiss().write_index(make_cells(rows, queries, "texts")[0], str(tmp_path / str(threads)))
+        assert faiss().omp_get_max_threads() == threads
+        made.append((tmp_path / str(threads)).read_bytes())
+    assert made[0] == made[1]

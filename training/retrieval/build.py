@@ -1,0 +1,268 @@
+"""An index of the pictures of a data set version by one model: made part by part, written whole, its manifest last.
+
+Pictures are read as training and linking read them, so a picture has one vector wherever it is embedded. Rows are in
+order of content hash: how many parts a version has changes nothing. What was made of the same model, version and
+libraries before is taken over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from schemas.console import Say
+from schemas.documents import Role, image_schema
+from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.errors import IntegrityError, UsageError
+from schemas.indexes import CellsNote, IndexManifest
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
+from schemas.metadata import Metadata
+from schemas.versions import fingerprint
+from training.data.documents import DocumentSet
+from training.data.lake import Columns, part_name, read_part, read_split
+from training.data.loading import columns_of, read_for_model
+from training.data.ragged import Float32
+from training.evaluation.metrics.calibration import Calibration
+from training.linking.shards import one_thread
+from training.model import LinkModel
+from training.retrieval.records import Picture, write_records
+from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
+from training.towers.inputs import image_input, text_input
+
+VECTORS, CELLS, RECORDS = "vectors.npy", "cells.faiss", "images.sqlite"
+MODEL, CALIBRATION = "model", "calibration.json"
+MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
+ROWS_AT_ONCE = 65_536
+_COLUMNS = ("hash", "source", "format", "width", "height", "licence", "metadata")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndex:
+    """An index that is there now, and whether it was before."""
+
+    manifest: IndexManifest
+    folder: Folder
+    is_reused: bool
+
+
+def build_index(
+    model: LinkModel,
+    lake: Lake,
+    reference: str,
+    *,
+    uri: str,
+    name: str,
+    calibration: Calibration | None = None,
+    exact_below: int = EXACT_BELOW,
+    say: Say,
+) -> BuiltIndex:
+    """Make the pictures of `NAME[@VERSION]` searchable by a model, or find that they are.
+
+    Args:
+        model: whose vectors are compared.
+        lake: holds the data set and gets the index.
+        reference: data set and version.
+        uri: address of the model, with its version.
+        name: under which the index lies beside others of the version.
+        calibration: of the model; kept with the index.
+        exact_below: number of images from which the index is approximate.
+        say: takes a line of progress.
+
+    Raises:
+        NotFoundError: the data set or version is not there.
+        UsageError: it lacks the vectors the model reads, or has no picture.
+    """
+    manifest, source = read_manifest(lake, reference)
+    target = lake.index(manifest.dataset, manifest.version, name)
+    made_by = _made_by(model, source, calibration, exact_below)
+    if target.exists(MANIFEST):
+        earlier = IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
+        if earlier.made_by == made_by:
+            return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
+        target.delete(MANIFEST)  # it would say what is not so
+    with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
+        folder = Path(scratch)
+        found = _read(model, manifest, source, folder, say)
+        count = len(found.pictures)
+        say(f"{count} images embedded; writing their index")
+        vectors, cells = _write_vectors(found, folder), None
+        if count >= exact_below:
+            cells = _write_cells(model, manifest, source, vectors, folder)
+        described = write_records(folder / RECORDS, found.in_order())
+        model.save(folder / MODEL)
+        if calibration is not None:
+            (folder / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
+        found.scratch.unlink()
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        index = IndexManifest(
+            model=uri,
+            dataset=f"{manifest.dataset}@{manifest.version}",
+            made_by=made_by,
+            images=count,
+            dimensions=vectors.shape[1],
+            cells=cells,
+            described=described,
+            files=tuple(_copy(folder / name, target, name) for name in names),
+        )
+    target.write(MANIFEST, index.to_json().encode())
+    return BuiltIndex(manifest=index, folder=target, is_reused=False)
+
+
+def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, exact_below: int) -> str:
+    libraries = {"sqlite": sqlite3.sqlite_version, "numpy": np.__version__}
+    return fingerprint(
+        {
+            "model": model.digest(),
+            "data": hashlib.sha256(source.read(MANIFEST)).hexdigest(),
+            "calibration": None if calibration is None else calibration.to_json(),
+            "exact_below": exact_below,
+            "libraries": libraries,
+            "format": 1,
+        }
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was read, by content hash.
+
+    Attributes:
+        scratch: file of N x d numbers, in the order in which pictures came.
+        dimensions: d.
+        pictures: each different one.
+        rows: of its vector in that file.
+        captions: those that articles have for it.
+    """
+
+    scratch: Path
+    dimensions: int
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    captions: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def in_order(self) -> Iterator[Picture]:
+        """Yield the pictures in order of content hash."""
+        for key in sorted(self.pictures):
+            shown_with = " ".join(sorted(self.captions.get(key, ())))[:MAX_SHOWN_WITH]
+            yield replace(self.pictures[key], shown_with=shown_with or None)
+
+
+def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, say: Say) -> _Found:
+    """Read all pictures, part by part; their vectors go to a scratch file in the order they come in."""
+    clusters = _clusters(manifest, source)
+    found = _Found(folder / "scratch.f32", model.card.config.dimensions)
+    read = columns_of(model.card.config, model.card.data)
+    columns = Columns(images=read.images, sentences=None, regions=read.regions, jpegs=read.jpegs)
+    parts = [(split, n) for split in manifest.splits for n in range(len(manifest.parts("images", split)))]
+    with found.scratch.open("wb") as stream:
+        for split, number in parts:
+            entry = manifest.parts("images", split)[number]
+            documents = read_split(manifest, source, split, columns, shards=[number])
+            vectors = model.encode_images(image_input(documents))
+            if not np.isfinite(vectors).all():
+                raise IntegrityError(f"{entry.path}: an image has a vector that is not finite")
+            for key, caption in _captions(documents):
+                found.captions[key].add(caption)
+            table = read_part(source, entry, _COLUMNS, image_schema(manifest.columns("images"))).to_pylist()
+            known = {row["hash"]: (position, row) for position, row in enumerate(table)}
+            for row, key in enumerate(documents.image_hashes):
+                if key not in found.rows:
+                    found.rows[key] = len(found.rows)
+                    found.pictures[key] = _picture(*known[key], entry.path, clusters.get(key))
+                    stream.write(vectors[row].tobytes())
+            say(f"{split}, {part_name(entry)}: {len(found.rows)} images so far")
+    if not found.rows:
+        raise UsageError(f"{manifest.dataset}@{manifest.version}: expected images to index, found none")
+    return found
+
+
+def _picture(position: int, row: dict[str, Any], part: str, cluster: str | None) -> Picture:
+    return Picture(
+        image=row["hash"],
+        part=part,
+        part_row=position,
+        source=row["source"],
+        format=row["format"],
+        width=row["width"],
+        height=row["height"],
+        cluster=cluster,
+        licence=row["licence"],
+        metadata=Metadata.of(row.get("metadata")) or Metadata(),
+    )
+
+
+def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:
+    """Yield the caption that an article of one picture has for it."""
+    for number in range(len(documents)):
+        rows, places = documents.sentences.rows(number), documents.images.rows(number)
+        shown = documents.image_rows[places]
+        pairs = zip(documents.texts[rows], (documents.roles or ())[rows], strict=True)
+        captions = [text for text, role in pairs if role == Role.CAPTION]
+        if len(shown) == 1 and captions:
+            yield documents.image_hashes[int(shown[0])], " ".join(captions)
+
+
+def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:
+    """Return the cluster of near-duplicates of each image that is in one."""
+    name, key = DUPLICATE_SCHEMA.names[0], "image"
+    tables = (part.select([name, key]).to_pydict() for part in table_parts(manifest, source, "duplicates"))
+    return {image: cluster for table in tables for image, cluster in zip(table[key], table[name], strict=True)}
+
+
+def _write_vectors(found: _Found, folder: Path) -> Float32:
+    """Write the vectors in order of content hash; return them, mapped from the file."""
+    shape = len(found.rows), found.dimensions
+    unordered = np.memmap(found.scratch, np.float32, "r", shape=shape)
+    order = np.array([found.rows[key] for key in sorted(found.rows)], np.int64)
+    ordered = np.lib.format.open_memmap(folder / VECTORS, mode="w+", dtype=np.float32, shape=shape)
+    for start in range(0, len(order), ROWS_AT_ONCE):
+        ordered[start : start + ROWS_AT_ONCE] = unordered[order[start : start + ROWS_AT_ONCE]]
+    ordered.flush()
+    return ordered
+
+
+def _write_cells(model: LinkModel, manifest: Manifest, source: Folder, vectors: Float32, folder: Path) -> CellsNote:
+    queries, measured_with = _queries(model, manifest, source, vectors)
+    made, note = make_cells(vectors, queries, measured_with)
+    faiss().write_index(made, str(folder / CELLS))
+    return note
+
+
+def _queries(
+    model: LinkModel, manifest: Manifest, source: Folder, vectors: Float32
+) -> tuple[Float32, Literal["texts", "pictures"]]:
+    """Return vectors to measure recall with: of texts of the version, or where the model can read none, of pictures."""
+    found: list[Float32] = []
+    try:
+        for split in manifest.splits:
+            for number in range(len(manifest.parts("documents", split))):
+                if sum(map(len, found)) < QUERIES:
+                    read = read_for_model(model.card.config, model.card.data, manifest, source, split, shards=[number])
+                    found.append(model.encode_sentences(text_input(read))[:QUERIES])
+    except UsageError:  # no vectors of sentences, no roles, no language: an archive has no texts
+        found = []
+    texts = np.concatenate([np.zeros((0, vectors.shape[1]), np.float32), *found])[:QUERIES]
+    if len(texts):
+        return texts, "texts"
+    return np.array(vectors[:: max(1, len(vectors) // QUERIES)][:QUERIES]), "pictures"
+
+
+def _copy(path: Path, target: Folder, name: str) -> FileEntry:
+    """Copy a file into the lake; return its entry."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        stream.seek(0)
+        sink = target.create(name)
+        shutil.copyfileobj(stream, sink.stream, 1 << 20)
+        sink.commit()
+    return FileEntry(path=name, bytes=path.stat().st_size, sha256=digest, rows=0)

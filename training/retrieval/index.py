@@ -1,0 +1,77 @@
+"""An index, opened: its pictures, their vectors, and the model that made them, which also reads the queries."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from schemas.errors import IntegrityError, NotFoundError
+from schemas.indexes import IndexManifest
+from schemas.lake import MANIFEST, Folder
+from training.evaluation.metrics.calibration import Calibration, read_calibration
+from training.model import LinkModel
+from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS
+from training.retrieval.records import Records
+from training.retrieval.vectors import Vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What `search` searches; may be used by several threads.
+
+    Attributes:
+        manifest: what it is.
+        model: reads the queries.
+        calibration: gives similarities their probability; None: they have none.
+        records: the pictures.
+        vectors: theirs, row by row.
+        copy: keeps the local copy of an index of an object store for as long as this is used.
+    """
+
+    manifest: IndexManifest
+    model: LinkModel
+    calibration: Calibration | None
+    records: Records
+    vectors: Vectors
+    copy: Any = None
+
+
+def open_index(uri: str) -> Index:
+    """Return the index in a folder; one on an object store is copied to this machine first.
+
+    Raises:
+        NotFoundError: no index is there.
+        IntegrityError: it is not whole.
+    """
+    folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
+    if not folder.exists(MANIFEST):
+        raise NotFoundError(f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index`")
+    manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
+    infos = folder.infos()
+    for entry in manifest.files:
+        if entry.path not in infos or infos[entry.path].size != entry.bytes:
+            raise IntegrityError(f"{uri}/{entry.path}: missing or cut short; remove the folder and make the index anew")
+    copy = None if folder.local is not None else tempfile.TemporaryDirectory(prefix="multilink-index-")
+    local = _download(folder, manifest, Path(copy.name)) if copy else cast(Path, folder.local)
+    has_calibration = (local / CALIBRATION).is_file()
+    cells = None if manifest.cells is None else local / CELLS
+    return Index(
+        manifest=manifest,
+        model=LinkModel.load(local / MODEL),
+        calibration=read_calibration(local / CALIBRATION) if has_calibration else None,
+        records=Records(local / RECORDS),
+        vectors=Vectors.open(local / VECTORS, cells, manifest.cells.probes if manifest.cells else 0),
+        copy=copy,
+    )
+
+
+def _download(folder: Folder, manifest: IndexManifest, target: Path) -> Path:
+    for entry in manifest.files:
+        path = target / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with folder.open(entry.path) as source, path.open("wb") as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)
+    return target

@@ -1,0 +1,226 @@
+"""A text, perhaps with a picture, as a model reads it: its vector, attention, the weight of each source and word.
+
+    given                     read by a fuser           read by a model of one role      read by another model
+    headline, lead, caption,  each as its own source    the text of its role; without    all given texts as one
+    body: any of them                                   it all given texts as one
+
+What a model reads beside words (vectors of a sentence encoder, a picture's features) comes from a `Reader`: the
+pipeline's own extractors, which this package does not know. Without one only models that read words can be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from schemas.documents import UNDETERMINED, Role
+from schemas.errors import UsageError
+from training.data.documents import GivenDocument
+from training.data.ragged import Float32
+from training.data.views import TextView
+from training.model import LinkModel
+from training.text.vocabulary import token_spans
+from training.towers.attention import attention_weights
+from training.towers.inputs import image_input, text_input
+
+ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY, Role.SENTENCE)
+Word = tuple[str, int]  # a role, and the number of a token of its text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is searched for; at least one of its parts is there.
+
+    Attributes:
+        texts: by role; blank ones count as absent.
+        language: of the texts.
+        left_out: words that are not read.
+        picture: path or address of a picture.
+        like: content hashes of pictures in the index whose likes are wanted.
+        unlike: of those whose likes are not.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    language: str = UNDETERMINED
+    left_out: frozenset[Word] = frozenset()
+    picture: str | None = None
+    like: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Return the texts that are not blank, in the order of a document, without the words that are left out.
+
+        Raises:
+            UsageError: a role is not known.
+        """
+        if odd := sorted(set(self.texts) - set(ORDER)):
+            raise UsageError(f"expected texts by role ({', '.join(ORDER)}), found {', '.join(odd)}")
+        found = {str(role): _without(self.texts[role], self._numbers(role)) for role in ORDER if role in self.texts}
+        return {role: text for role, text in found.items() if text}
+
+    @property
+    def text(self) -> str:
+        """Return all texts as one."""
+        return " ".join(self.given.values())
+
+    def _numbers(self, role: str) -> set[int]:
+        return {number for of, number in self.left_out if of == role}
+
+
+@dataclass(frozen=True, slots=True)
+class RawDocument:
+    """Texts with their roles and at most one picture, as a model is to read them."""
+
+    texts: tuple[tuple[str, str], ...]
+    language: str = UNDETERMINED
+    picture: str | None = None
+
+
+Reader = Callable[[Sequence[RawDocument]], Sequence[GivenDocument]]
+
+
+def read_words(documents: Sequence[RawDocument]) -> list[GivenDocument]:
+    """Return documents for a model that reads words alone: a `Reader` without extractors.
+
+    Raises:
+        UsageError: a document has a picture.
+    """
+    if any(document.picture is not None for document in documents):
+        raise UsageError("a picture as a query needs the extractors of the model")
+    return [
+        GivenDocument(
+            texts=[text for _, text in document.texts],
+            image_vectors=np.zeros((0, 0), np.float32),
+            roles=[role for role, _ in document.texts],
+            language=document.language,
+        )
+        for document in documents
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """A text as the model read it.
+
+    Attributes:
+        role: of the text; of texts that were read as one, `text`.
+        text: what was read.
+        tokens: words that the model attends to; empty where it attends to none.
+        attention: of each of them; they sum to 1.
+        weight: attention of the fuser to this source, 0 to 1; None where it has none.
+    """
+
+    role: str
+    text: str
+    tokens: tuple[str, ...] = ()
+    attention: tuple[float, ...] = ()
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReader:
+    """How a model reads queries."""
+
+    model: LinkModel
+    reader: Reader = read_words
+
+    def raw(self, query: Query) -> RawDocument:
+        """Return what the model is given of a query's texts; no text where it has none.
+
+        Raises:
+            UsageError: the query has texts and none that the model reads.
+        """
+        view, given = TextView.of(self.model.card.config), query.given
+        if not given:
+            return RawDocument((), query.language, query.picture)
+        if view.is_fused:
+            read = {role: text for role, text in given.items() if role in view.roles}
+            if not read:
+                raise UsageError(f"the model reads {', '.join(view.roles)}; found {', '.join(given)} alone")
+        elif view.roles:
+            own = {role: text for role, text in given.items() if role in view.roles}
+            read = {view.roles[0]: " ".join((own or given).values())}
+        else:
+            read = {str(Role.SENTENCE): " ".join(given.values())}
+        return RawDocument(tuple(read.items()), query.language, query.picture)
+
+    def vectors(self, queries: Sequence[Query]) -> Float32:
+        """Return Q x d unit vectors of the texts of queries.
+
+        Raises:
+            UsageError: a query has no text that the model reads.
+        """
+        raw = [replace(self.raw(query), picture=None) for query in queries]
+        if not all(each.texts for each in raw):
+            raise UsageError("expected a text, found none")
+        documents = self.model.read(self.reader(raw))
+        return self.model.encode_sentences(text_input(documents))
+
+    def picture(self, address: str) -> Float32:
+        """Return the d numbers of the unit vector of a picture.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        documents = self.model.read(self.reader([RawDocument((), picture=address)]))
+        if not len(documents.image_rows):
+            raise UsageError(f"{address}: expected a picture, found none that can be read")
+        found: Float32 = self.model.encode_images(image_input(documents))[0]
+        return found
+
+    def sources(self, query: Query) -> list[SourceText]:
+        """Return the texts as the model reads them, with what it attends to in each and to each source."""
+        raw = self.raw(query)
+        documents = self.model.read(self.reader([replace(raw, picture=None)]))
+        try:
+            (attended,) = attention_weights(self.model.text, text_input(documents))
+        except UsageError:  # attends to nothing
+            attended = {}
+        weights: dict[str, float] = {}
+        if "sources" in attended:
+            fused = attended["sources"]
+            weights = dict(zip(fused.tokens, map(float, fused.scores), strict=True))
+        found = []
+        for role, text in raw.texts:
+            own: Any = attended.get(role) or attended.get("words")
+            tokens = own.tokens if own else ()
+            scores = tuple(map(float, own.scores)) if own else ()
+            found.append(SourceText(role, text, tokens, scores, weights.get(role)))
+        return found
+
+    def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
+        """Return by role what each word of its text adds: how far the mean cosine with images falls without it.
+
+        For towers without attention, where it is the one way to say what counts. A text is read as often as it has
+        words.
+
+        Args:
+            query: with texts.
+            images: K x d unit vectors, such as those of the first results.
+        """
+        words = [(role, number) for role, text in query.given.items() for number in range(len(token_spans(text)))]
+        asked = [replace(query, texts=query.given, left_out=frozenset([word])) for word in words]
+        kept = [number for number, each in enumerate(asked) if each.given]
+        means = self.vectors([query, *(asked[number] for number in kept)]) @ images.mean(axis=0)
+        falls = dict(zip(kept, (means[0] - means[1:]).tolist(), strict=True))
+        found: dict[str, list[float]] = {}
+        for number, (role, _) in enumerate(words):
+            found.setdefault(role, []).append(falls.get(number, float(means[0])))
+        return found
+
+
+def _without(text: str, numbers: set[int]) -> str:
+    """Return a text without some of its tokens, in one line."""
+    text = " ".join(text.split())
+    if not numbers:
+        return text
+    text = text if len(text.lower()) == len(text) else text.lower()
+    kept, end = [], 0
+    for number, (start, stop) in enumerate(token_spans(text)):
+        kept.append(text[end:start] if number in numbers else text[end:stop])
+        end = stop
+    return " ".join("".join([*kept, text[end:]]).split())

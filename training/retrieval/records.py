@@ -1,0 +1,233 @@
+"""What is known of the pictures of an index, in SQLite: their fields, filters on them, full-text search, facets.
+
+    images   a row a picture; its number is that of the picture's vector
+    words    FTS5 over title, caption, credit, place, keywords, and the captions of articles that showed it
+
+The same pictures give the same bytes. An index is only read once it is made: connections are opened read-only, one a
+thread, and never lock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from schemas.metadata import Metadata
+from training.data.ragged import Float64, Int64
+from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters, phrase
+
+LEXICAL_WORDS = 64  # of a text, the rarest
+COMMON_SHARE = 0.2  # a word in more pictures tells none from others: its weight in BM25 is next to nothing
+FACETS = {"date": "substr(date, 1, 4)", "credit": "credit", "licence": "licence", "orientation": "orientation"}
+FACET_VALUES = 20
+ROWS_AT_ONCE = 500  # asked for in one statement
+_WORD = re.compile(r"\w+")
+_COLUMNS = (
+    "row INTEGER PRIMARY KEY",
+    "image TEXT NOT NULL",
+    "part TEXT NOT NULL",
+    "part_row INTEGER NOT NULL",
+    "source TEXT",
+    "format TEXT COLLATE NOCASE",
+    "width INTEGER",
+    "height INTEGER",
+    "orientation TEXT COLLATE NOCASE",
+    "cluster TEXT",
+    "licence TEXT COLLATE NOCASE",
+    "title TEXT",
+    "caption TEXT",
+    "credit TEXT COLLATE NOCASE",
+    "date TEXT",
+    "place TEXT",
+    "keywords TEXT NOT NULL",
+    f"{SHOWN_WITH} TEXT",
+)
+_NAMES = tuple(column.split()[0] for column in _COLUMNS)
+_SETTINGS = ("page_size = 4096", "encoding = 'UTF-8'", "journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture of an index.
+
+    Attributes:
+        image: content hash.
+        part: path of the images part of the version that holds its copy.
+        part_row: row in that part.
+        source: URL or path it came from.
+        format: of the original.
+        width: of the original, px.
+        height: of the original, px.
+        cluster: of near-duplicates: the smallest hash among them; None: it has none.
+        licence: as its source states it, else the rights in its metadata.
+        metadata: what its file or its source says of it.
+        shown_with: captions of the articles that showed it.
+    """
+
+    image: str
+    part: str = ""
+    part_row: int = 0
+    source: str | None = None
+    format: str | None = None
+    width: int | None = None
+    height: int | None = None
+    cluster: str | None = None
+    licence: str | None = None
+    metadata: Metadata = field(default_factory=Metadata)
+    shown_with: str | None = None
+
+    @property
+    def orientation(self) -> str | None:
+        """Return landscape, portrait or square."""
+        if not self.width or not self.height:
+            return None
+        return "square" if self.width == self.height else "landscape" if self.width > self.height else "portrait"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Rows that full-text search found, the best first, and their scores by BM25, the higher the better."""
+
+    rows: Int64
+    scores: Float64
+
+
+def write_records(path: Path, pictures: Iterable[Picture]) -> dict[str, int]:
+    """Write a new database of pictures, numbered from 0 in the given order; return how many have each field.
+
+    Equal pictures give equal bytes, with one version of SQLite.
+    """
+    described = dict.fromkeys((*WORDS, "date", "licence", SHOWN_WITH), 0)
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for number, picture in enumerate(pictures):
+            values = _values(number, picture)
+            for name in described:
+                described[name] += values[_NAMES.index(name)] not in (None, "[]")
+            yield values
+
+    with sqlite3.connect(path, isolation_level=None) as database:
+        for setting in _SETTINGS:
+            database.execute(f"PRAGMA {setting}")
+        database.execute(f"CREATE TABLE images ({', '.join(_COLUMNS)})")
+        database.execute("BEGIN")
+        database.executemany(f"INSERT INTO images VALUES ({', '.join('?' * len(_COLUMNS))})", rows())
+        database.execute("COMMIT")
+        for name in ("image", "date", "credit", "licence"):
+            database.execute(f"CREATE INDEX by_{name} ON images ({name})")
+        content = f"{', '.join((*WORDS, SHOWN_WITH))}, content='images', content_rowid='row'"
+        database.execute(f"CREATE VIRTUAL TABLE words USING fts5({content}, tokenize='unicode61 remove_diacritics 2')")
+        database.execute("INSERT INTO words(words) VALUES ('rebuild')")
+        database.execute("INSERT INTO words(words) VALUES ('optimize')")
+        database.execute("ANALYZE")
+    database.close()
+    return described
+
+
+def _values(number: int, picture: Picture) -> tuple[Any, ...]:
+    said = {item.name: getattr(picture.metadata, item.name) for item in fields(Metadata)}
+    own = {name: getattr(picture, name) for name in _NAMES if hasattr(picture, name)}
+    keywords = json.dumps(said["keywords"], ensure_ascii=False)
+    licence = picture.licence or picture.metadata.rights
+    found = said | own | {"row": number, "keywords": keywords, "licence": licence}
+    return tuple(found[name] for name in _NAMES)
+
+
+class Records:
+    """The pictures of an index; may be used by several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        self._local = threading.local()
+        self.count = int(self._all("SELECT count(*) FROM images")[0][0])
+
+    def select(self, filters: Filters) -> Int64 | None:
+        """Return the ascending rows that filters leave; None where there is no filter."""
+        if not filters.sql:
+            return None
+        found = self._all(f"SELECT row FROM images WHERE {filters.sql} ORDER BY row", filters.parameters)
+        return np.fromiter((row for (row,) in found), np.int64, len(found))
+
+    def pictures(self, rows: Sequence[int]) -> list[Picture]:
+        """Return the pictures of rows, in the given order."""
+        found: dict[int, Picture] = {}
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = [int(row) for row in rows[start : start + ROWS_AT_ONCE]]
+            marks = ", ".join("?" * len(some))
+            for values in self._all(f"SELECT * FROM images WHERE row IN ({marks})", some):
+                found[values[0]] = _picture(dict(zip(_NAMES, values, strict=True)))
+        return [found[int(row)] for row in rows]
+
+    def rows_of(self, images: Sequence[str]) -> list[int | None]:
+        """Return the row of each content hash, None where it is not in the index."""
+        marks = ", ".join("?" * len(images))
+        found = dict(self._all(f"SELECT image, row FROM images WHERE image IN ({marks})", images))
+        return [found.get(image) for image in images]
+
+    def lexical(self, text: str, count: int, filters: Filters = NO_FILTERS, *, with_articles: bool = True) -> Matches:
+        """Return the pictures whose words a text shares, by BM25; none where it shares no telling word.
+
+        Args:
+            text: of any length; its LEXICAL_WORDS rarest words count.
+            count: at most so many.
+            filters: which pictures are searched.
+            with_articles: whether the captions of articles that showed a picture count beside what is said of it.
+        """
+        words = self._telling(text)
+        if not words:
+            return Matches(np.zeros(0, np.int64), np.zeros(0, np.float64))
+        scope = "" if with_articles else f"{{{' '.join(WORDS)}}} : "
+        match = f"{scope}({' OR '.join(map(phrase, words))})"
+        inside = f" AND rowid IN (SELECT row FROM images WHERE {filters.sql})" if filters.sql else ""
+        found = self._all(
+            f"SELECT rowid, -rank FROM words WHERE words MATCH ?{inside} ORDER BY rank, rowid LIMIT ?",
+            (match, *filters.parameters, count),
+        )
+        table = np.array(found, np.float64).reshape(-1, 2)
+        return Matches(table[:, 0].astype(np.int64), table[:, 1])
+
+    def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
+        """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""
+        found = {}
+        for name, value in FACETS.items():
+            rows = self._all(
+                f"SELECT {value}, count(*) FROM images WHERE {value} IS NOT NULL{filters.and_where()} "
+                f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {FACET_VALUES}",
+                filters.parameters,
+            )
+            found[name] = [(str(label), int(number)) for label, number in rows]
+        return found
+
+    def _telling(self, text: str) -> list[str]:
+        """Return the rarest different words of a text, without those that are in very many pictures."""
+        words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
+        known: dict[str, int] = {}
+        for start in range(0, len(words), ROWS_AT_ONCE):
+            some = words[start : start + ROWS_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            known |= dict(self._all(f"SELECT term, doc FROM temp.terms WHERE term IN ({marks})", some))
+        most = max(1, COMMON_SHARE * self.count)
+        telling = [word for word in words if known.get(word, 0) <= most]
+        return sorted(telling, key=lambda word: known.get(word, 0))[:LEXICAL_WORDS]
+
+    def _all(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        if not hasattr(self._local, "database"):
+            self._local.database = sqlite3.connect(self._uri, uri=True)
+            self._local.database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
+        found: list[Any] = self._local.database.execute(statement, parameters).fetchall()
+        return found
+
+
+def _picture(row: Mapping[str, Any]) -> Picture:
+    own = {item.name: row[item.name] for item in fields(Picture) if item.name in row}
+    said = {name: row[name] for name in ("title", "caption", "credit", "date", "place")}
+    return Picture(**own, metadata=Metadata(**said, keywords=tuple(json.loads(row["keywords"]))))

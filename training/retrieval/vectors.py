@@ -1,0 +1,196 @@
+"""The nearest images of a query: exact, or among many through inverted lists with an exact second look.
+
+    rows to search                    how
+    fewer than EXACT_BELOW            every similarity is computed
+    EXACT_BELOW or more               IVF,SQ8 gives RERANKED candidates, which their full vectors put in order
+    EXACT_ROWS or fewer by a filter   every similarity of those rows
+
+A filter acts before ranking: rows that it leaves out take no place among the candidates. How many lists are looked at
+is measured when the index is made, with queries of the kind that will be asked: texts lie elsewhere than pictures, so
+that lists chosen for pictures can miss what texts look for. Full vectors stay in a file that is mapped into memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from schemas.errors import ConfigError
+from schemas.indexes import CellsNote
+from training.data.ragged import Bool, Float32, Int64
+from training.data.streams import stream
+
+EXACT_BELOW = 100_000  # images
+EXACT_ROWS = 50_000  # left by a filter
+RERANKED = 500
+POINTS_PER_CELL = 64  # that the lists' centres are learnt from
+RECALL_OF, WANTED_RECALL = 50, 0.99
+QUERIES = 256  # that recall is measured with
+ROWS_AT_ONCE = 65_536
+FIRST_PROBES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Rows and their cosines, the most similar first; of equal ones the smaller row first."""
+
+    rows: Int64
+    similarities: Float32
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Unit vectors of N images and how they are searched.
+
+    Attributes:
+        rows: N x d, float32, perhaps mapped from a file.
+        cells: faiss index of the same rows; None: every search is exact.
+        probes: lists that a query looks at.
+    """
+
+    rows: Float32
+    cells: Any = None
+    probes: int = 0
+
+    @classmethod
+    def open(cls, vectors: Path, cells: Path | None, probes: int) -> Vectors:
+        """Return the vectors of an index's files."""
+        rows = np.load(vectors, mmap_mode="r", allow_pickle=False)
+        return cls(rows, None if cells is None else faiss().read_index(str(cells)), probes)
+
+    def nearest(self, query: Float32, count: int, selected: Int64 | None = None) -> Nearest:
+        """Return the `count` images that are most similar to a query, fewer where there are no more.
+
+        Args:
+            query: d numbers, of length 1.
+            count: at most RERANKED where the search is not exact.
+            selected: ascending rows that are searched; None: all.
+        """
+        total = len(self.rows) if selected is None else len(selected)
+        if selected is not None and total <= EXACT_ROWS:
+            return _first(selected, self.take(selected) @ query, count)
+        if self.cells is None:
+            similarities = self.rows @ query
+            rows = np.arange(total) if selected is None else selected
+            return _first(rows, similarities if selected is None else similarities[selected], count)
+        candidates = self._candidates(query, max(count, RERANKED), selected)
+        return _first(candidates, self.take(candidates) @ query, count)
+
+    def take(self, rows: Int64) -> Float32:
+        """Return the vectors of ascending rows; of a mapped file the pages they are on are let go again."""
+        found: Float32 = self.rows[rows]
+        if self.cells is not None and self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+        return found
+
+    def _candidates(self, query: Float32, count: int, selected: Int64 | None) -> Int64:
+        """Return the ascending rows that the lists give; a filter of a share p has 1 / p as many lists looked at."""
+        library = faiss()
+        given: dict[str, Any] = {"nprobe": self.probes}
+        if selected is not None:
+            bits = np.packbits(mask_of(selected, len(self.rows)), bitorder="little")
+            share = len(selected) / len(self.rows)
+            given = {"nprobe": min(self.cells.nlist, int(np.ceil(self.probes / share)))}
+            given["sel"] = library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))
+        _, found = self.cells.search(query[None], count, params=library.SearchParametersIVF(**given))
+        return np.sort(found[0][found[0] >= 0]).astype(np.int64)
+
+    @cached_property
+    def _mapped(self) -> mmap.mmap | None:
+        return getattr(self.rows, "_mmap", None)
+
+
+def _first(rows: Int64, similarities: Float32, count: int) -> Nearest:
+    """Return the `count` most similar rows, in order; rows are ascending."""
+    kept = np.arange(len(rows))
+    if count < len(rows):
+        bound = np.partition(similarities, len(rows) - count)[len(rows) - count]
+        kept = np.flatnonzero(similarities >= bound)
+    order = kept[np.argsort(-similarities[kept], kind="stable")][:count]
+    return Nearest(rows[order].astype(np.int64), similarities[order])
+
+
+def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", "pictures"]) -> tuple[Any, CellsNote]:
+    """Return the approximate index of N x d unit vectors, and how it is to be searched; the same rows, the same bytes.
+
+    Args:
+        rows: perhaps mapped from a file; a block is in memory at a time.
+        queries: Q x d that the number of lists to look at is chosen by.
+        measured_with: what the queries are of.
+    """
+    library = faiss()
+    count, dimensions = rows.shape
+    lists = 1 << round(np.log2(2 * np.sqrt(count)))
+    with _one_thread(library):
+        made = library.index_factory(dimensions, f"IVF{lists},SQ8", library.METRIC_INNER_PRODUCT)
+        made.cp.max_points_per_centroid = POINTS_PER_CELL
+        sample = stream("cells", count).choice(count, size=min(count, lists * POINTS_PER_CELL), replace=False)
+        made.train(np.ascontiguousarray(rows[np.sort(sample)]))
+        for start in range(0, count, ROWS_AT_ONCE):
+            made.add(np.ascontiguousarray(rows[start : start + ROWS_AT_ONCE]))
+        truth = _true_first(rows, queries)
+        probes, recall = FIRST_PROBES, 0.0
+        while True:
+            found = made.search(queries, RERANKED, params=library.SearchParametersIVF(nprobe=probes))[1]
+            recall = float(np.mean([np.isin(want, have).mean() for want, have in zip(truth, found, strict=True)]))
+            if recall >= WANTED_RECALL or probes >= lists:
+                break
+            probes = min(lists, probes + max(1, probes // 2))
+    note = CellsNote(
+        cells=lists, probes=probes, recall=round(recall, 4), queries=len(queries), measured_with=measured_with
+    )
+    return made, note
+
+
+def _true_first(rows: Float32, queries: Float32) -> Int64:
+    """Return Q x RECALL_OF: the rows that are truly most similar."""
+    best = np.full((len(queries), 0), 0, np.float32)
+    numbers = np.zeros((len(queries), 0), np.int64)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        block = queries @ rows[start : start + ROWS_AT_ONCE].T
+        best = np.concatenate([best, block], axis=1)
+        numbers = np.concatenate([numbers, np.broadcast_to(np.arange(block.shape[1]) + start, block.shape)], axis=1)
+        kept = np.argpartition(-best, min(RECALL_OF, best.shape[1] - 1), axis=1)[:, :RECALL_OF]
+        best, numbers = np.take_along_axis(best, kept, axis=1), np.take_along_axis(numbers, kept, axis=1)
+    return numbers
+
+
+def mask_of(rows: Int64, count: int) -> Bool:
+    """Return which of `count` rows are among some."""
+    found = np.zeros(count, dtype=bool)
+    found[rows] = True
+    return found
+
+
+def faiss() -> Any:
+    """Return the library of approximate search.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        import faiss as library
+    except ModuleNotFoundError as problem:
+        raise ConfigError(
+            f"{EXACT_BELOW} images and more are searched through faiss, which is not installed: "
+            "pip install 'multilink[retrieval]'"
+        ) from problem
+    return library
+
+
+@contextmanager
+def _one_thread(library: Any) -> Iterator[None]:
+    """Compute in one thread: sums of floating-point numbers depend on how many share them."""
+    before = library.omp_get_max_threads()
+    library.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        library.omp_set_num_threads(before)
