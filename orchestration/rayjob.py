@@ -51,6 +51,9 @@ def rayjob(step: Sequence[str], *, name: str, ray: RaySettings) -> dict[str, Any
             "activeDeadlineSeconds": ray.deadline_s,
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": KEPT_S,
+            "submitterPodTemplate": _pod(
+                "submitter", ray.image, {"cpu": "500m", "memory": "1Gi"}, restartPolicy="Never"
+            ),
             "rayClusterSpec": {
                 "rayVersion": version("ray"),
                 "authOptions": {"mode": "token", "secretName": TOKEN_SECRET},
@@ -61,11 +64,14 @@ def rayjob(step: Sequence[str], *, name: str, ray: RaySettings) -> dict[str, Any
     }
 
 
-def _pod(name: str, image: str, limits: dict[str, str]) -> dict[str, Any]:
+def _pod(name: str, image: str, limits: dict[str, str], **more: str) -> dict[str, Any]:
+    """Return a pod that the Pod Security Standard `restricted` admits; the user is that of `infra/Dockerfile`."""
     container = {
         "name": name,
         "image": image,
         "envFrom": [{"secretRef": {"name": ENVIRONMENT_SECRET, "optional": True}}],
         "resources": {"requests": limits, "limits": limits},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    return {"spec": {"containers": [container]}}
+    user = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {"spec": {"securityContext": user, "containers": [container], **more}}

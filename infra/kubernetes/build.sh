@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the programs of go.mod, once, and put them with the schemas of their objects into a folder:
+# Build the programs of go.mod and operator/go.mod, once, and put them with what they read into a folder:
 #
 #   infra/kubernetes/build.sh [FOLDER]     default: ~/.cache/multilink/kubernetes, where tests/infra looks
 #
@@ -15,5 +15,11 @@ minor=${kubernetes#v1.} && minor=${minor%%.*}
 stamp="-X k8s.io/component-base/version.gitVersion=$kubernetes -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor"
 nice go build -p 1 -ldflags "-s -w $stamp" -o "$folder/" tool
 install -m 644 "$(directory k8s.io/kubernetes)/api/openapi-spec/swagger.json" "$folder/"
+stages=$(directory sigs.k8s.io/kwok)/kustomize/stage
+for stage in node/fast/node-initialize node/heartbeat/node-heartbeat pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
+  echo "---" && cat "$stages/$stage.yaml"
+done >"$folder/stages.yaml"
+cd operator
+nice go build -p 1 -ldflags "-s -w" -o "$folder/" tool
 install -m 644 "$(directory github.com/ray-project/kuberay/ray-operator)"/config/crd/bases/*.yaml "$folder/"
 echo "built in $folder:" && ls "$folder"

@@ -168,8 +168,9 @@ def test_the_image_is_built_of_what_is_there() -> None:
     sources = {source.removeprefix("./") for words in copied for source in words[:-1]}
     assert all((ROOT / source).exists() for source in sources)
     assert {package.partition(".")[0] for package in PROJECT["tool"]["setuptools"]["packages"]} <= sources
-    (install,) = [line for line in lines if "pip install" in line]
-    extras = re.findall(r"\.\[([a-z,]+)\]", install)
+    dependencies, code = [line for line in lines if "pip install" in line]
+    assert "--no-deps" in code  # of which there are new ones in `pyproject.toml` alone
+    extras = re.findall(r"\.\[([a-z,]+)\]", dependencies)
     assert extras
     assert set(extras[0].split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
     python = next(line for line in lines if line.startswith("ARG PYTHON=")).partition("=")[2]
