@@ -8,6 +8,7 @@ import typer
 import pipelines.cli
 import training.cli
 from orchestration.link import link
+from orchestration.search import index, search
 from orchestration.settings import settings
 
 app = typer.Typer(
@@ -22,3 +23,5 @@ pipelines.cli.register(app)
 training.cli.register(app)
 app.command()(settings)
 app.command()(link)
+app.command()(index)
+app.command()(search)

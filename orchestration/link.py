@@ -78,7 +78,7 @@ def link(
     console = Console(is_json=is_json)
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input FILE or --dataset NAME")
-    refine = _refinement(refine_below, refine_weight)
+    refine = refinement(refine_below, refine_weight)
     if dataset is not None:
         if settings:
             raise UsageError("--set: of --input alone; a data set's vectors are in its shards")
@@ -114,7 +114,7 @@ def link(
     console.summarise(_lines(summary), summary)
 
 
-def _refinement(below: float | None, weight: float) -> RefineConfig | None:
+def refinement(below: float | None, weight: float) -> RefineConfig | None:
     from training.evaluation.metrics.relations import RefineConfig
 
     if below is None and weight:
@@ -154,7 +154,10 @@ def link_file(
     """
     if not source.is_file():
         raise UsageError(f"--input {source}: no such file")
+    from pipelines.config import recipe
     from pipelines.documents_for_linking import read_vectors
+    from pipelines.sources.jsonl import read_documents
+    from schemas.configs import override
     from training.linking_commands import run_link
     from training.mlflow.registering import calibration_of
     from training.mlflow.registry import load
@@ -165,12 +168,17 @@ def link_file(
     calibration = calibration_of(client, loaded, calibration_path)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
-        extraction = _extraction(loaded.model.card, settings, Folder(scratch))
         failures: list[Failure] = []
-        found = read_vectors(source, settings, Folder(scratch), extraction)
+        found = read_vectors(
+            read_documents(source),
+            override(recipe("documents"), settings),
+            files=str(source.absolute().parent),
+            scratch=Folder(scratch),
+            extraction=extraction_for(loaded.model.card, settings, Folder(scratch)),
+        )
         summary = run_link(
             loaded=loaded,
-            documents=_given(found, failures),
+            documents=given_documents(found, failures),
             output=str(output),
             calibration=calibration,
             precision=precision,
@@ -186,7 +194,7 @@ def link_file(
     return summary.to_json() | {"failures": dict(reasons), "failures_path": str(path)}
 
 
-def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
+def extraction_for(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
     """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`."""
     from pipelines.config import recipe
     from pipelines.documents_for_linking import Extraction
@@ -212,7 +220,7 @@ def _extraction(card: ModelCard, settings: list[str], scratch: Folder) -> Extrac
         ) from problem
 
 
-def _given(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[GivenDocument]:
+def given_documents(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[GivenDocument]:
     """Yield what can be linked; what cannot goes to `failures`."""
     from training.data.documents import GivenDocument
     from training.data.lake import region_bank

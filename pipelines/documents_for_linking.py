@@ -1,4 +1,4 @@
-"""The stages up to features without Beam, for documents that are linked rather than kept: one process, in order.
+"""The stages up to features without Beam, for documents that are linked or searched for, not kept: one process.
 
 The same plain functions as in the pipeline, so the same bytes give the same vectors; a test holds the two paths equal.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.config import recipe
+from pipelines.config import BuildConfig
 from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, texts_key
@@ -22,9 +21,7 @@ from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder
 from pipelines.settings import DocumentsConfig
-from pipelines.sources.jsonl import read_documents
 from pipelines.sources.records import CandidateDocument
-from schemas.configs import override
 from schemas.documents import Document
 from schemas.failures import Failure, Reason, Stage
 from schemas.features import RegionArrays, column_to_regions, column_to_vectors
@@ -69,26 +66,31 @@ class VectorDocument:
 
 
 def read_vectors(
-    path: Path, settings: Sequence[str], scratch: Folder, extraction: Extraction
+    records: Iterable[CandidateDocument | Failure],
+    config: BuildConfig,
+    *,
+    files: str,
+    scratch: Folder,
+    extraction: Extraction,
 ) -> Iterator[VectorDocument | Failure]:
-    """Yield the documents of a user's JSON Lines file with their features, and a failure row for all that has none.
+    """Yield documents with their features, and a failure row for all that has none.
 
     Args:
-        path: of the file.
-        settings: overrides of the `documents` recipe (`http.*`, `images.*`).
+        records: of a user's file (`pipelines.sources.jsonl`), or made of what somebody typed.
+        config: which documents and images are accepted, and how images are fetched.
+        files: folder, tar or zip that image paths are relative to.
         scratch: folder for fetched bytes and small copies.
         extraction: what is extracted.
     """
-    config = override(recipe("documents"), [f"source.documents={path}", *settings])
     access = ImageAccess(
         http=config.http,
         raw=scratch.child("raw"),
         copies=copy_packs(Lake(scratch), config.images, config.dedupe.fingerprint),
-        files=str(path.absolute().parent),
+        files=files,
         config=config.images,
         fingerprint=config.dedupe.fingerprint,
     )
-    found = documents_of(read_documents(path), config.documents, access)
+    found = documents_of(records, config.documents, access)
     while batch := list(islice(found, DOCUMENTS_AT_ONCE)):
         yield from (item for item in batch if isinstance(item, Failure))
         documents = [item for item in batch if isinstance(item, SettledDocument)]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from orchestration.link import _extraction, _given
+from orchestration.link import extraction_for, given_documents
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
+from pipelines.sources.jsonl import read_documents
 from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.failures import Failure
@@ -44,10 +46,15 @@ def extraction_of(scratch: Folder, images: str, sentences: str, **names: str) ->
     return Extraction(plan=plan, **names)
 
 
+def vectors_of(path: Path, scratch: Folder, extraction: Extraction) -> Iterator[VectorDocument | Failure]:
+    found = read_documents(path)
+    return read_vectors(found, recipe("documents"), files=str(path.parent), scratch=scratch, extraction=extraction)
+
+
 def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
     scratch = Folder(str(tmp_path / "scratch"))
     extraction = extraction_of(scratch, "colours,cells", "lengths", vectors="colours", regions="cells")
-    found = list(read_vectors(own_documents, [], scratch, extraction))
+    found = list(vectors_of(own_documents, scratch, extraction))
     assert counts == {"colours": 4, "cells": 4, "lengths": 2, "sentences": 3}  # the two documents share a picture
     told = [(item.record_id, str(item.reason), item.message) for item in found if isinstance(item, Failure)]
     assert told == [
@@ -62,7 +69,7 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
     assert document.image_vectors.dtype == np.float16
 
     failures: list[Failure] = []
-    (given,) = _given(found, failures)
+    (given,) = given_documents(found, failures)
     assert len(failures) == 3
     assert given.regions is not None
     assert given.regions.images.offsets.tolist() == [0, 4, 8, 12]
@@ -73,7 +80,7 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
 
 def test_a_model_of_regions_alone_needs_no_vectors(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
     scratch = Folder(str(tmp_path / "scratch"))
-    found = list(read_vectors(own_documents, [], scratch, extraction_of(scratch, "cells", "", regions="cells")))
+    found = list(vectors_of(own_documents, scratch, extraction_of(scratch, "cells", "", regions="cells")))
     assert counts == {"cells": 4}
     shapes = [item.image_vectors.shape for item in found if isinstance(item, VectorDocument)]
     assert shapes == [(4, 0), (1, 0)]
@@ -95,10 +102,10 @@ def card(images: str, regions: str | None) -> ModelCard:
 
 
 def test_the_extractors_are_those_the_model_was_trained_on(counts: Counter[str]) -> None:
-    extraction = _extraction(card("colours", "cells"), ["features.threads=1"], Folder("scratch"))
+    extraction = extraction_for(card("colours", "cells"), ["features.threads=1"], Folder("scratch"))
     assert [column.name for column in extraction.plan.images] == ["cells", "colours"]
     assert (extraction.vectors, extraction.regions, extraction.plan.sentences) == ("colours", "cells", ())
     assert not extraction.pictures
     words = "the model reads features that cannot be made from raw documents here: features.images = 'released'"
     with pytest.raises(UsageError, match=words):
-        _extraction(card("released", None), [], Folder("scratch"))
+        extraction_for(card("released", None), [], Folder("scratch"))

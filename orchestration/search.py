@@ -1,0 +1,235 @@
+"""The commands of a searchable archive: make an index, search it, measure how well that goes.
+
+An archive of a user's own is built by the pipeline first; queries are read by its extractors (`queries.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schemas.console import Console, Say, aligned
+from schemas.documents import UNDETERMINED, Role
+from schemas.errors import UsageError
+from schemas.lake import Lake
+
+if TYPE_CHECKING:
+    from training.mlflow.registry import LoadedModel
+    from training.model import LinkModel
+    from training.retrieval.build import BuiltIndex
+    from training.retrieval.search import SearchResult
+
+SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
+SEARCH_TAG = "multilink"
+IndexPath = Annotated[str, typer.Option("--index", help="Path or URI of the folder that `multilink index` printed.")]
+ChangedSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
+]
+IsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
+
+
+def index(
+    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")],
+    model: Annotated[
+        str | None, typer.Option(help="As for link; with --dataset, the data set's champion by default.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION whose pictures are to be found.")] = None,
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Instead: a folder, a tar or a zip of pictures, or an archive's JSON Lines. It is built first, as the "
+            "data set `archive`, with the features that the model reads.",
+        ),
+    ] = None,
+    settings: ChangedSettings = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
+    ] = None,
+    tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
+    is_json: IsJson = False,
+) -> None:
+    """Make the pictures of a data set version, or of an archive, searchable by a model.
+
+    The index lies in the lake, under indexes/DATA SET/VERSION/MODEL, and holds all that a search needs. Called again,
+    the command takes over what is there; what is removed is made anew, with equal bytes.
+    """
+    console = Console(is_json=is_json)
+    if (dataset is None) == (pictures is None):
+        raise UsageError("index: expected either --dataset NAME or --pictures PATH")
+    if pictures is not None and model is None:
+        raise UsageError("--pictures: takes --model beside it")
+    if settings and pictures is None:
+        raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
+    from training.mlflow.registering import calibration_of
+    from training.mlflow.registry import champion_of_dataset, load
+    from training.mlflow.runs import open_tracking
+    from training.retrieval.build import build_index
+
+    home, client = Lake.at(lake), open_tracking(tracking)
+    if model is None:
+        model = champion_of_dataset(client, home.find(dataset or "")[0]).uri
+    loaded = load(model, client)
+    if pictures is not None:
+        dataset = _build_archive(loaded.model, pictures, settings or [], home, console.say)
+    made = build_index(
+        loaded.model,
+        home,
+        dataset or "",
+        uri=loaded.uri,
+        name=_index_name(loaded),
+        calibration=calibration_of(client, loaded, calibration),
+        say=console.say,
+    )
+    console.summarise(_index_lines(made), {"path": made.folder.uri, "reused": made.is_reused, **_about(made)})
+
+
+def _index_name(loaded: LoadedModel) -> str:
+    """Return the name under which a model's indexes lie: of the registry, else of its weights."""
+    if loaded.version is not None:
+        return f"{loaded.version.name}-{loaded.version.version}"
+    return f"model-{loaded.model.digest()[:12]}"
+
+
+def _build_archive(model: LinkModel, pictures: str, settings: list[str], lake: Lake, say: Say) -> str:
+    """Build a user's archive as a data set with the features that a model reads, and return NAME@VERSION."""
+    from pipelines.config import recipe
+    from pipelines.files import is_archive
+    from pipelines.run import build_dataset
+    from pipelines.sources.diy.submissions import Credentials
+    from schemas.configs import override
+
+    is_file = Path(pictures).is_file() and not is_archive(pictures)
+    source = f"source.{'archive' if is_file else 'images'}={pictures}"
+    names = (model.card.data.image_features, model.card.data.region_features)
+    config = override(recipe("archive"), [source, *settings])
+    config = replace(config, features=replace(config.features, images=tuple(filter(None, names))))
+    summary = build_dataset(config, lake=lake, credentials=Credentials(), say=say)
+    return f"{summary.manifest.dataset}@{summary.manifest.version}"
+
+
+def _about(made: BuiltIndex) -> dict[str, Any]:
+    manifest = made.manifest
+    return {
+        "model": manifest.model,
+        "dataset": manifest.dataset,
+        "images": manifest.images,
+        "described": dict(manifest.described),
+        "bytes": sum(entry.bytes for entry in manifest.files),
+    }
+
+
+def _index_lines(made: BuiltIndex) -> list[str]:
+    manifest, cells = made.manifest, made.manifest.cells
+    how = "searched exactly"
+    if cells is not None:
+        how = f"searched in {cells.probes} of {cells.cells} lists, recall {cells.recall:.3f} of {cells.measured_with}"
+    described = ", ".join(f"{name} {count}" for name, count in manifest.described.items() if count) or "nothing"
+    return [
+        f"{'reused' if made.is_reused else 'made'}: {made.folder.uri}",
+        f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
+        f"known of them: {described}",
+    ]
+
+
+def search(
+    index_path: IndexPath,
+    headline: Annotated[str, typer.Option(help="Headline of the article.")] = "",
+    lead: Annotated[str, typer.Option(help="Its lead.")] = "",
+    caption: Annotated[str, typer.Option(help="What the picture is to show.")] = "",
+    body: Annotated[str, typer.Option(help="Its text.")] = "",
+    language: Annotated[str, typer.Option(help="Of the texts, such as de.")] = UNDETERMINED,
+    image: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A picture whose likes are wanted, or its URL.")
+    ] = None,
+    like: Annotated[list[str] | None, typer.Option(metavar="HASH", help="More like this picture of the index.")] = None,
+    unlike: Annotated[list[str] | None, typer.Option(metavar="HASH", help="Less like this one.")] = None,
+    entity: Annotated[
+        list[str] | None, typer.Option(help="Only pictures of whose metadata this name is a part; may be given again.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD OP VALUE", help="Only pictures like date>=2019-05, credit=dpa, place~Berlin."),
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many pictures.")] = 20,
+    rank_by: Annotated[str, typer.Option(help="visual, lexical or fused.")] = "visual",
+    refine_below: Annotated[
+        float | None, typer.Option(metavar="T", help="Of models of relations: refine similarities, as for link.")
+    ] = None,
+    refine_weight: Annotated[float, typer.Option(metavar="LAMBDA", help="Of that refinement.")] = 0.0,
+    trec: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the ranking as a TREC run, too, of a query named 1.")
+    ] = None,
+    settings: ChangedSettings = None,
+    is_json: IsJson = False,
+) -> None:
+    """Rank the pictures of an index for a text, a picture, or both.
+
+    Shown are the cosine, the probability by the model's calibration, the weight of each text where the model fuses
+    several, and the relations to expect where it predicts any. Filters act before ranking.
+    """
+    console = Console(is_json=is_json)
+    from orchestration.link import refinement
+    from orchestration.queries import query_reader
+    from training.retrieval.filters import parse_filters
+    from training.retrieval.index import open_index
+    from training.retrieval.queries import Query
+    from training.retrieval.search import RankBy
+    from training.retrieval.search import search as search_index
+
+    if rank_by not in list(RankBy):
+        raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
+    filters = parse_filters(where or (), entity or ())
+    opened = open_index(index_path)
+    texts = {Role.HEADLINE: headline, Role.LEAD: lead, Role.CAPTION: caption, Role.BODY: body}
+    query = Query(
+        texts={str(role): text for role, text in texts.items() if text},
+        language=language,
+        picture=image,
+        like=tuple(like or ()),
+        unlike=tuple(unlike or ()),
+    )
+    with query_reader(opened.model, settings or []) as reader:
+        found = search_index(
+            opened,
+            query,
+            filters=filters,
+            top=top,
+            rank_by=RankBy(rank_by),
+            refine=refinement(refine_below, refine_weight),
+            reader=reader,
+        )
+    if trec is not None:
+        rows = ((each.picture.image, each.rank, each.score) for each in found.images)
+        lines = (f"1 Q0 {key} {rank} {score:.6f} {SEARCH_TAG}\n" for key, rank, score in rows)
+        trec.write_text("".join(lines), encoding="utf-8")
+    console.summarise(_search_lines(found), found.to_json())
+
+
+def _search_lines(found: SearchResult) -> list[str]:
+    """Return a ranking as a table, and what the model read and expects."""
+    head = ("rank", "cosine", "probability", "words", "date", "image", "shown")
+    rows = [
+        (
+            str(each.rank),
+            f"{each.similarity:.3f}",
+            "" if each.probability is None else f"{each.probability:.2f}",
+            str(each.lexical_rank or ""),
+            each.picture.metadata.date or "",
+            each.picture.image[:16],
+            (each.picture.metadata.title or each.picture.metadata.caption or each.picture.source or "")[:SHOWN_TEXT],
+        )
+        for each in found.images
+    ]
+    weights = [f"{source.role} {source.weight:.2f}" for source in found.sources if source.weight is not None]
+    expected = [f"{name} {probability:.2f}" for name, probability in found.expected]
+    return [
+        f"{len(found.images)} of {found.searched} images",
+        *(aligned([head, *rows]) if rows else []),
+        *([f"weights: {', '.join(weights)}"] if weights else []),
+        *([f"expect: {', '.join(expected)}" + (", refined by them" if found.is_refined else "")] if expected else []),
+    ]
