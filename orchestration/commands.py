@@ -8,7 +8,7 @@ import typer
 import pipelines.cli
 import training.cli
 from orchestration.link import link
-from orchestration.search import index, search
+from orchestration.search import evaluate_search, index, search
 from orchestration.settings import settings
 
 app = typer.Typer(
@@ -25,3 +25,4 @@ app.command()(settings)
 app.command()(link)
 app.command()(index)
 app.command()(search)
+app.command()(evaluate_search)

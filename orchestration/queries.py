@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orchestration.link import extraction_for, given_documents
 from schemas.documents import Provenance, Role
 from schemas.errors import UsageError
@@ -22,7 +24,9 @@ from schemas.lake import Folder
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction
     from training.data.documents import GivenDocument
+    from training.data.ragged import Floats
     from training.model import LinkModel
+    from training.retrieval.evaluate import Encode
     from training.retrieval.queries import RawDocument, Reader
 
 
@@ -110,3 +114,19 @@ def _runs(documents: Sequence[RawDocument]) -> Iterator[Sequence[RawDocument]]:
             start = number + 1
     if start < len(documents):
         yield documents[start:]
+
+
+def sentence_encoder() -> Encode:
+    """Return the pipeline's multilingual sentence encoder: N texts -> N x t unit vectors, float32."""
+    from pipelines.features.catalogue import extractors
+    from pipelines.features.values import DOCUMENTS
+    from pipelines.settings import FeaturesConfig, HttpConfig
+
+    config = FeaturesConfig()
+    (encoder,) = extractors(config.sentences[:1], DOCUMENTS, config, HttpConfig())
+
+    def encode(texts: Sequence[str]) -> Floats:
+        ((vectors,),) = encoder.extract([list(texts)])
+        return np.asarray(vectors, np.float32)
+
+    return encode

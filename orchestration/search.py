@@ -17,6 +17,7 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
+    from training.evaluation.evaluate import EvaluationReport
     from training.mlflow.registry import LoadedModel
     from training.model import LinkModel
     from training.retrieval.build import BuiltIndex
@@ -232,4 +233,64 @@ def _search_lines(found: SearchResult) -> list[str]:
         *(aligned([head, *rows]) if rows else []),
         *([f"weights: {', '.join(weights)}"] if weights else []),
         *([f"expect: {', '.join(expected)}" + (", refined by them" if found.is_refined else "")] if expected else []),
+    ]
+
+
+def evaluate_search(
+    index_path: IndexPath,
+    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the index's data set.")],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),
+    ] = None,
+    settings: ChangedSettings = None,
+    is_json: IsJson = False,
+) -> None:
+    """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
+
+    Beside the model stand BM25 on what is said of the pictures, the nearest of those texts by the sentence encoder, and
+    the fusion of the model and BM25.
+    """
+    console = Console(is_json=is_json)
+    from orchestration.queries import query_reader, sentence_encoder
+    from training.evaluation.evaluate import EvaluationReport
+    from training.retrieval.evaluate import evaluate_search as evaluate_index
+    from training.retrieval.index import open_index
+
+    opened = open_index(index_path)
+    with query_reader(opened.model, settings or []) as reader:
+        found = evaluate_index(opened, Lake.at(lake), split, reader=reader, encode=sentence_encoder())
+    manifest = opened.manifest
+    name, _, version = manifest.dataset.partition("@")
+    report = EvaluationReport(
+        model=manifest.model, model_version=None, dataset=name, dataset_version=version, split=split, rows=found.rows
+    )
+    if output is not None:
+        report.write(output)
+        found.write_trec(output, tag=SEARCH_TAG)
+    values = {"model": manifest.model, "dataset": manifest.dataset, "split": split, "queries": len(found.queries)}
+    console.summarise(_evaluation_lines(report), values | {"scores": report.values()})
+
+
+def _evaluation_lines(report: EvaluationReport) -> list[str]:
+    """Return a row a group and system, and why a system has no numbers."""
+    from training.retrieval.evaluate import METRICS
+
+    table: dict[tuple[str, str], dict[str, str]] = {}
+    for row in report.rows:
+        if row.metric in METRICS and row.value is not None:
+            table.setdefault((row.group, row.measure), {})[row.metric] = (
+                f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]"
+            )
+    head = ("", "MRR", *(metric.replace("recall_at_", "R@") for metric in METRICS[1:]))
+    rows = [
+        (f"{group.partition(',')[0]}  {measure}", *(own[metric] for metric in METRICS))
+        for (group, measure), own in sorted(table.items())
+    ]
+    told = [f"{row.measure}: {row.note}" for row in report.rows if row.note]
+    return [
+        f"{report.model} on {report.dataset}@{report.dataset_version}, {report.split}",
+        *aligned([head, *rows]),
+        *told,
     ]

@@ -71,7 +71,7 @@ class Ranks:
 
     Attributes:
         realistic: Q, expected over all orders of what is equal.
-        found: Q x len(CUTOFFS).
+        found: Q x len(cutoffs).
         reciprocal: Q.
     """
 
@@ -80,14 +80,14 @@ class Ranks:
     reciprocal: Float64
 
     @classmethod
-    def of(cls, above: Int64, others: Int64, partners: Int64) -> Ranks:
+    def of(cls, above: Int64, others: Int64, partners: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
         """Return the expectations over all orders of what is equal.
 
         With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
         1 + a + t / (s + 1), and none of the partners is among the first K with probability
         C(t, K - a) / C(s + t, K - a).
         """
-        found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in CUTOFFS], axis=1)
+        found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
             reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
@@ -146,7 +146,7 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
         similarities: Floats = np.round(queries[start:stop] @ candidates.T, DECIMALS)
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
-        counts.append(_count(similarities, are_partners))
+        counts.append(count_ranked(similarities, are_partners))
     return Ranks.of(*np.concatenate(counts, axis=1))
 
 
@@ -163,8 +163,8 @@ def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None =
     return query_ranks(queries[wanted], candidates, renumbered, adjust=adjust), pool.documents[first]
 
 
-def _count(similarities: Floats, are_partners: Bool) -> Int64:
-    """Return 3 x Q: others above the best partner, others equal to it, partners equal to it."""
+def count_ranked(similarities: Floats, are_partners: Bool) -> Int64:
+    """Return 3 x Q, as `Ranks.of` takes them: others above the best partner, others and partners equal to it."""
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     equal = similarities == best
     sets = (similarities > best) & ~are_partners, equal & ~are_partners, equal & are_partners
