@@ -17,6 +17,7 @@ import typer
 from orchestration.commands import app
 from orchestration.demo.demo import demo
 from orchestration.local.up import up
+from orchestration.pipes import reported
 from schemas.errors import MultilinkError
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
@@ -60,7 +61,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; an expected error is told as one line on standard error."""
     try:
-        status = app(arguments, prog_name="multilink", standalone_mode=False)
+        with reported():
+            status = app(arguments, prog_name="multilink", standalone_mode=False)
     except MultilinkError as problem:
         return _tell(str(problem), problem.exit_status)
     except typer.TyperException as problem:

@@ -10,7 +10,7 @@ definitions does.
         cron: "0 3 * * 1"
         settings: ["source.dump=/dumps/RS_2018-01.zst"]
         objectives: [nostruct, cross-document]
-    beam: {where: cluster, runner: flink, options: ["--flink_master=flink:8081"]}
+    beam: {runner: flink, options: ["--flink_master=flink:8081"]}
     ray: {where: ray-job, address: "http://head:8265", workers: 8}
 """
 
@@ -34,24 +34,16 @@ SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
 PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
 NOSTRUCT = "nostruct"
 WEEKLY, MONTHLY = "0 3 * * 1", "0 3 1 * *"
+RUNNERS = ("local", "portable", "flink", "spark", "dataflow")
 _CRON_FIELDS = 5
-
-
-class BeamWhere(StrEnum):
-    """Where a build runs."""
-
-    IN_PROCESS = "in-process"
-    SUBPROCESS = "subprocess"  # `multilink build` on this machine
-    CLUSTER = "cluster"  # the same with Beam's Flink, Spark or Dataflow runner
 
 
 class RayWhere(StrEnum):
     """Where training runs."""
 
-    IN_PROCESS = "in-process"
     SUBPROCESS = "subprocess"  # `multilink train` on this machine
     RAY_JOB = "ray-job"  # submitted to a Ray cluster's job server
-    KUBERAY = "kuberay"  # a RayJob of the KubeRay operator, through kubectl
+    KUBERAY = "kuberay"  # a RayJob of the KubeRay operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,23 +104,22 @@ class BeamSettings:
     """Where builds run.
 
     Attributes:
-        where: see `BeamWhere`.
-        runner: of `multilink build`: local or portable here, flink, spark or dataflow on a cluster.
+        runner: of `multilink build`: local or portable on this machine, flink, spark or dataflow on a cluster, which
+            is driven from here.
         workers: worker processes on this machine.
         options: Beam's own options of a cluster.
     """
 
-    where: BeamWhere = BeamWhere.IN_PROCESS
     runner: str = "local"
     workers: int = 1
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require(
-            (self.runner not in ("local", "portable")) == (self.where is BeamWhere.CLUSTER),
+            self.runner in RUNNERS,
             field="beam.runner",
             value=self.runner,
-            rule="expected local or portable on this machine, and flink, spark or dataflow on a cluster",
+            rule=f"expected one of {', '.join(RUNNERS)}",
         )
         require(self.workers >= 1, field="beam.workers", value=self.workers, rule="must be at least 1")
 
@@ -140,7 +131,8 @@ class RaySettings:
     Attributes:
         where: see `RayWhere`.
         workers: training processes.
-        address: of the Ray job server, `http://head:8265` (`ray-job`).
+        address: of the Ray job server, `http://head:8265` (`ray-job`); of the dashboard of a RayJob's cluster, where
+            that is not reached by the name of its service (`kuberay`).
         image: container image with this package (`kuberay`).
         namespace: of the RayJob (`kuberay`).
         gpus: GPUs a worker asks for (`kuberay`).
@@ -148,7 +140,7 @@ class RaySettings:
         deadline_s: seconds within which the job must have ended.
     """
 
-    where: RayWhere = RayWhere.IN_PROCESS
+    where: RayWhere = RayWhere.SUBPROCESS
     workers: int = 1
     address: str = ""
     image: str = ""

@@ -1,19 +1,20 @@
 """The steps from sources to links: what each is asked for, as a `multilink` command, and what need not be done again.
 
-A step is a list of arguments, so that it can run in this process, in another, or on a cluster (`places.py`), and its
-result is the summary that the command prints with `--json`. Dagster's assets and the demo call the same steps.
+A step is a list of arguments, so that it can run in this process, in another, or on a cluster, and its result is the
+summary that the command prints with `--json`. Dagster's assets and the demo call the same steps: the demo in its own
+process, Dagster through Pipes (`dagster/pipes.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestration.config import BeamWhere, DatasetSettings, RayWhere, Settings
-from orchestration.places import Summary, in_process, in_subprocess, kuberay, ray_job
+from orchestration.config import DatasetSettings, RayWhere, Settings
 from schemas.configs import override
-from schemas.console import Say
+from schemas.console import Say, heard_by
+from schemas.errors import GateError
 from schemas.lake import Lake
 from training.config import ObjectiveConfig, TrainConfig
 from training.recipes import recipe
@@ -21,15 +22,45 @@ from training.recipes import recipe
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
 
+Step = Sequence[str]
+Summary = dict[str, Any]
 _STOPPED = ("FAILED", "KILLED")
 _LEFT_RUNNING = "RUNNING"
 
 
+def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
+    """Do a step here: the command line's own parser is called.
+
+    Raises:
+        MultilinkError: of the kind that the command ends with.
+    """
+    from orchestration.commands import app
+
+    with heard_by(say) as summaries:
+        try:
+            app(list(step), prog_name="multilink", standalone_mode=False)
+        except GateError:
+            if not (summaries and is_decision(summaries[-1])):
+                raise
+    return summaries[-1]
+
+
+def is_decision(summary: Summary) -> bool:
+    """Return whether a summary is a gate's: its no ends the command with an error, and is a result all the same."""
+    return "is_promoted" in summary
+
+
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The steps that settings describe: their lake, their MLflow store, and where Beam and Ray run."""
+    """The steps that settings describe: their lake, their MLflow store, and where Beam and Ray run.
+
+    Attributes:
+        settings: what they are composed of.
+        run: does a step, telling its progress, where it is to run, and returns its summary.
+    """
 
     settings: Settings
+    run: Callable[[Step, Say, RayWhere], Summary] = in_process
 
     def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
         """Build a version of a data set, or reuse the one that the same inputs gave before.
@@ -41,7 +72,7 @@ class Steps:
         where = ["--lake", self.settings.lake, "--runner", beam.runner, "--workers", str(beam.workers)]
         options = ["--", *beam.options] if beam.options else []
         set_ = _set(*addresses, *dataset.settings)
-        return self._run(beam.where, ["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
+        return self._run_here(["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
 
     def train(
         self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
@@ -70,17 +101,17 @@ class Steps:
         own = ["--recipe", dataset.train_recipe, *_set(*settings)]
         what = ["--resume", run.id] if run is not None and run.status in resumable else own
         where = ["--dataset", f"{dataset.name}@{version}", *self._stores(), *self._workers()]
-        return self._run(self.settings.ray.where, ["train", *where, "--no-report", *what, "--json"], say)
+        return self.run(["train", *where, "--no-report", *what, "--json"], say, self.settings.ray.where)
 
     def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
         where = ["--dataset", reference, *self._stores(), "--report", report]
-        return self._run_near(["evaluate", "--model", model, *where, "--json"], say)
+        return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
         """Compare a model with another, pair by pair, on the split of `gate.Policy`: validation."""
         where = ["--dataset", reference, *self._stores(), "--split", "val"]
-        return self._run_near(["compare", other, model, *where, "--json"], say)
+        return self._run_here(["compare", other, model, *where, "--json"], say)
 
     def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
         """Ask the gate whether a version may be the champion, move the alias where it may, and return the decision.
@@ -88,7 +119,7 @@ class Steps:
         `policy` is a file of the gate's settings; empty: the standard ones.
         """
         where = [*self._stores(), *(["--policy", policy] if policy else [])]
-        return self._run_near(["promote", "--model", model, "--version", version, *where, "--json"], say)
+        return self._run_here(["promote", "--model", model, "--version", version, *where, "--json"], say)
 
     def link(self, name: str, reference: str, *, say: Say) -> Summary:
         """Link every document of a data set version with a model's champion; the summary is empty where there is none.
@@ -105,7 +136,7 @@ class Steps:
         output = Lake.at(self.settings.lake).links(dataset, version, champion.name, champion.version).uri
         where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
         step = ["link", "--model", champion.uri, *where, "--json"]
-        return self._run(self.settings.ray.where, step, say) | {"model_version": champion.version}
+        return self.run(step, say, self.settings.ray.where) | {"model_version": champion.version}
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""
@@ -132,19 +163,9 @@ class Steps:
     def _workers(self) -> list[str]:
         return ["--workers", str(self.settings.ray.workers)]
 
-    def _run_near(self, step: list[str], say: Say) -> Summary:
-        """Do a step that takes seconds: on this machine, wherever Ray is."""
-        is_here = self.settings.ray.where is RayWhere.IN_PROCESS
-        return self._run(RayWhere.IN_PROCESS if is_here else RayWhere.SUBPROCESS, step, say)
-
-    def _run(self, where: BeamWhere | RayWhere, step: list[str], say: Say) -> Summary:
-        """Do a step and return its summary; a Beam cluster is driven from a process of this machine."""
-        ray = self.settings.ray
-        if where is RayWhere.RAY_JOB:
-            return ray_job(step, say, address=ray.address)
-        if where is RayWhere.KUBERAY:
-            return kuberay(step, say, ray=ray)
-        return (in_process if where in (BeamWhere.IN_PROCESS, RayWhere.IN_PROCESS) else in_subprocess)(step, say)
+    def _run_here(self, step: list[str], say: Say) -> Summary:
+        """Do a step that takes seconds, or drives a Beam cluster: on this machine, wherever Ray is."""
+        return self.run(step, say, RayWhere.SUBPROCESS)
 
 
 def registered_name(dataset: str, objective: str) -> str:

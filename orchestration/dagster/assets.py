@@ -32,9 +32,8 @@ from orchestration.dagster.record import (
     model_key,
 )
 from orchestration.demo.recorded_web import recorded_web
-from orchestration.places import Summary
 from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
-from orchestration.steps import Steps, registered_name
+from orchestration.steps import Steps, Summary, registered_name
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
@@ -85,9 +84,11 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
         pool=SCRAPING_POOL,
     )
     def build(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
+        from orchestration.dagster.pipes import piped  # imports the clients of Ray and Kubernetes
+
         dataset = settings.dataset(context.partition_key)
         with mistakes_are_final(), recorded_web(dataset.recorded_web) as addresses:
-            summary = steps.build(dataset, addresses, say=context.log.info)
+            summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
         for stage in STAGES:
             yield dg.MaterializeResult(
@@ -244,13 +245,15 @@ def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefi
         kinds={"python", *kind.programs},
     )
     def asset(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
+        from orchestration.dagster.pipes import piped
+
         dataset = settings.dataset(context.partition_key)
         if objective not in dataset.objectives:
             context.log.info(f"{dataset.name} is not configured for {objective}: nothing to do")
             return
         version = sound_version(context)
         with mistakes_are_final():
-            told = kind.make(Making(context, steps, objective, dataset, version))
+            told = kind.make(Making(context, piped(steps, context), objective, dataset, version))
         if told:
             yield dg.MaterializeResult(metadata={VERSION: version} | told)
 

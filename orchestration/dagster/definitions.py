@@ -4,8 +4,8 @@ Loading it reads the settings file and nothing else: no network, no credential, 
 imported when a step first needs them.
 
 Jobs are what a person, a schedule or a sensor starts, each on one data set; `everything` is the others in one run. They
-run in one process each: a run's steps share what was imported and loaded, and what is heavy has its own workers (Beam,
-Ray). Steps that do not depend on a failed one are done all the same.
+run in one process each, and each step in one of its own or on a cluster (`pipes.py`). Steps that do not depend on a
+failed one are done all the same.
 
 Sensors read what there is, let `rules/decisions.py` decide, and hand its requests to Dagster. The state comes from
 three places: Dagster's record (versions and what their checks said), the registry (models and aliases), the lake

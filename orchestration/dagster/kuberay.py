@@ -51,6 +51,11 @@ class RayJobs(RayJobClient):
             raise BuildError(f"RayJob {name}: still {status.get('jobDeploymentStatus')} long after its deadline")
         return status
 
+    def terminate(self, name: str, namespace: str, *_: Any, **__: Any) -> bool:
+        """Delete a job with its cluster; dagster-ray's way would wait for ever for one that never started."""
+        self.delete(name, namespace)
+        return True
+
     def delete(self, name: str, namespace: str) -> Any:
         """Delete a job with its cluster; one that is gone is no error."""
         try:

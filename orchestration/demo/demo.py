@@ -17,8 +17,7 @@ import typer
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
 from orchestration.demo.recorded_web import recorded_web, recording_at
-from orchestration.places import in_process
-from orchestration.steps import Steps
+from orchestration.steps import Steps, in_process
 from schemas.console import Console
 from schemas.documents import Split
 from schemas.errors import GateError

@@ -59,6 +59,7 @@ run_monitoring:  # a run that a killed daemon was about to start is noticed, and
   enabled: true
   poll_interval_seconds: 10
   start_timeout_seconds: 90
+  max_runtime_seconds: 259200  # three days: nothing is waited for without end
   free_slots_after_run_end_seconds: 5
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
 """

@@ -23,17 +23,14 @@ from orchestration.config import (
     PAGE_VARIABLE,
     SETTINGS_VARIABLE,
     BeamSettings,
-    BeamWhere,
     DatasetSettings,
-    RayWhere,
     Settings,
 )
-from orchestration.places import Summary, ray_job_command
+from orchestration.dagster.pipes import ray_job_command
 from orchestration.steps import Steps
-from schemas.console import Say
 
 sys.path.insert(0, str(Path(__file__).parent))
-from commands import parse, ray_cli
+from commands import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
@@ -67,14 +64,7 @@ def in_files() -> list[list[str]]:
 
 
 DIY = DatasetSettings(name="diy", recipe="diy", settings=("dedupe.radius=2",))
-FLINK_BUILDS = BeamSettings(where=BeamWhere.CLUSTER, runner="flink", options=("--x=1",))
-
-
-class Recorded(Steps):
-    """Steps that are not done: the summary is the command."""
-
-    def _run(self, where: BeamWhere | RayWhere, step: list[str], say: Say) -> Summary:
-        return {"step": step}
+FLINK_BUILDS = BeamSettings(runner="flink", options=("--x=1",))
 
 
 def test_a_word_that_is_unknown_is_found() -> None:
@@ -92,7 +82,8 @@ def test_the_commands_that_are_written_down_parse() -> None:
 
 def test_each_step_is_a_command_of_multilink_and_a_job_of_ray(tmp_path: Path) -> None:
     tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    steps = Recorded(settings=Settings(lake="lake", tracking_uri=tracking, datasets=(DIY,), beam=FLINK_BUILDS))
+    settings = Settings(lake="lake", tracking_uri=tracking, datasets=(DIY,), beam=FLINK_BUILDS)
+    steps = Steps(settings=settings, run=lambda step, *_: {"step": step})
     steps.client().create_registered_model("m")
     steps.client().create_model_version("m", source="lake")
     steps.client().set_registered_model_alias("m", "champion", "1")
@@ -107,9 +98,9 @@ def test_each_step_is_a_command_of_multilink_and_a_job_of_ray(tmp_path: Path) ->
     resumed = ["train", "--dataset", "diy@v1", "--lake", "lake", "--no-report", "--resume", "run", "--json"]
     for step in [*(each["step"] for each in done), resumed]:
         assert parse(["multilink", *step]) is not None
-        submitted = ray_job_command(step, address="http://head:8265", job="multilink-1")
-        context = ray_cli().commands["job"].commands["submit"].make_context("submit", submitted[3:])
-        assert list(context.params["entrypoint"]) == ["multilink", *step]
+        *limit, deadline = shlex.split(ray_job_command(step, deadline_s=60))[: -1 - len(step)]
+        assert (limit[0], deadline) == ("timeout", "60")
+        assert subprocess.run([*limit, "60", "true"], check=False).returncode == 0  # options that it knows
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"].keys() - FOREIGN))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.config import MONTHLY, WEEKLY, BeamWhere, RayWhere, Settings, load_settings, read_settings
+from orchestration.config import MONTHLY, WEEKLY, RayWhere, Settings, load_settings, read_settings
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from orchestration.local.up import DEMO_SETTINGS, prepare
 from pipelines.config import datasets
@@ -33,7 +33,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         "  - {name: diy, recorded_web: web, policy: gate.toml, cron: '0 4 * * 0', objectives: [cross-document]}\n"
         "  - {name: documents, settings: ['source.documents=/own.jsonl'], train_settings: [training.epochs=2],\n"
         "     objectives: [cross-document]}\n"
-        "beam: {where: cluster, runner: flink, options: ['--flink_master=flink:8081']}\n"
+        "beam: {runner: flink, options: ['--flink_master=flink:8081']}\n"
         "ray: {where: kuberay, image: 'multilink:latest', gpus: 1}\n",
         encoding="utf-8",
     )
@@ -45,7 +45,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
     assert settings.dataset("diy").recorded_web == str(tmp_path / "web")
     assert settings.dataset("diy").policy == str(tmp_path / "gate.toml")
     assert settings.dataset("documents").training_of("nostruct") == ("training.epochs=2", "objective.name=nostruct")
-    assert (settings.beam.where, settings.ray.where) == (BeamWhere.CLUSTER, RayWhere.KUBERAY)
+    assert (settings.beam.runner, settings.ray.where) == ("flink", RayWhere.KUBERAY)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,9 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("datasets: [{name: diy, objectives: [magic]}]", "objective.name = 'magic'"),
         ("datasets: [{name: diy, objectives: [nostruct, cross+intra, intra+cross]}]", "each objective once"),
         ("datasets: [{name: diy, train_recipe: huge}]", "unknown recipe 'huge'"),
-        ("beam: {where: cluster}", "beam.runner = 'local'"),
-        ("beam: {runner: flink}", "beam.runner = 'flink'"),
+        ("beam: {where: cluster}", "unknown key 'beam.where'"),
+        ("beam: {runner: flunk}", "beam.runner = 'flunk'"),
+        ("ray: {start_deadline_s: 60, deadline_s: 30}", "0 < start_deadline_s <= deadline_s"),
         ("ray: {where: ray-job}", "ray-job needs the address"),
         ("ray: {where: kuberay}", "kuberay needs a container image"),
         ("ray: {workers: 0}", "ray.workers = 0"),

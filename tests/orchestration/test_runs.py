@@ -21,10 +21,9 @@ from orchestration.config import DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
 from orchestration.dagster.definitions import make_definitions, read_state
 from orchestration.dagster.record import STAGES, busy_datasets, made, sound_before
-from orchestration.places import Summary
 from orchestration.rules.decisions import decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
-from orchestration.steps import Steps
+from orchestration.steps import Steps, Summary
 from schemas.configs import override
 from schemas.console import Say
 from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
@@ -337,14 +336,14 @@ def test_a_training_that_failed_for_good_is_asked_for_again_once_the_version_is_
     assert len(again) == 2 and not again & first
 
 
-def test_the_registry_is_asked_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
     from training.mlflow.runs import connect, start_run
 
     tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
     dataset = DatasetSettings(name="diy", train_recipe="tiny", train_settings=("training.epochs=3",))
-    steps = Steps(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(dataset,)))
+    settings = Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(dataset,))
+    steps = Steps(settings=settings, run=lambda step, *_: {"step": step})
     client = connect(tracking)
-    monkeypatch.setattr("orchestration.steps.in_process", lambda step, say: {"step": step})
 
     def resumed(*, is_retry: bool) -> str:
         step = steps.train(dataset, "v1", "cross-document", is_retry=is_retry, say=print)["step"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +16,11 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from orchestration.config import DatasetSettings, RaySettings, RayWhere, Settings
+from orchestration.config import DatasetSettings, RayWhere, Settings
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Supervisor
 from orchestration.local.up import Ports, choose_ports, make_services, mlflow_page, mlflow_service
-from orchestration.places import Summary
-from orchestration.steps import Steps
+from orchestration.steps import Step, Steps, Summary
+from schemas.console import Say
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
@@ -71,6 +73,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield Server(keeper, f"http://{HOST}:{port}", tmp_path / "logs" / "mlflow.log")
 
 
+def by_command(step: Step, _: Say, __: RayWhere) -> Summary:
+    """Do a step as a person would, by its command."""
+    done = subprocess.run([sys.executable, "-m", "orchestration", *step], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary: Summary = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
 def killed_during(server: Server, step: Callable[[], Summary], is_time: Callable[[], bool]) -> Summary:
     """Do a step, and kill the server once it is time; the step must not have ended by then."""
     with ThreadPoolExecutor(1) as pool:
@@ -96,9 +106,8 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
         lake=str(tmp_path / "lake"),
         tracking_uri=server.address,
         datasets=(dataset,),
-        ray=RaySettings(where=RayWhere.SUBPROCESS),
     )
-    steps = Steps(settings=settings)
+    steps = Steps(settings=settings, run=by_command)
     built = steps.build(dataset, say=print)
     train = partial(steps.train, dataset, built["version"], "cross-document", say=print)
     trained = killed_during(server, train, lambda: server.epochs() >= 2)

@@ -1,0 +1,40 @@
+"""What a command tells the Dagster that started it, by Dagster Pipes: progress as it comes, then its summary or error.
+
+A command that nobody waits for in this way prints, as ever. Nothing here depends on Dagster itself: `dagster-pipes` is
+a module of its own, which workers have as well.
+
+    log               each line of progress, which the run's page shows at once
+    custom message    {"summary": {...}}, what `--json` prints
+    custom message    {"error": "UsageError", "message": "..."}, the kind of `schemas.errors` and its one line
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from schemas.console import heard_by
+from schemas.errors import MultilinkError
+
+CONTEXT_VARIABLE, MESSAGES_VARIABLE = "DAGSTER_PIPES_CONTEXT", "DAGSTER_PIPES_MESSAGES"
+SUMMARY, ERROR, MESSAGE = "summary", "error", "message"
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Report the command that runs while the block lasts, if Dagster waits for it."""
+    if CONTEXT_VARIABLE not in os.environ:
+        yield
+        return
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as pipes, heard_by(pipes.log.info) as summaries:
+        for name in (CONTEXT_VARIABLE, MESSAGES_VARIABLE):  # not for the processes that this one starts
+            os.environ.pop(name, None)
+        try:
+            yield
+        except MultilinkError as problem:
+            pipes.report_custom_message({ERROR: type(problem).__name__, MESSAGE: str(problem)})
+            raise
+        finally:
+            if summaries:
+                pipes.report_custom_message({SUMMARY: summaries[-1]})
