@@ -44,7 +44,10 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
     ("arguments", "words"),
     [
         (["trian"], "No such command 'trian'"),
-        (["build", "diyy", "--lake", "lake"], "unknown data set 'diyy'; data sets: archive, cite, clue, dii-stress, diy, "),
+        (
+            ["build", "diyy", "--lake", "lake"],
+            "unknown data set 'diyy'; data sets: archive, cite, clue, dii-stress, diy, ",
+        ),
         (["build", "diy", "--lake", "lake"], "source.dump: expected the path of a file"),
         (["build", "diy", "--lake", "lake", "--set", "dedupe.radus=2"], "did you mean 'dedupe.radius'?"),
         (["build", "diy", "--lake", "lake", "--set", "dedupe.radius=many"], "dedupe.radius = 'many': expected a whole"),
