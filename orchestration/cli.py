@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from orchestration.commands import app
 from orchestration.demo.demo import demo
 from orchestration.local.up import up
 from orchestration.pipes import reported
+from orchestration.project import recall
 from schemas.errors import MultilinkError
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
@@ -61,6 +63,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; an expected error is told as one line on standard error."""
     try:
+        recall(Path.cwd())
         with reported():
             status = app(arguments, prog_name="multilink", standalone_mode=False)
     except MultilinkError as problem:

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import typer
 
 from schemas.console import Console, Say
-from schemas.errors import ConfigError, UsageError
+from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.tables import row_of, to_table
+from training import options
 
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
@@ -51,6 +52,10 @@ def link(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Of --input: draw the links as an HTML page in this folder, the first 200."),
+    ] = None,
     precision: Annotated[
         float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
     ] = None,
@@ -67,8 +72,8 @@ def link(
     refine_weight: Annotated[
         float, typer.Option(metavar="LAMBDA", help="Of that refinement; 0: 0.12 for clue, 0.13 for others.")
     ] = 0.0,
-    tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
 
@@ -80,8 +85,8 @@ def link(
         raise UsageError("link: expected either --input FILE or --dataset NAME")
     refine = refinement(refine_below, refine_weight)
     if dataset is not None:
-        if settings:
-            raise UsageError("--set: of --input alone; a data set's vectors are in its shards")
+        if settings or page is not None:
+            raise UsageError("--set and --page: of --input alone; a data set's vectors are in its shards")
         from training.linking_commands import run_link_version
 
         summary = run_link_version(
@@ -98,13 +103,14 @@ def link(
             say=console.say,
         ).to_json()
     else:
-        if model is None or input_path is None or lake or splits or workers != 1:
-            raise UsageError("--input: takes --model beside it, no --lake, --split or --workers")
+        if model is None or input_path is None or splits or workers != 1:
+            raise UsageError("--input: takes --model beside it, no --split or --workers")
         summary = link_file(
             model,
             Path(input_path),
             Path(output),
             settings or [],
+            page=page,
             precision=precision,
             refine=refine,
             calibration_path=calibration,
@@ -112,6 +118,8 @@ def link(
             say=console.say,
         )
     console.summarise(_lines(summary), summary)
+    if input_path is not None and not summary["documents"]:
+        raise BuildError(f"none of the documents of {input_path} could be linked")
 
 
 def refinement(below: float | None, weight: float) -> RefineConfig | None:
@@ -131,6 +139,8 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     lines = [f"{summary['links']} links of {summary['documents']} documents{about}: {summary['output']}"]
     reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
     where = summary.get("failures_path", f"{summary['output']}/failures")
+    if summary.get("page"):
+        lines.append(f"page: {summary['page']}")
     return [*lines, f"failures: {reasons}: {where}"] if reasons else lines
 
 
@@ -140,13 +150,14 @@ def link_file(
     output: Path,
     settings: list[str],
     *,
+    page: Path | None = None,
     precision: float | None = None,
     refine: RefineConfig | None = None,
     calibration_path: Path | None = None,
     tracking: str | None,
     say: Say,
 ) -> dict[str, Any]:
-    """Link the documents of a JSON Lines file, write links and failures, and return the summary.
+    """Link the documents of a JSON Lines file, write links, failures and a page, and return the summary.
 
     Raises:
         UsageError: the file or the model is not there, the model reads vectors that no extractor here makes, or the
@@ -174,7 +185,7 @@ def link_file(
             override(recipe("documents"), settings),
             files=str(source.absolute().parent),
             scratch=Folder(scratch),
-            extraction=extraction_for(loaded.model.card, settings, Folder(scratch)),
+            extraction=extraction_for(loaded.model.card, settings, Folder(scratch), is_drawn=page is not None),
         )
         summary = run_link(
             loaded=loaded,
@@ -183,6 +194,7 @@ def link_file(
             calibration=calibration,
             precision=precision,
             refine=refine,
+            page=page,
             say=say,
         )
     failures += summary.failures
@@ -194,8 +206,11 @@ def link_file(
     return summary.to_json() | {"failures": dict(reasons), "failures_path": str(path)}
 
 
-def extraction_for(card: ModelCard, settings: list[str], scratch: Folder) -> Extraction:
-    """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`."""
+def extraction_for(card: ModelCard, settings: list[str], scratch: Folder, *, is_drawn: bool = False) -> Extraction:
+    """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`.
+
+    Where the links are drawn, the pictures are wanted, too.
+    """
     from pipelines.config import recipe
     from pipelines.documents_for_linking import Extraction
     from pipelines.features.extraction import plan_features
@@ -212,7 +227,7 @@ def extraction_for(card: ModelCard, settings: list[str], scratch: Folder) -> Ext
             plan=plan,
             vectors=data.image_features,
             regions=data.region_features,
-            pictures=inputs_of(card.config).jpegs,
+            pictures=inputs_of(card.config).jpegs or is_drawn,
         )
     except ConfigError as problem:
         raise UsageError(
@@ -238,4 +253,5 @@ def given_documents(found: Iterable[VectorDocument | Failure], failures: list[Fa
             language=item.document.language,
             regions=None if item.regions is None else region_bank(item.regions),
             jpegs=item.jpegs,
+            sources=[image.source or image.hash for image in item.document.images],
         )

@@ -43,6 +43,8 @@ class PredictedLink:
         model: URI of the model that predicted it, with its version.
         probability: that it is true, 0 to 1, by the model's calibration; None without one.
         relations: those that a coherence model predicts, each with its probability; None of other models.
+        text: the sentence, in a user's own documents; None in a data set version, whose shards hold it.
+        source: path or URL of the image, as `text`. Images that cannot be used have no index.
     """
 
     document: str
@@ -53,6 +55,8 @@ class PredictedLink:
     model: str
     probability: float | None = None
     relations: tuple[PredictedRelation, ...] | None = None
+    text: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,7 @@ _RELATION = pa.struct(
 )
 LINK_SCHEMA = table_schema(
     "links",
-    1,
+    2,
     [
         column("document", pa.string(), "id of the document"),
         column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
@@ -123,5 +127,7 @@ LINK_SCHEMA = table_schema(
             unit="0 to 1",
         ),
         column("relations", pa.list_(_RELATION), "null of a model that predicts none", nullable=True),
+        column("text", pa.string(), "the sentence; null in a data set version, whose shards hold it", nullable=True),
+        column("source", pa.string(), "path or URL of the image; null as text is", nullable=True),
     ],
 )

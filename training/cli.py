@@ -17,6 +17,8 @@ from schemas.console import Console
 from schemas.errors import GateError, UsageError
 from schemas.lake import Lake
 from training import options
+from training.recipes import DEFAULT_RECIPE
+from training.recipes import recipe as named_recipe
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +46,8 @@ def train(
     """Train on a data set with Ray, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
+    if resume is None:
+        override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])  # a mistake is told before torch is imported
     from training.mlflow.tracked_training import run_train
 
     console = Console(is_json=is_json)
@@ -201,8 +205,8 @@ def supervised(
 
     Trains in this process; nothing is registered.
     """
+    config = override(named_recipe(recipe), settings or [])
     from training.evaluation.studies import supervised_curve
-    from training.recipes import recipe as named_recipe
     from training.report.pages import curve_table, supervised_page, write_page
 
     console, home = Console(is_json=is_json), Lake.at(lake)
@@ -210,7 +214,7 @@ def supervised(
         parts = [float(share) for share in _items(shares, "--shares")]
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
-    config, reference = override(named_recipe(recipe), settings or []), "@".join(home.find(dataset))
+    reference = "@".join(home.find(dataset))
     points = list(supervised_curve(config, home, reference, shares=parts, split=split, say=console.say))
     page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}

@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,27 @@ from schemas.links import PredictedLink
 from training.data.documents import GivenDocument
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
-from training.linking.links import Linker, check_refined, threshold_of, write_links
+from training.linking.links import LinkedDocument, Linker, check_refined, threshold_of, write_links
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.mlflow.registering import calibration_of
 from training.mlflow.registry import LoadedModel, champion_of_dataset, load
 from training.mlflow.runs import open_tracking
+from training.report.examples import ExampleDocument
+from training.report.pages import own_documents_page, write_page
+
+DRAWN = 200  # documents on a page; beyond, a browser becomes slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSummary:
-    """How many documents of a file had how many links, where they are, and which could not be linked.
+    """How many documents of a file were linked, by how many links, where they are, and which could not be linked.
 
     `seconds` is everything from the first document read to the last link written.
     """
 
     model: str
     output: str
+    page: str | None
     documents: int
     links: int
     failures: tuple[Failure, ...]
@@ -58,36 +63,72 @@ def run_link(
     calibration: Calibration | None = None,
     precision: float | None = None,
     refine: RefineConfig | None = None,
+    page: Path | None = None,
     say: Say,
 ) -> LinkSummary:
     """Write the links a model predicts in documents to a Parquet file (columns: `schemas.links`).
 
     With a calibration links have a probability; with a precision, those below its threshold are left out. With a
-    refinement, links are chosen by similarities that predicted relations refine.
+    refinement, links are chosen by similarities that predicted relations refine. With a folder for a page, the first
+    documents are drawn there; their pictures are `jpegs`.
     """
-    seen, failures, began = 0, list[Failure](), time.monotonic()
+    linked, failures, began = 0, list[Failure](), time.monotonic()
+    waiting, drawn = dict[str, GivenDocument](), list[ExampleDocument]()
     linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration, precision=precision, refine=refine)
     threshold_of(calibration, precision, loaded.uri)
     check_refined(loaded.model, refine)
 
+    def noted() -> Iterator[GivenDocument]:
+        for document in documents:
+            waiting[document.id] = document
+            yield document
+
     def links() -> Iterator[PredictedLink]:
-        nonlocal seen
-        for found in linker.link_given(documents):
-            seen += 1
+        nonlocal linked
+        for found in linker.link_given(noted()):
             if isinstance(found, Failure):
                 failures.append(found)
-            else:
-                yield from found.links
+                waiting.pop(found.record_id)
+                continue
+            linked += 1
+            document = waiting.pop(found.id)
+            if page is not None and len(drawn) < DRAWN:
+                drawn.append(_drawn(document, found))
+            yield from _named(document, found)
 
     count = write_links(links(), Path(output))
-    say(f"{count} links in {seen} documents")
+    say(f"{count} links in {linked} documents")
+    drawn_at = None
+    if page is not None and drawn:
+        drawn_at = str(write_page(page, own_documents_page(drawn, model=loaded.uri, count=linked)))
     return LinkSummary(
         model=loaded.uri,
         output=output,
-        documents=seen,
+        page=drawn_at,
+        documents=linked,
         links=count,
         failures=tuple(failures),
         seconds=time.monotonic() - began,
+    )
+
+
+def _named(document: GivenDocument, found: LinkedDocument) -> Iterator[PredictedLink]:
+    """Yield a document's links with the texts and images that they are of."""
+    for link in found.links:
+        source = None if document.sources is None else document.sources[link.image]
+        yield replace(link, text=document.texts[link.sentence], source=source)
+
+
+def _drawn(document: GivenDocument, found: LinkedDocument) -> ExampleDocument:
+    """Return a document as the page shows it."""
+    return ExampleDocument(
+        id=document.id,
+        auc=None,
+        sentences=tuple(document.texts),
+        images=tuple(document.jpegs or [None] * len(document.image_vectors)),
+        predicted=tuple((link.sentence, link.image, link.similarity) for link in found.links),
+        probabilities=tuple(link.probability for link in found.links if link.probability is not None),
+        links=None,
     )
 
 

@@ -33,6 +33,7 @@ from training.config import (
     TransformerConfig,
 )
 
+DEFAULT_RECIPE = "hessel-2019"
 PACKAGED_DIMENSIONS = 50
 
 

@@ -21,7 +21,8 @@ from training.data.loading import identify
 from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
-from training.mlflow.tracked_training import DEFAULT_RECIPE, earlier_run, run_train
+from training.mlflow.tracked_training import earlier_run, run_train
+from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 from training.report.pages import sweep_page
 

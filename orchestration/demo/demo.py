@@ -7,16 +7,16 @@ it.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pyarrow.parquet as pq
 import typer
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
 from orchestration.demo.recorded_web import recorded_web, recording_at
+from orchestration.project import remember
 from orchestration.steps import Steps, in_process
 from schemas.console import Console
 from schemas.documents import Split
@@ -24,9 +24,6 @@ from schemas.errors import GateError
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-
-if TYPE_CHECKING:
-    from training.report.examples import ExampleDocument
 
 DATASET, RECIPE = "diy", "tiny"
 OBJECTIVES = {"NoStruct": NOSTRUCT, "AP": "cross-document"}
@@ -53,8 +50,9 @@ def demo(
         ray=RaySettings(workers=workers),
     )
     steps = Steps(settings=settings)
+    remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
 
-    say(f"1/6 build: scraping the recorded web and building the data set {DATASET}")
+    say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with recorded_web(dataset.recorded_web) as addresses:
         build = steps.build(dataset, addresses, say=say)
     reference = f"{DATASET}@{build['version']}"
@@ -62,12 +60,12 @@ def demo(
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
     models = {}
     for title, objective in OBJECTIVES.items():
-        say(f"2/6 train: {title}, recipe {RECIPE}, on {reference}")
+        say(f"2/5 train: {title}, recipe {RECIPE}, on {reference}")
         models[title] = steps.train(dataset, build["version"], objective, say=say)
     own = models["AP"]
-    say(f"3/6 evaluate: {own['model_uri']}, NoStruct and random beside it")
+    say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
-    say(f"4/6 promote: {own['model']} version {own['version']}")
+    say(f"4/5 promote: {own['model']} version {own['version']}")
     promotion = steps.promote(own["model"], own["version"], say=say)
     for reason in promotion["reasons"]:
         say(reason)
@@ -79,8 +77,8 @@ def demo(
             "",
             "open next",
             f"  the report            {scores['report']}",
-            f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}"
-            "   then http://127.0.0.1:5000",
+            f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}",
+            "                        then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
             f"  the linked documents  {page}",
         ],
         {
@@ -99,16 +97,11 @@ def demo(
 
 def _link(settings: Settings, reference: str, model: str, folder: Path, console: Console) -> Path:
     """Link some documents of the test split as a user would: from files, with the promoted model; gives their page."""
-    from training.report.pages import linked_page, write_page
-
     source = export_documents(Lake.at(settings.lake), reference, folder, split=Split.TEST, count=LINKED_DOCUMENTS)
-    console.say(f"5/6 link: {LINKED_DOCUMENTS} documents with {model}")
-    output = folder / "links.parquet"
-    files = ["--input", str(source), "--output", str(output)]
+    console.say(f"5/5 link: {LINKED_DOCUMENTS} documents with {model}, and draw them")
+    files = ["--input", str(source), "--output", str(folder / "links.parquet"), "--page", str(folder)]
     step = ["link", "--model", model, *files, "--tracking-uri", settings.tracking_uri, "--json"]
-    linked = in_process(step, console.say)
-    console.say("6/6 draw: the linked documents as a page")
-    return write_page(folder, linked_page(linked_examples(source, output), model=linked["model"]))
+    return Path(in_process(step, console.say)["page"])
 
 
 def _score_lines(report: Path) -> list[str]:
@@ -143,24 +136,3 @@ def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, 
     target = folder / "documents.jsonl"
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return target
-
-
-def linked_examples(source: Path, links: Path) -> list[ExampleDocument]:
-    """Return the documents of a JSON Lines file with the links predicted for them."""
-    from training.report.examples import ExampleDocument
-
-    predicted: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
-    for row in pq.read_table(links).to_pylist():
-        predicted[row["document"]].append((row["sentence"], row["image"], row["similarity"]))
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
-    return [
-        ExampleDocument(
-            id=record["id"],
-            auc=None,
-            sentences=tuple(record["sentences"]),
-            images=tuple((source.parent / image["path"]).read_bytes() for image in record["images"]),
-            predicted=tuple(predicted[record["id"]]),
-            links=None,
-        )
-        for record in records
-    ]

@@ -30,6 +30,7 @@ import typer
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, load_settings
 from orchestration.demo.recorded_web import recording_at
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
+from orchestration.project import remember
 from schemas.console import Console
 from schemas.errors import UsageError
 
@@ -88,6 +89,7 @@ def up(
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
         ports = choose_ports(port, mlflow_port)
+        remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         held = held_runs(dagster_home)

@@ -169,13 +169,33 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
     assert moved.status == (0 if moved.json["is_promoted"] else 1)
     assert moved.json["reasons"]
 
-    linked = multilink("link", "--model", model, "--input", source, "--output", "links.parquet", "--json")
+    files = ("--input", source, "--output", "links.parquet", "--page", "page")
+    linked = multilink("link", "--model", model, *files, "--json")
     assert linked.status == 0, linked.err
     assert linked.json["documents"] == 24
     assert linked.json["failures"] == {"broken-record": 1}
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert len({row["document"] for row in rows}) == 24
-    assert all(0 <= row["sentence"] < 3 and 0 <= row["image"] < 3 for row in rows)
+    records = [json.loads(line) for line in source.read_text().splitlines()[:24]]
+    own = {record["id"]: record for record in records}
+    for row in rows:
+        assert row["text"] == own[row["document"]]["sentences"][row["sentence"]]
+        assert row["source"] == own[row["document"]]["images"][row["image"]]["path"]
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg;base64,") == 24 * 3 and own["d0"]["sentences"][0] in page
+    assert linked.json["page"] == "page/index.html" and page.count('class="probability"') == len(rows)
+
+    partly = {**records[0], "images": [{"path": "gone.png"}, *records[0]["images"]]}
+    (source.parent / "partly.jsonl").write_text(json.dumps(partly) + "\n")
+    files = ("--input", source.parent / "partly.jsonl", "--output", "partly.parquet")
+    linked = multilink("link", "--model", model, *files, "--json")
+    assert linked.json["failures"] == {"not-found": 1}
+    found = pq.read_table(tmp_path / "partly.parquet").to_pylist()
+    assert {row["source"] for row in found} <= {image["path"] for image in records[0]["images"]}
+    (source.parent / "broken.jsonl").write_text("{\n")
+    files = ("--input", source.parent / "broken.jsonl", "--output", "broken.parquet")
+    linked = multilink("link", "--model", model, *files)
+    assert linked.status == 1 and "broken.jsonl could be linked" in linked.err
 
     shards = ("link", "--model", model, "--dataset", reference, "--lake", "lake", "--output", "links", "--json")
     first, again = multilink(*shards), multilink(*shards)

@@ -188,7 +188,8 @@ class GivenDocument:
         roles: n roles of the texts; None where they are not known.
         language: of the texts; None where it is not known.
         regions: of the m images, for a model that reads regions.
-        jpegs: m pictures, for a model that reads pictures.
+        jpegs: m pictures, for a model that reads pictures, and for who looks at the links.
+        sources: paths or URLs of the m images; None where they have none.
     """
 
     id: str = ""
@@ -199,11 +200,16 @@ class GivenDocument:
     language: str | None = None
     regions: RegionBank | None = None
     jpegs: Sequence[bytes] | None = None
+    sources: Sequence[str] | None = None
 
     def check(self) -> None:
         """Raise a `UsageError` where the parts of the document do not fit together."""
         of_sentences: dict[str, Any] = {"vectors": self.sentence_vectors, "roles": self.roles}
-        of_images: dict[str, Any] = {"regions": self.regions and self.regions.images, "pictures": self.jpegs}
+        of_images: dict[str, Any] = {
+            "regions": self.regions and self.regions.images,
+            "pictures": self.jpegs,
+            "sources": self.sources,
+        }
         for what, count, parts in (
             ("sentences", len(self.texts), of_sentences),
             ("images", len(self.image_vectors), of_images),

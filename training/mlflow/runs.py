@@ -293,5 +293,6 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
 
 
 def run_page(client: mlflow.MlflowClient, page: str, run_id: str) -> str:
-    """Return the address of a run on MLflow's page."""
-    return f"{page.rstrip('/')}/#/experiments/{client.get_run(run_id).info.experiment_id}/runs/{run_id}"
+    """Return the address of a run on MLflow's page, in its view of training: the other is of traces, and empty."""
+    experiment = client.get_run(run_id).info.experiment_id
+    return f"{page.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}?workflowType=machine_learning"

@@ -55,9 +55,8 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.ray.run_folder import has_start, is_address, runs_folder, store_start
+from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-
-DEFAULT_RECIPE = "hessel-2019"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class ExampleDocument:
         sentences: its sentences in order.
         images: a JPEG per image in order; None where there is no picture to show.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
+        probabilities: that each of them is true, 0 to 1; () where they are not known.
         links: true (sentence, image) links; None: unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
     """
@@ -58,6 +59,7 @@ class ExampleDocument:
     predicted: tuple[tuple[int, int, float], ...]
     links: tuple[tuple[int, int], ...] | None
     concepts: tuple[tuple[str, ...], ...] = ()
+    probabilities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         n, m = len(self.sentences), len(self.images)
@@ -118,12 +120,13 @@ class EdgeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge between a sentence and an image (from 0); a missed link has no weight."""
+    """An edge between a sentence and an image (from 0); a missed link has no weight, and no probability."""
 
     sentence: int
     image: int
     kind: EdgeKind
     weight: float | None = None
+    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,10 @@ class ExampleGraph:
         left = row_centre_px(self.sentences.index(edge.sentence), len(self.sentences), self.height_px)
         return left, row_centre_px(self.images.index(edge.image), len(self.images), self.height_px)
 
+    def probability_of(self, image: int) -> float | None:
+        """Return the probability of the link of an image, which has one at most; None where none is known."""
+        return next((edge.probability for edge in self.edges if edge.image == image and edge.weight is not None), None)
+
     def width_px(self, edge: Edge) -> float | None:
         """Return the width of an edge; None of one without a weight."""
         largest = max((each.weight for each in self.edges if each.weight is not None), default=0.0)
@@ -189,9 +196,11 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     """Return predicted edges by decreasing weight, then the true links that were missed, in order."""
     true = None if document.links is None else set(document.links)
     edges = []
-    for s, i, weight in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
+    known = dict(zip(document.predicted, document.probabilities, strict=False))
+    for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
+        s, i, weight = link
         right = EdgeKind.RIGHT if (s, i) in (true or ()) else EdgeKind.WRONG
-        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight))
+        edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, known.get(link)))
     missed = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
     return (*edges, *(Edge(s, i, EdgeKind.MISSED) for s, i in missed))
 

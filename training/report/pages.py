@@ -151,7 +151,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
-    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised}
+    found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "percent": "{:.0%}".format}
     found.tests |= {"clear": is_clear, "score": _is_known}
     return found
 
@@ -363,17 +363,25 @@ def transfer_table(cells: Sequence[TransferCell]) -> Table:
     return Table(("AUC", *datasets), tuple(Row(title, tuple(row)) for title, row in rows.items()))
 
 
-def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str = "") -> str:
+def linked_page(documents: Iterable[ExampleDocument], *, model: str, about: str) -> str:
     """Return the page of some documents with the links that the model of an address predicts.
 
     Args:
         documents: to be drawn.
         model: its address.
-        about: which documents they are; "": a user's own, whose truth is not known.
+        about: which documents they are.
     """
     graphs = [draw_example(document) for document in documents]
-    about = about or "The documents came without links."
-    return render("linked", model=model, about=about, graphs=graphs, legend=edge_legend(graphs))
+    is_sure = any(edge.probability is not None for graph in graphs for edge in graph.edges)
+    return render(
+        "linked", model=model, about=about, graphs=graphs, legend=edge_legend(graphs), has_probabilities=is_sure
+    )
+
+
+def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, count: int) -> str:
+    """Return the page of the first of a user's own documents, of which `count` were linked."""
+    drawn = "" if count == len(documents) else f" They are the first {len(documents):,} of {count:,}."
+    return linked_page(documents, model=model, about=f"The documents came without links.{drawn}")
 
 
 def examples_page(

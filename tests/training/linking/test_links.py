@@ -56,6 +56,8 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
         "model": "m",
         "probability": None,
         "relations": [{"name": "story", "probability": 0.75}],
+        "text": None,
+        "source": None,
     }
 
 

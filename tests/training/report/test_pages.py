@@ -29,7 +29,7 @@ from training.report.examples import (
     row_centre_px,
     thumbnail_uri,
 )
-from training.report.pages import ReportContent, report_page, training_panels, write_page
+from training.report.pages import ReportContent, own_documents_page, report_page, training_panels, write_page
 from training.report.sections import published, published_rows
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -277,7 +277,17 @@ def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
 def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
     unknown = document(links=None, auc=None)
     assert {edge.kind for edge in classify_edges(unknown)} == {EdgeKind.PREDICTED}
-    assert "3 predicted links, truth unknown" in words(examples=(ExampleGroup("Any", (unknown,)),))
+    shown = words(examples=(ExampleGroup("Any", (unknown,)),))
+    assert "3 predicted links" in shown and "predicted, truth unknown" in shown
+
+
+def test_the_probability_of_a_link_stands_at_its_image_and_its_edge():
+    sure = document(links=None, auc=None, probabilities=(0.9, 0.25, 0.5))  # of (0, 0), (1, 2), (2, 1)
+    page = own_documents_page([sure], model="models:/m/1", count=3)
+    at_images = re.findall(r'class="probability"[^>]*>(.*?)</span><img|class="probability"[^>]*>(.*?)</span>', page)
+    assert [one or other for one, other in at_images] == ["90%", "50%", "25%"]
+    assert "sentence 2 – image 3, similarity 0.40, probability 25%, predicted" in page
+    assert "--sure:0.25" in page and "They are the first 1 of 3." in page
 
 
 def test_edges_of_a_document_known_to_have_no_link_are_wrong():

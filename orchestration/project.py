@@ -1,0 +1,53 @@
+"""The project file, `multilink.toml` in the working directory: where commands find data sets, runs and models.
+
+`demo` and `up` write it, for the workspace they made. An option wins over the environment, the environment over the
+file. Its paths are relative to it, so that a folder can be moved with everything in it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from schemas.errors import ConfigError
+from schemas.lake import Folder
+
+FILE = "multilink.toml"
+_SQLITE = "sqlite:///"
+_VARIABLES = {"lake": "MULTILINK_LAKE", "tracking_uri": "MLFLOW_TRACKING_URI"}
+
+
+def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
+    """Write a workspace into the project file of a directory; one inside of it by its relative path."""
+    sqlite = tracking_uri.startswith(_SQLITE)
+    store = _SQLITE + _relative(tracking_uri.removeprefix(_SQLITE), directory) if sqlite else tracking_uri
+    values = {"lake": _relative(lake, directory), "tracking_uri": store}
+    lines = ["# Where multilink finds data sets, runs and models in this folder. Options win over it."]
+    lines += [f"{name} = '{value}'" for name, value in values.items()]
+    Folder(str(directory)).write(FILE, ("\n".join(lines) + "\n").encode())
+
+
+def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Put what the project file of a directory says into the environment, where nothing else says it.
+
+    Raises:
+        ConfigError: the file is no TOML, or has a key that is not known.
+    """
+    try:
+        values = tomllib.loads((directory / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{FILE}: expected TOML: {problem}") from problem
+    for name, value in values.items():
+        if name not in _VARIABLES or not isinstance(value, str):
+            raise ConfigError(f"{FILE}: {name}: expected text for one of {', '.join(_VARIABLES)}")
+        environment.setdefault(_VARIABLES[name], value)
+
+
+def _relative(path: str, directory: Path) -> str:
+    """Return a path relative to a directory that holds it; another, or a URI, as it is."""
+    inside = "://" not in path and Path(path).is_relative_to(directory)
+    return str(Path(path).relative_to(directory)) if inside else path

@@ -1,0 +1,49 @@
+"""The project file: what `demo` and `up` leave for the commands that come after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.project import FILE, recall, remember
+from schemas.errors import ConfigError
+
+
+def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
+    remember(tmp_path, lake=str(tmp_path / "demo" / "lake"), tracking_uri=f"sqlite:///{tmp_path}/demo/mlflow.db")
+    found: dict[str, str] = {}
+    recall(tmp_path, found)
+    assert found == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
+
+
+def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None:
+    remember(tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000")
+    found: dict[str, str] = {}
+    recall(tmp_path / "here", found)
+    assert found == {"MULTILINK_LAKE": "s3://bucket/lake", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
+
+
+def test_the_environment_wins(tmp_path: Path) -> None:
+    remember(tmp_path, lake="s3://bucket/lake", tracking_uri="http://mlflow:5000")
+    found = {"MULTILINK_LAKE": "own"}
+    recall(tmp_path, found)
+    assert found == {"MULTILINK_LAKE": "own", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
+
+
+@pytest.mark.parametrize("text", ["lake = ", "lakes = 'x'", "lake = 3"])
+def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(ConfigError, match=r"multilink\.toml: .*expected"):
+        recall(tmp_path, {})
+
+
+def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    found = multilink("datasets", "list")
+    assert (found.status, found.out) == (0, f"no data set in {tmp_path / 'lake'}\n".replace(str(tmp_path) + "/", ""))
+    other = multilink("datasets", "show", "x", "--lake", "other")
+    assert other.status == 2 and "--lake other: no folder is there" in other.err
