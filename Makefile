@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: setup demo up posts live test kubernetes test-infra check golden bench clean recording
+.PHONY: setup demo up posts live test kubernetes test-infra check golden bench clean recording docs
 
 setup: $(READY)
 
@@ -44,6 +44,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST)
+
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo build/docs/index.html
 
 golden: $(READY)
 	$(BIN)/python -m pytest tests/golden --refresh-golden

@@ -1,0 +1,87 @@
+"""The guide builds without a warning, and every command that README and guide print is one that its program takes."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from orchestration.cli import app
+from schemas.configs import override
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def code_of(page: Path) -> Iterator[str]:
+    """Yield each line of code of a page: what is indented or fenced, and what stands between backticks."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from block.splitlines()
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from (line.strip() for line in re.findall(r"^ {4,}(\S.*)$", text, re.MULTILINE))
+    yield from re.findall(r"`([^`\n]+)`", text)
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return the commands of `multilink` with arguments that a page prints, without what the shell alone reads."""
+    found = [re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line.partition(" # ")[0].strip()) for line in code_of(page)]
+    return sorted(
+        {line for line in found if re.match(r"multilink [a-z]+ \S", line) and not re.search(r"[\[|]|\.\.\.", line)}
+    )
+
+
+EVERY = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line in commands_of(page)]
+
+
+@pytest.mark.parametrize(("page", "line"), EVERY, ids=[f"{page}: {line}" for page, line in EVERY])
+def test_a_command_in_the_guide_is_one(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULTILINK_LAKE", "lake")
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: io.BytesIO())
+    command, arguments = get_command(app), shlex.split(line)[1:]
+    while True:
+        name, *arguments = arguments
+        command = command.commands[name]
+        if not hasattr(command, "commands"):
+            break
+    try:
+        context = command.make_context(name, arguments)
+    except typer.TyperException as problem:  # in running text, an option may be named without the others
+        assert problem.format_message().startswith(("Missing option", "Missing parameter"))
+        return
+    settings = [each for each in context.params.get("settings") or context.params.get("set_") or [] if "=" not in each]
+    assert not settings, f"{page}: {settings}: --set expects KEY=VALUE"
+
+
+def test_recipes_named_beside_settings_take_them() -> None:
+    from training.recipes import recipe
+
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for name, setting in re.findall(r"multilink train .*--recipe (\S+).*--set (\S+=\S+)", text):
+        override(recipe(name), [setting])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_targets_of_make_that_a_page_names_are_there(page: Path) -> None:
+    named = {word for line in code_of(page) for word in re.findall(r"^make ([a-z-]+)", line)}
+    assert named <= TARGETS
+
+
+def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr.replace("NO_MKDOCS_2_WARNING", "")
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= 17
+    loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']https?://|<link[^>]+stylesheet[^>]+href=["']https?://""")
+    assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
