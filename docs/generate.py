@@ -74,7 +74,7 @@ def settings() -> Iterator[str]:
         ("Of training", "multilink train", training.recipes.RECIPES),
     ):
         yield f"## {title}\n"
-        yield f"`{command}` takes them. A key has one meaning in all recipes; the defaults are those of the first one named.\n"
+        yield f"`{command}` takes them. The default is that of the recipe named beside it.\n"
         yield "| recipe | what it is |\n|---|---|"
         yield from (f"| `{name}` | {_cell(line)} |" for name, line in summaries(makers).items())
         yield "\n| key | default | meaning |\n|---|---|---|"
