@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schemas.console import Console, Say, aligned
-from schemas.documents import UNDETERMINED, Role
+from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -174,35 +174,27 @@ def search(
     several, and the relations to expect where it predicts any. Filters act before ranking.
     """
     console = Console(is_json=is_json)
+    from orchestration.archive import Archive
     from orchestration.link import refinement
-    from orchestration.queries import query_reader
-    from training.retrieval.filters import parse_filters
-    from training.retrieval.index import open_index
-    from training.retrieval.queries import Query
     from training.retrieval.search import RankBy
-    from training.retrieval.search import search as search_index
 
     if rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
-    filters = parse_filters(where or (), entity or ())
-    opened = open_index(index_path)
-    texts = {Role.HEADLINE: headline, Role.LEAD: lead, Role.CAPTION: caption, Role.BODY: body}
-    query = Query(
-        texts={str(role): text for role, text in texts.items() if text},
-        language=language,
-        picture=image,
-        like=tuple(like or ()),
-        unlike=tuple(unlike or ()),
-    )
-    with query_reader(opened.model, settings or []) as reader:
-        found = search_index(
-            opened,
-            query,
-            filters=filters,
+    with Archive(index_path, settings or []) as archive:
+        found = archive.search(
+            headline=headline,
+            lead=lead,
+            caption=caption,
+            body=body,
+            language=language,
+            image=image,
+            like=like or (),
+            unlike=unlike or (),
+            where=where or (),
+            entities=entity or (),
             top=top,
             rank_by=RankBy(rank_by),
             refine=refinement(refine_below, refine_weight),
-            reader=reader,
         )
     if trec is not None:
         rows = ((each.picture.image, each.rank, each.score) for each in found.images)
@@ -253,15 +245,14 @@ def evaluate_search(
     the fusion of the model and BM25.
     """
     console = Console(is_json=is_json)
-    from orchestration.queries import query_reader, sentence_encoder
+    from orchestration.archive import Archive
+    from orchestration.queries import sentence_encoder
     from training.evaluation.evaluate import EvaluationReport
     from training.retrieval.evaluate import evaluate_search as evaluate_index
-    from training.retrieval.index import open_index
 
-    opened = open_index(index_path)
-    with query_reader(opened.model, settings or []) as reader:
-        found = evaluate_index(opened, Lake.at(lake), split, reader=reader, encode=sentence_encoder())
-    manifest = opened.manifest
+    with Archive(index_path, settings or []) as archive:
+        found = evaluate_index(archive.index, Lake.at(lake), split, reader=archive.reader, encode=sentence_encoder())
+        manifest = archive.index.manifest
     name, _, version = manifest.dataset.partition("@")
     report = EvaluationReport(
         model=manifest.model, model_version=None, dataset=name, dataset_version=version, split=split, rows=found.rows

@@ -20,6 +20,7 @@ from training.model import LinkModel, ModelCard
 from training.retrieval.queries import RawDocument
 from training.towers.inputs import ImageInput, TextInput
 
+pytestmark = pytest.mark.slow  # loads two extractors for every command
 PHOTOGRAPHS = Path(__file__).parents[1] / "fixtures" / "photographs"
 SAID = {
     "cat.jpg": {"title": "A cat", "date": "2019-05-01", "credit": "dpa", "keywords": ["animal"]},
@@ -153,3 +154,19 @@ def test_an_index_is_taken_over(archive: dict[str, str], model: Path, capsys: py
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["reused"] and found["images"] == 4 and found["described"]["title"] == 3
     assert run([*arguments[:5], "--dataset", "archive", "--pictures", "x"]) == 2
+
+
+def test_a_program_searches_as_the_command_does(
+    archive: dict[str, str], by_hand: dict[str, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    import multilink
+
+    found = multilink.search(archive["index"], headline="Eine Rakete startet", where=["date>=2020"], top=2)
+    assert isinstance(found, multilink.SearchResult) and found.searched == 3
+    best = sorted((name for name in by_hand if name != "cat.jpg"), key=lambda name: -by_hand[name])[:2]
+    assert [each.picture.source for each in found.images] == best
+    with multilink.Archive(archive["index"]) as opened:
+        again = opened.search(headline="Eine Rakete startet", where=["date>=2020"], top=2)
+        assert again == found
+        key = found.images[0].picture.image
+        assert opened.search(like=[key], top=1).images[0].picture.image == key

@@ -154,8 +154,9 @@ class Records:
         """Return the ascending rows that filters leave; None where there is no filter."""
         if not filters.sql:
             return None
-        found = self._all(f"SELECT row FROM images WHERE {filters.sql} ORDER BY row", filters.parameters)
-        return np.fromiter((row for (row,) in found), np.int64, len(found))
+        # As one text: a third of the time of as many rows.
+        ((text,),) = self._all(f"SELECT group_concat(row) FROM images WHERE {filters.sql}", filters.parameters)
+        return np.sort(np.fromstring(text or "", np.int64, sep=","))
 
     def pictures(self, rows: Sequence[int]) -> list[Picture]:
         """Return the pictures of rows, in the given order."""

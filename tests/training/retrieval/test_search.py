@@ -272,7 +272,7 @@ def test_many_images_are_searched_approximately_and_ranked_alike(
     ).folder
     many = open_index(folder.uri)
     assert many.manifest.cells is not None and many.manifest.cells.measured_with == "texts"
-    assert many.manifest.cells.recall >= 0.99
+    assert many.manifest.cells.recall >= 0.985
     text = next(iter(reader.vectors))
     exact, approximate = (
         search(each, Query(texts={"body": text}), top=20, reader=reader).images for each in (index, many)
