@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +50,8 @@ def demo(
         ray=RaySettings(workers=workers),
     )
     steps = Steps(settings=settings)
+    by_ray = Steps(settings=replace(settings, ray=RaySettings(workers=max(2, workers))))
+    training = {"NoStruct": steps, "AP": by_ray}  # the way of a laptop, and that of a cluster
     remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
 
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
@@ -61,7 +63,7 @@ def demo(
     models = {}
     for title, objective in OBJECTIVES.items():
         say(f"2/5 train: {title}, recipe {RECIPE}, on {reference}")
-        models[title] = steps.train(dataset, build["version"], objective, say=say)
+        models[title] = training[title].train(dataset, build["version"], objective, say=say)
     own = models["AP"]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
     scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)

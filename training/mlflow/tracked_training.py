@@ -5,7 +5,7 @@ the MLflow run, launch, log, register. Ray is imported late: its import takes se
 
 Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
 run begins, so that the run's configuration says what it started from, and leaves copies in the run's folder in the
-lake, where every worker finds them (`training.ray.run_folder.fetch_start`). A scheduler asks `earlier_run` before it
+lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A scheduler asks `earlier_run` before it
 trains, so that a step that was killed is continued and one that was done is not done twice.
 """
 
@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data.loading import identify
+from training.loop.run_folder import has_start, is_address, is_of_ray, runs_folder, store_start
 from training.loop.starting import SOURCE_SIGN, split_start
 from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
@@ -54,7 +56,6 @@ from training.mlflow.runs import (
     resume_run,
     start_run,
 )
-from training.ray.run_folder import has_start, is_address, runs_folder, store_start
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -200,7 +201,7 @@ def run_train(
         git_commit=_git_commit(),
         parent=parent,
     )
-    say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}; starting Ray")
+    say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}")
     with finishing(run):
         keep_start(config, runs_folder(home).child(run.id))
         result = _launch(config, run, lake=home, reference=reference, workers=workers, say=say)
@@ -260,23 +261,21 @@ def _reference(dataset: str | None, run: TrackedRun | None) -> str:
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
-    from training.ray.train import launch
+    """Train by Ray with several workers, on the cluster of RAY_ADDRESS, or where Ray began; else in this process."""
 
     def on_report(metrics: Mapping[str, float]) -> None:
         if run.log_epoch(metrics):
             say(epoch_line(metrics, config.training.epochs))
 
     address = os.environ.get("RAY_ADDRESS") or None
-    result = launch(
-        config,
-        lake=lake,
-        dataset=reference,
-        workers=workers,
-        run_id=run.id,
-        on_report=on_report,
-        on_progress=say,
-        address=address,
-    )
+    if workers == 1 and address is None and not is_of_ray(runs_folder(lake).child(run.id)):
+        from training.loop.alone import train_alone as launch
+    else:
+        from training.ray import train as by_ray
+
+        say("starting Ray" if address is None else f"Ray at {address}")
+        launch = partial(by_ray.launch, workers=workers, address=address)
+    result = launch(config, lake=lake, dataset=reference, run_id=run.id, on_report=on_report, on_progress=say)
     for metrics in result.history:
         run.log_epoch(metrics)
     run.log_json(CURVE_FILE, [dict(metrics) for metrics in result.history])

@@ -33,12 +33,13 @@ from schemas.lake import Folder, Lake
 from training.config import Device, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context, TorchDistributed
-from training.loop.trainer import TrainResult, train
-from training.ray.run_folder import (
+from training.loop.run_folder import (
+    RAYS_LIST,
     START,
     Metrics,
     OnProgress,
     OnReport,
+    fetch_checkpoint,
     fetch_model,
     fetch_start,
     following,
@@ -47,12 +48,12 @@ from training.ray.run_folder import (
     runs_folder,
     store_model,
 )
+from training.loop.trainer import TrainResult, train
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
-_SNAPSHOT = "checkpoint_manager_snapshot.json"
 _QUIET_AND_QUICK = {
     "RAY_worker_niceness": "0",  # else whatever runs beside a training takes its processors
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else a warning about a coming change
@@ -143,7 +144,7 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
         context = make_context(
             device=get_device() if settings["use_gpu"] else torch.device("cpu"),
             on_report=partial(_report, folder, rank),
-            find_checkpoint=partial(_latest_checkpoint, Path(scratch) / "resumed"),
+            find_checkpoint=partial(_latest_checkpoint, folder, Path(scratch) / "resumed"),
             on_progress=partial(record_progress, folder),
             find_model=partial(fetch_start, folder),
         )
@@ -162,10 +163,10 @@ def _report(folder: Folder, rank: int, metrics: Metrics, checkpoint: Path | None
         record_epoch(folder, metrics)
 
 
-def _latest_checkpoint(target: Path) -> Path | None:
-    """Return a local copy of the run's latest checkpoint, or None before the first."""
+def _latest_checkpoint(folder: Folder, target: Path) -> Path | None:
+    """Return a local copy of the run's latest checkpoint, or None before the first; one process may have begun it."""
     checkpoint = ray.train.get_checkpoint()
-    return None if checkpoint is None else Path(checkpoint.to_directory(target))
+    return fetch_checkpoint(folder) if checkpoint is None else Path(checkpoint.to_directory(target))
 
 
 @contextmanager
@@ -257,10 +258,10 @@ def _drop_torn_snapshot(folder: Folder) -> None:
 
     The models that the run starts from stay.
     """
-    if not folder.exists(_SNAPSHOT):
+    if not folder.exists(RAYS_LIST):
         return
     try:
-        json.loads(folder.read(_SNAPSHOT))
+        json.loads(folder.read(RAYS_LIST))
     except json.JSONDecodeError:
         for name in [name for name in folder.files() if not name.startswith(f"{START}/")]:
             folder.delete(name)

@@ -12,12 +12,12 @@ from schemas.lake import Lake
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
+from training.loop.run_folder import fetch_start, has_start, runs_folder
 from training.loop.setup import new_model
 from training.mlflow import tracked_training
 from training.mlflow.runs import TrackedRun
 from training.mlflow.tracked_training import keep_start, pin_start
 from training.model import LinkModel
-from training.ray.run_folder import fetch_start, has_start, runs_folder
 
 
 def starting_from(*models: str) -> TrainConfig:

@@ -4,7 +4,8 @@
     <lake>/runs/<run>/progress.txt           the last line of progress within an epoch
     <lake>/runs/<run>/start/...              copies of the registry's models that the run starts from
     <lake>/runs/<run>/model/                 the kept model (`LinkModel.load`), written at the end
-    <lake>/runs/<run>/checkpoint_.../        Ray Train's checkpoints, and its own list of them
+    <lake>/runs/<run>/checkpoints/00003/     of a run that one process trains: its state after epoch 3, the newest
+    <lake>/runs/<run>/checkpoint_.../        of a run of Ray Train: its checkpoints, and its own list of them
 
 An epoch file is how a driver hears of an epoch that ends elsewhere: it looks for new ones while it waits. That works on
 any store and for any number of machines, costs no process, and what was reported outlives a killed driver.
@@ -21,12 +22,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.lake import Folder, Lake
+from training.loop.state import STATE
 from training.model import CARD
 
 RUNS = "runs"
 EPOCHS = "epochs"
 MODEL = "model"
 START = "start"
+CHECKPOINTS = "checkpoints"
+RAYS_LIST = "checkpoint_manager_snapshot.json"  # of its checkpoints
 ADDRESSES = ("models:/", "runs:/")
 PROGRESS = "progress.txt"
 EPOCH = "epoch"
@@ -97,9 +101,32 @@ def _progress(run: Folder) -> str:
     return run.read(PROGRESS).decode() if run.exists(PROGRESS) else ""
 
 
+def store_checkpoint(run: Folder, epoch: int, checkpoint: Path) -> None:
+    """Copy an epoch's checkpoint into the run's folder; those of earlier epochs go once it is whole."""
+    folder = run.child(CHECKPOINTS)
+    earlier = folder.names()
+    name = f"{epoch:05d}"
+    _store(folder.child(name), checkpoint, last=STATE)
+    for other in earlier:
+        if other != name:
+            folder.child(other).remove()
+
+
+def fetch_checkpoint(run: Folder) -> Path | None:
+    """Return the newest whole checkpoint that one process left as a local folder, or None where there is none."""
+    folder = run.child(CHECKPOINTS)
+    whole = [name for name in folder.names() if folder.child(name).exists(STATE)]
+    return _fetch(folder.child(max(whole))) if whole else None
+
+
+def is_of_ray(run: Folder) -> bool:
+    """Return whether Ray Train keeps the run's checkpoints."""
+    return run.exists(RAYS_LIST)
+
+
 def store_model(run: Folder, model: Path) -> None:
     """Copy a saved model into the run's folder."""
-    _store(run.child(MODEL), model)
+    _store(run.child(MODEL), model, last=CARD)
 
 
 def fetch_model(run: Folder) -> Path:
@@ -114,7 +141,7 @@ def is_address(model: str) -> bool:
 
 def store_start(run: Folder, address: str, model: Path) -> None:
     """Copy a saved model that the run starts from into the run's folder, under its address."""
-    _store(_start(run, address), model)
+    _store(_start(run, address), model, last=CARD)
 
 
 def has_start(run: Folder, address: str) -> bool:
@@ -130,15 +157,11 @@ def _start(run: Folder, address: str) -> Folder:
     return run.child(START, *address.partition(":/")[2].split("/"))
 
 
-def _store(target: Folder, model: Path) -> None:
-    """Write a saved model's files, the card that says it is whole last."""
-    paths = sorted(path for path in model.rglob("*") if path.is_file())
-    for path in sorted(paths, key=_is_card):
-        target.write(path.relative_to(model).as_posix(), path.read_bytes())
-
-
-def _is_card(path: Path) -> bool:
-    return path.name == CARD
+def _store(target: Folder, folder: Path, *, last: str) -> None:
+    """Write the files of a folder, last the one that says it is whole."""
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    for name in sorted(names, key=lambda name: (name == last, name)):
+        target.write(name, (folder / name).read_bytes())
 
 
 def _fetch(source: Folder) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.lake import Folder
-from training.ray.run_folder import fetch_model, following, record_epoch, record_progress, store_model
+from training.loop.run_folder import fetch_model, following, record_epoch, record_progress, store_model
 
 
 def test_each_epoch_is_told_once_and_in_order(tmp_path: Path) -> None:
