@@ -38,6 +38,7 @@ class Archive:
     def __init__(self, index: str | Path, settings: Sequence[str] = ()) -> None:
         self.index = open_index(str(index))
         self._open = ExitStack()
+        self._open.callback(self.index.close)
         self.reader = self._open.enter_context(query_reader(self.index.model, settings))
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import IndexManifest
@@ -28,7 +28,7 @@ class Index:
         calibration: gives similarities their probability; None: they have none.
         records: the pictures.
         vectors: theirs, row by row.
-        copy: keeps the local copy of an index of an object store for as long as this is used.
+        copy: folder of the local copy of an index on an object store; None: it is read where it lies.
     """
 
     manifest: IndexManifest
@@ -36,7 +36,12 @@ class Index:
     calibration: Calibration | None
     records: Records
     vectors: Vectors
-    copy: Any = None
+    copy: tempfile.TemporaryDirectory[str] | None = None
+
+    def close(self) -> None:
+        """Remove the local copy, where there is one; the index is of no use any more."""
+        if self.copy is not None:
+            self.copy.cleanup()
 
 
 def open_index(uri: str) -> Index:
