@@ -9,9 +9,11 @@ promotion: Dagster gives a run one partitioning, and a check that says no stops 
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ from orchestration.dagster.record import (
     group_of,
     made,
     model_key,
+    sound_before,
 )
 from orchestration.demo.recorded_web import recorded_web
 from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
@@ -38,6 +41,7 @@ from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
 from schemas.lake import Lake
+from schemas.manifest import diff, read_manifest
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -46,6 +50,7 @@ Metadata = dict[str, Any]
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
+CHANGES_SHOWN = 30
 # asset -> stages of the build that it tells of
 COUNTED = {
     "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
@@ -90,10 +95,12 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
         with mistakes_are_final(), recorded_web(dataset.recorded_web) as addresses:
             summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
+        changed = changes_since(Lake.at(settings.lake), dataset.name, summary["version"], context.instance)
+        changes: dict[str, Metadata] = defaultdict(dict, shards={"changes": dg.MetadataValue.md(changed)})
         for stage in STAGES:
             yield dg.MaterializeResult(
                 asset_key=stage,
-                metadata=stage_metadata(stage, summary, dataset),
+                metadata=stage_metadata(stage, summary, dataset) | changes[stage],
                 data_version=dg.DataVersion(summary["version"]),
             )
 
@@ -178,7 +185,8 @@ def evaluate(making: Making) -> Metadata:
         f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance,
     }
     for name in kind.metrics:
-        told |= {name: scores[name]["mean"], f"{name}_interval": [scores[name]["low"], scores[name]["high"]]}
+        interval = [round(scores[name][end], 2) for end in ("low", "high")]
+        told |= {name: round(scores[name]["mean"], 2), f"{name}_interval": interval}
     if rival is not None:
         compared = making.steps.compare(model.uri, rival.uri, making.reference, say=making.say)
         told[LEAD] = compared["models"][1]["minus_first"][kind.leading]
@@ -291,17 +299,35 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Me
         VERSION: summary["version"],
         "path": dg.MetadataValue.path(summary["path"]),
         "reused": summary["reused"],
-        "counts": counts,
+        "counts": table("stage", counts),
         "configuration": resolve(dataset),
     }
     for row in counts.values():
         told |= {"in": row["in"], "out": row["out"], "rejected": row["rejected"], "failed": row["failed"]}
     if stage == "shards":
         documents = sum(int(row["documents"]) for row in summary["splits"].values())
-        told |= {"splits": summary["splits"], "dagster/row_count": documents}
+        told |= {"splits": table("split", summary["splits"]), "dagster/row_count": documents}
     if stage == "documents":
         told["failures"] = summary["failures"]
     return told
+
+
+def table(head: str, rows: Mapping[str, Mapping[str, int]]) -> dg.TableMetadataValue:
+    """Return rows of numbers as a table of Dagster's page; `head` is the column of their names."""
+    numbers = dict.fromkeys(number for row in rows.values() for number in row)
+    columns = [dg.TableColumn(head, "string"), *(dg.TableColumn(number, "int") for number in numbers)]
+    records = [dg.TableRecord({head: name, **row}) for name, row in rows.items()]
+    return dg.MetadataValue.table(records, dg.TableSchema(columns=columns))
+
+
+def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterInstance) -> str:
+    """Return as Markdown what differs between a version and the sound one before it."""
+    before = sound_before(instance, dataset, version)
+    if before is None or before not in lake.versions(dataset):
+        return "The first sound version."
+    old, new = (read_manifest(lake, f"{dataset}@{each}")[0] for each in (before, version))
+    lines = [f"- `{line}`" for line in islice(diff(old, new), CHANGES_SHOWN)]
+    return "\n".join([f"Since {before}:", "", *lines]) if lines else f"No difference to {before}."
 
 
 def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:

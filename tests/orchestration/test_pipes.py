@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,12 @@ from filelock import FileLock
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
 from orchestration.dagster.pipes import Pipes
+from orchestration.rayjob import rayjob
 from orchestration.steps import Step, Summary
 from schemas.errors import BuildError, ConfigError, MultilinkError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ray_operator import operated
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = RaySettings()
@@ -63,14 +68,21 @@ def long_step(tmp_path: Path) -> Iterator[Step]:
         ]
 
 
-def do(step: Step, instance: dg.DagsterInstance, ray: RaySettings = HERE) -> Summary | MultilinkError:
-    """Do a step for an asset of a run, and return its summary or its error."""
+def do(
+    step: Step,
+    instance: dg.DagsterInstance,
+    ray: RaySettings = HERE,
+    first: Callable[[Pipes], object] = lambda _: None,
+) -> Summary | MultilinkError:
+    """Do a step for an asset of a run, after something else, and return its summary or its error."""
     came_of_it: list[Summary | MultilinkError] = []
 
     @dg.asset
     def made(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        through = Pipes(context.op_execution_context, ray)
+        first(through)
         try:
-            came_of_it.append(Pipes(context.op_execution_context, ray)(step, context.log.info, ray.where))
+            came_of_it.append(through(step, context.log.info, ray.where))
         except MultilinkError as problem:
             came_of_it.append(problem)
         yield dg.MaterializeResult()
@@ -240,3 +252,55 @@ def test_what_a_job_reported_is_read_from_its_whole_log_where_that_could_not_be_
         summary = do(["settings", "--json"], instance, cluster)
     assert isinstance(summary, dict), summary
     assert summary["train"]["tiny"].startswith("Small data")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
+def test_the_job_that_a_killed_attempt_left_is_stopped_before_the_next_one_starts(
+    instance: dg.DagsterInstance, cluster: RaySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "POLL_S", 0.5)
+    jobs, left = jobs_at(cluster.address), []
+
+    def leave(through: Pipes) -> None:
+        for name in (f"{through.name}-left", "multilink-of-another"):
+            left.append(jobs.submit_job(entrypoint="sleep 600", submission_id=name))
+
+    assert isinstance(do(["settings", "--json"], instance, cluster, leave), dict)
+    assert str(jobs.get_job_status(left[0])) == "STOPPED"
+    assert not jobs.get_job_status(left[1]).is_terminal()
+    jobs.stop_job(left[1])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
+def test_a_rayjob_reports_as_a_process_does_and_is_deleted_with_a_run_that_is_cancelled(
+    instance: dg.DagsterInstance,
+    cluster: RaySettings,
+    long_step: Step,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipes, "POLL_S", 0.5)
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+    kuberay = replace(cluster, where=RayWhere.KUBERAY, image="multilink:latest", namespace="n")
+    with operated(jobs_at(cluster.address), "n", tmp_path / "kubeconfig") as operator:
+        summary = do(["settings", "--json"], instance, kuberay)
+        assert isinstance(summary, dict), summary
+        assert summary["train"]["tiny"].startswith("Small data")
+        (name,) = operator.there
+        made = operator.created[name]
+        submitted = rayjob(["settings", "--json"], name=name, ray=kuberay)
+        assert "DAGSTER_PIPES_CONTEXT" in made["spec"].pop("runtimeEnvYAML")
+        assert made["spec"] == submitted["spec"]
+        problem = do(MISTAKE, instance, kuberay)
+        assert type(problem) is ConfigError
+        assert "did you mean 'dedupe.radius'?" in str(problem)
+
+        canceller = meanwhile(
+            lambda: os.kill(os.getpid(), signal.SIGINT), lambda: any(WAITING in line for line in told(instance))
+        )
+        with pytest.raises(BaseException, match=r"(?i)interrupt|^$"):
+            do(long_step, instance, kuberay)
+        canceller.join()
+        assert operator.there == {name}

@@ -297,6 +297,23 @@ def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstan
     assert shards.metadata["dagster/row_count"].value == 2
     assert shards.tags is not None
     assert shards.tags["dagster/data_version"] == version
+    assert shards.metadata["changes"].value == "The first sound version."
+    (counts,) = shards.metadata["counts"].records
+    assert counts.data == {"stage": "shards", "in": 2, "out": 2, "rejected": 0, "failed": 0}
+    (splits,) = shards.metadata["splits"].records
+    assert splits.data == {"split": "train", "documents": 2, "images": 4, "sentences": 4}
+
+
+def test_what_differs_from_the_sound_version_before_is_told(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    names = [commit_version(settings, name, documents={"train": count}) for name, count in (("v1", 100), ("v2", 90))]
+    results = [run(instance, "rebuild", given(settings, name)) for name in names]
+    shards = [
+        each for each in results[1].asset_materializations_for_node("build") if each.asset_key == dg.AssetKey("shards")
+    ]
+    told = shards[0].metadata["changes"].value
+    assert told.startswith(f"Since {names[0]}:\n\n- `")
+    assert "splits.train.documents: 100 -> 90`" in told
 
 
 def test_a_schedule_passes_over_a_data_set_that_is_being_worked_on(tmp_path: Path) -> None:
