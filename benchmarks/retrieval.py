@@ -111,11 +111,11 @@ def make_index(folder: Path) -> dict[str, Any]:
 def search_index(folder: Path, probes: int) -> dict[str, Any]:
     """Search as `multilink search` does, without and with filters; memory is of the whole process."""
     faiss().omp_set_num_threads(1)
+    found: dict[str, Any] = {"memory_before_mb": memory_mb()["memory_own_mb"]}  # Python, numpy, torch, faiss
     vectors = Vectors.open(folder / "vectors.npy", folder / "cells.faiss", probes)
     records = Records(folder / "images.sqlite")
     queries = World.make().texts(1, QUERIES)
     truth = np.load(folder / "truth.npy")
-    found: dict[str, Any] = {}
     answers: list[np.ndarray] = []
     found["no filter"] = timed(queries, lambda query: answers.append(vectors.nearest(query, RECALL_OF).rows))
     shares = [np.isin(want, have).mean() for want, have in zip(truth, answers[-QUERIES:], strict=False)]

@@ -27,6 +27,7 @@ from schemas.indexes import CellsNote, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 from schemas.metadata import Metadata
+from schemas.tables import check_schema
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, part_name, read_part, read_split
@@ -214,9 +215,11 @@ def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:
 
 def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:
     """Return the cluster of near-duplicates of each image that is in one."""
-    name, key = DUPLICATE_SCHEMA.names[0], "image"
-    tables = (part.select([name, key]).to_pydict() for part in table_parts(manifest, source, "duplicates"))
-    return {image: cluster for table in tables for image, cluster in zip(table[key], table[name], strict=True)}
+    found: dict[str, str] = {}
+    for part in table_parts(manifest, source, "duplicates"):
+        check_schema(part.schema, DUPLICATE_SCHEMA, where=source.uri)
+        found |= dict(zip(part.column("image").to_pylist(), part.column("cluster").to_pylist(), strict=True))
+    return found
 
 
 def _write_vectors(found: _Found, folder: Path) -> Float32:

@@ -20,6 +20,7 @@ from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from training.data.documents import GivenDocument
 from training.data.ragged import Float32
+from training.data.requirements import inputs_of
 from training.data.views import TextView
 from training.model import LinkModel
 from training.text.vocabulary import token_spans
@@ -132,11 +133,17 @@ class QueryReader:
         """Return what the model is given of a query's texts; no text where it has none.
 
         Raises:
-            UsageError: the query has texts and none that the model reads.
+            UsageError: the query has texts and none that the model reads, or in no language that it knows.
         """
         view, given = TextView.of(self.model.card.config), query.given
         if not given:
             return RawDocument((), query.language, query.picture)
+        languages = inputs_of(self.model.card.config).languages
+        if languages and query.language not in languages:
+            known = ", ".join(languages)
+            raise UsageError(
+                f"the model reads texts in {known}; expected one of them as language, found {query.language}"
+            )
         if view.is_fused:
             read = {role: text for role, text in given.items() if role in view.roles}
             if not read:

@@ -20,7 +20,7 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
-from training.config import LinearConfig, LoopConfig, MultiSourceConfig, Select, SentenceConfig, TrainConfig
+from training.config import GruConfig, LinearConfig, LoopConfig, MultiSourceConfig, Select, SentenceConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify, load_training_data, read_for_model
 from training.evaluation.metrics.calibration import Calibration, Method
@@ -362,6 +362,20 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
     assert len(alone.sources) == 1 and alone.images[0].similarity != found.images[0].similarity
     with pytest.raises(UsageError, match="the model reads headline"):
         search(index, Query(texts={"sentence": "x"}))
+
+
+def test_a_model_of_several_languages_is_told_which(model: LinkModel, lake: Lake) -> None:
+    config = replace(CONFIG, text=GruConfig(word_dimensions=8, aligned_vectors=("de=a", "fr=b"), train_words=False))
+    many = LinkModel(
+        replace(model.card, config=config), Vocabulary.from_counts({"de:boot": 1, "fr:bateau": 1}, min_count=1)
+    )
+    queries = QueryReader(many.eval())
+    found = queries.vectors(
+        [Query(texts={"caption": text}, language=of) for text, of in (("Boot", "de"), ("Boot", "fr"))]
+    )
+    assert found.shape == (2, 16) and not np.allclose(found[0], found[1])
+    with pytest.raises(UsageError, match="the model reads texts in de, fr"):
+        queries.vectors([Query(texts={"caption": "Boot"})])
 
 
 def test_relations_refine_and_say_what_to_expect(model: LinkModel, lake: Lake, index: Index, reader: Extractor) -> None:
