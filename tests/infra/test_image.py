@@ -4,8 +4,8 @@
     go install    Beam's boot program                     in place of   Beam's own image
     buildah       every line of infra/Dockerfile, without a registry and without a daemon
 
-Half an hour, 45 GB of disk while it lasts, root. It finds what a reader does not: a package that needs a compiler, a file
-that is not copied, a program that writes where it may not.
+Half an hour, 45 GB of disk while it lasts, root. It finds what a reader does not: a package that needs a compiler, a
+file that is not copied, a program that writes where it may not.
 """
 
 from __future__ import annotations
@@ -123,6 +123,16 @@ def test_the_programs_that_pods_start_are_there(builder: Builder, image: str, pr
 
 def test_beams_boot_program_is_where_beam_starts_it(builder: Builder, image: str) -> None:
     assert builder("run", image, "--", "sh", "-c", "/opt/apache/beam/boot --help 2>&1 || true").startswith("Usage of")
+
+
+def test_a_ray_head_of_the_image_does_a_step(builder: Builder, image: str) -> None:
+    """As in a pod of a RayJob: with a token, and by the job server that KubeRay submits to."""
+    head = "ray start --head --port=36379 --dashboard-port=38265 --num-cpus=1 --object-store-memory=100000000"
+    step = "ray job submit --address http://127.0.0.1:38265 -- multilink settings --json"
+    token = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(python -c 'print(64 * \"a\")')"
+    shown = builder("run", image, "--", "sh", "-c", f"{token}; {head} && {step}; status=$?; ray stop; exit $status")
+    assert "succeeded" in shown
+    assert '"tiny"' in shown
 
 
 def test_the_definitions_load(builder: Builder, image: str) -> None:
