@@ -169,12 +169,12 @@ def build_apart(settings: list[str], lake: Path, workers: int) -> Found:
     """Return what `build` does of a process of its own, and the `peak_mb` of it and its children."""
     task = json.dumps({"settings": settings, "lake": str(lake), "workers": workers})
     command = [sys.executable, "-m", "benchmarks.build", "measure", "--task", task]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         peak = Peak(process.pid)
-        output, _ = process.communicate()
+        output, words = process.communicate()
         peak.stop()
     if process.returncode:
-        raise SystemExit(f"a build ended with status {process.returncode}")
+        raise SystemExit(f"a build ended with status {process.returncode}:\n{words[-2000:]}")
     found: Found = json.loads(output.splitlines()[-1])
     return found | {"peak_mb": peak.mb}
 
