@@ -1,0 +1,101 @@
+"""A data set version for programs: its tables as Arrow, and its columns of vectors as tensors.
+
+data = multilink.open_dataset("diy", lake="lake")
+documents = data.table("documents", split="train", columns=["id", "sentences", "images"])
+for batch in data.batches("images", split="train", columns=["hash", "features.efficientnet-lite0"], rows=256):
+vectors = batch["features.efficientnet-lite0"]        # a tensor, 256 x 1280
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from schemas.features import column_to_vectors
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from training.data.lake import read_part
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FEATURES = "features."
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A version of a data set.
+
+    Attributes:
+        manifest: what the version is and which files it has.
+        folder: that holds it.
+    """
+
+    manifest: Manifest
+    folder: Folder
+
+    @property
+    def splits(self) -> list[str]:
+        return sorted(name for name, split in self.manifest.splits.items() if split.documents)
+
+    def parts(self, table: str, *, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the files of a table in a split, in order, each checked against the manifest.
+
+        Args:
+            table: `documents` or `images`.
+            split: train, val or test.
+            columns: their names; None: all.
+
+        Raises:
+            IntegrityError: a file is damaged.
+        """
+        for entry in self.manifest.parts(table, split):
+            names = columns if columns is not None else self._names(entry.path)
+            yield read_part(self.folder, entry, names)
+
+    def table(self, table: str, *, split: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table of a split whole; arguments as of `parts`."""
+        return pa.concat_tables(self.parts(table, split=split, columns=columns))
+
+    def batches(
+        self, table: str, *, split: str, columns: Sequence[str], rows: int = 256
+    ) -> Iterator[dict[str, Tensor | list[Any]]]:
+        """Yield rows of a table, at most so many at once: columns of vectors as float32 tensors, others as lists.
+
+        Arguments as of `parts`.
+        """
+        import torch
+
+        for part in self.parts(table, split=split, columns=columns):
+            for start in range(0, len(part), rows):
+                piece = part.slice(start, rows)
+                yield {
+                    name: torch.from_numpy(column_to_vectors(piece[name]).astype("float32"))
+                    if name.startswith(FEATURES) and table == "images"
+                    else piece[name].to_pylist()
+                    for name in columns
+                }
+
+    def _names(self, path: str) -> list[str]:
+        import pyarrow.parquet as pq
+
+        with self.folder.open(path) as stream:
+            return list(pq.read_schema(stream).names)
+
+
+def open_dataset(name: str, *, lake: str) -> Dataset:
+    """Return a version of a data set.
+
+    Args:
+        name: NAME (its latest version) or NAME@VERSION.
+        lake: path or URI of the lake.
+
+    Raises:
+        NotFoundError: there is no such lake, data set or version.
+    """
+    home = Lake.at(lake)
+    manifest, folder = read_manifest(home, "@".join(home.find(name)))
+    return Dataset(manifest, folder)
