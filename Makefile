@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ENGINE ?= flink
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: setup demo up posts live test kubernetes test-infra check golden bench clean recording docs
+.PHONY: setup demo up cluster posts live test test-cluster kubernetes test-infra check golden bench clean recording docs
 
 setup: $(READY)
 
@@ -23,6 +24,9 @@ demo: $(READY)
 up: $(READY)
 	@$(BIN)/multilink up --workspace workspace
 
+cluster: $(READY)
+	@$(BIN)/python -m infra.local --home cluster --engine $(ENGINE)
+
 posts: $(READY)
 	@$(BIN)/python tests/replay/add_posts.py --web workspace/web
 
@@ -37,6 +41,9 @@ kubernetes:
 
 test-infra: $(READY)
 	$(BIN)/python -m pytest tests/infra -m infra --verbose
+
+test-cluster: $(READY)
+	$(BIN)/python -m pytest tests/cluster -m cluster --verbose
 
 check: $(READY)
 	$(BIN)/ruff format --check .

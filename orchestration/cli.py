@@ -29,6 +29,7 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "DAGSTER_DISABLE_TELEMETRY": "1",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 app.command()(demo)
@@ -56,16 +57,17 @@ def main() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     logging.getLogger().addFilter(_is_worth_saying)
+    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is temporary goes, as after Ctrl-C
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], commands: typer.Typer = app) -> int:
     """Run one command and return its exit status; an expected error is told as one line on standard error."""
     try:
         recall(Path.cwd())
         with reported():
-            status = app(arguments, prog_name="multilink", standalone_mode=False)
+            status = commands(arguments, prog_name="multilink", standalone_mode=False)
     except MultilinkError as problem:
         return _tell(str(problem), problem.exit_status)
     except typer.TyperException as problem:

@@ -33,6 +33,7 @@ from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
 from pipelines.transforms import CountStages, GatherFacts, as_facts
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
 
@@ -93,7 +94,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     settled = candidates.results | "settle" >> SettleDocuments(first, images.outcomes)
     read = (sources.failures, candidates.failures, settled.failures) | "failures of reading" >> beam.Flatten()
     digest = (settled.results, read) | "inputs" >> DigestInputs()
-    version = digest | "version" >> beam.Map(partial(version_of_build, plan.identity))
+    version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
     unique = settled.results | "dedupe" >> DropDuplicates(config.dedupe.radius, config.dedupe.policy)
     ruled = unique.documents | "rules" >> JudgeDocuments(config.documents)
     split = (
@@ -132,6 +133,20 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         digest | "digest" >> as_facts("digest"),
     ) | "facts" >> beam.Flatten()
     _ = facts | "gather" >> GatherFacts() | "manifest" >> beam.Map(_write_result, plan=plan)
+
+
+def _version(digest: Any, identity: dict[str, Any], plan: BuildPlan) -> str:
+    """Return the name of the version that is being built.
+
+    Raises:
+        BuildError: this worker would build another one from the same: its code or its libraries are not those of the
+            process that began the build.
+    """
+    if (own := plan.identity) != identity:
+        inputs = {name for name, value in identity["inputs"].items() if own["inputs"].get(name) != value}
+        differ = ", ".join(sorted(inputs)) or "its settings and schemas"
+        raise BuildError(f"a worker differs from where the build was started: {differ}; install the same everywhere")
+    return version_of_build(identity, digest)
 
 
 def _write_result(facts: dict[str, list[Any]], plan: BuildPlan) -> None:

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -34,8 +36,10 @@ from pipelines.runner.spilling import SpillingRunner
 from schemas import errors
 from schemas.errors import BuildError, MultilinkError, UsageError
 from schemas.failures import is_about_machine
+from schemas.lake import Folder
 
 START_TIMEOUT_S = 60.0
+WORKER_TIMEOUT_S = 300.0  # a cluster without a free slot and a pool that starts no worker look alike
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
 _STEP = " [while running "
@@ -43,6 +47,7 @@ _SCRATCH = "multilink-run-"  # begins the names of folders of temporary files
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
@@ -65,7 +70,7 @@ class _Options(PipelineOptions):
 
 
 def run_pipeline(
-    assemble: Assemble, *, runner: Runner, workers: int, beam_options: Sequence[str] = ()
+    assemble: Assemble, *, runner: Runner, workers: int, signs: Folder | None = None, beam_options: Sequence[str] = ()
 ) -> PipelineResult:
     """Run a pipeline to its end; returns Beam's result, which has the metrics.
 
@@ -73,10 +78,12 @@ def run_pipeline(
         assemble: adds the pipeline's steps to its root.
         runner: where it runs.
         workers: worker processes (`local`, `portable`); clusters take theirs from `beam_options`.
+        signs: folder where the first worker on a cluster leaves a sign of life, without which a run ends after
+            WORKER_TIMEOUT_S; None: it is waited for.
         beam_options: Beam's own command-line options, passed through.
 
     Raises:
-        BuildError: the run ended in another state than done.
+        BuildError: the run ended in another state than done, or no worker began in time.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
@@ -85,16 +92,58 @@ def run_pipeline(
         options = [*settings, *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
+        sign = None if signs is None or runner in ON_THIS_MACHINE else _Sign(signs, f"{os.urandom(8).hex()}.sign")
+        if sign is not None:
+            _ = pipeline | "first worker" >> beam.Create([b"begun\n"]) | "sign" >> beam.Map(sign.leave)
         try:
             result = pipeline.run()
-            state = result.wait_until_finish()
+            state = result.wait_until_finish() if sign is None else sign.await_end(result, beam_options)
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except Exception as failure:
-            raise _own_error(str(failure)) or failure from failure
+            raise _own_error(str(failure)) or _java_error(runner, str(failure)) or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """A file that a worker writes when it begins: asked for once, when the time for beginning is over."""
+
+    folder: Folder
+    name: str
+
+    def leave(self, text: bytes) -> None:
+        """Write the sign, in a worker."""
+        self.folder.write(self.name, text)
+
+    def await_end(self, result: PipelineResult, beam_options: Sequence[str]) -> str | None:
+        """Return the state a run ended in.
+
+        Raises:
+            BuildError: there is no sign after WORKER_TIMEOUT_S. The run is cancelled, as by an interrupt.
+        """
+        try:
+            with ThreadPoolExecutor(max_workers=1, thread_name_prefix="run") as pool:
+                end = pool.submit(result.wait_until_finish)
+                try:
+                    if not wait([end], WORKER_TIMEOUT_S).done and not self.folder.exists(self.name):
+                        raise BuildError(_no_worker(beam_options))
+                    state: str | None = end.result()
+                    return state
+                except BaseException:
+                    if not end.done():
+                        result.cancel()
+                    raise
+        finally:
+            self.folder.delete(self.name)
+
+
+def _no_worker(beam_options: Sequence[str]) -> str:
+    where = " ".join(option for option in beam_options if option.startswith("--environment_"))
+    expected = "expected a worker pool that answers there beside every task manager, and a free slot"
+    return f"no Beam worker began within {WORKER_TIMEOUT_S:.0f} s ({where or 'no --environment_type'}); {expected}"
 
 
 def _own_error(text: str) -> MultilinkError | None:
@@ -111,6 +160,12 @@ def _own_error(text: str) -> MultilinkError | None:
     if about_machine or re.search(r"^MemoryError", text, re.MULTILINE):
         return machine_error(about_machine[-1] if about_machine else "out of memory")
     return None
+
+
+def _java_error(runner: Runner, text: str) -> BuildError | None:
+    """Return the error behind what an engine's Java raised: its last cause; None where it raised nothing."""
+    causes = _JAVA_CAUSE.findall(text)
+    return BuildError(f"the {runner} runner failed: {causes[-1]}") if causes else None
 
 
 def machine_error(message: object) -> BuildError:

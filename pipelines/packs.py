@@ -11,6 +11,8 @@ A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per 
 
 from __future__ import annotations
 
+import base64
+import io
 import threading
 import time
 import uuid
@@ -24,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.caching import MMapCache
 
 from schemas.errors import BuildError
 from schemas.lake import Folder, Sink
@@ -35,6 +38,8 @@ SUFFIX = ".parquet"
 FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs several times as much
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 16  # each holds what its footer says: a megabyte or two
+_BLOCK_BYTES = 8 << 20  # of a pack on an object store, which are asked for at once
+_KEYS = b"keys"  # of a footer: what the key column holds, so that an index is one small read a pack
 _READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
 _LOCK = threading.RLock()  # neither an index nor an open Parquet file may be used by two threads at once
@@ -188,6 +193,7 @@ class PackWriter:
         """Make what was added visible."""
         if self._sink is not None:
             self._write(self._rows)
+            self._writer.add_key_value_metadata({_KEYS: base64.b85encode(b"".join(self._keys))})
             self._writer.close()
             self._sink.commit()
             self._sink = None
@@ -205,6 +211,7 @@ class PackWriter:
             write_statistics=False,
         )
         self._waiting: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._keys: list[bytes] = []
         self._rows = 0
         self._opened = time.monotonic()
         return sink
@@ -213,6 +220,7 @@ class PackWriter:
         group = {name: waiting[:rows] for name, waiting in self._waiting.items()}
         self._waiting = {name: waiting[rows:] for name, waiting in self._waiting.items()}
         if group[self._packs.key]:
+            self._keys.append(parse_keys(group[self._packs.key]).tobytes())
             table = pa.table(group, schema=self._packs.schema)
             self._writer.write_table(table, row_group_size=self._packs.rows_per_group)
 
@@ -226,7 +234,10 @@ def parse_keys(keys: Sequence[str]) -> _Keys:
 def read_keys(folder: Folder, name: str, key: str) -> _Keys:
     """Return the keys of a pack, in the order of its rows."""
     with folder.open(name) as stream:
-        return parse_keys(pq.read_table(stream, columns=[key], use_threads=False)[key].to_pylist())
+        file = pq.ParquetFile(stream)
+        if _KEYS in (file.metadata.metadata or {}):
+            return np.frombuffer(base64.b85decode(file.metadata.metadata[_KEYS]), f"S{_KEY_BYTES}")
+        return parse_keys(file.read(columns=[key], use_threads=False)[key].to_pylist())
 
 
 @lru_cache(maxsize=32)
@@ -237,5 +248,45 @@ def _index_of(uri: str, key: str) -> PackIndex:
 @lru_cache(maxsize=_OPEN_FILES)
 def _open(uri: str, name: str) -> pq.ParquetFile:
     folder = Folder(uri)
-    is_far = folder.local is None  # then ranges are read together; on a disk that only holds memory
-    return pq.ParquetFile(folder.open(name), pre_buffer=is_far)
+    file = folder.open(name)
+    return pq.ParquetFile(file if folder.local is not None else _Blocks(file))
+
+
+class _Blocks(io.RawIOBase):
+    """A file of an object store that is read a block at a time, each once: rows are wanted in any order, many times.
+
+    Blocks are kept in an unnamed temporary file.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._size: int = file.size()
+        self._position = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._blocks = MMapCache(_BLOCK_BYTES, lambda start, end: self._file.read_at(end - start, start), self._size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._blocks._fetch(self._position, min(self._position + len(buffer), self._size))
+        except OSError:
+            self._forget()  # the cache takes a block for read before it is
+            raise
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)

@@ -141,7 +141,13 @@ def build_dataset(
         assemble = partial(chain_stages, plan=plan)
         try:
             with watched(plan.progress, say):
-                run_pipeline(assemble, runner=runner, workers=workers, beam_options=beam_options)
+                run_pipeline(
+                    assemble,
+                    runner=runner,
+                    workers=workers,
+                    signs=lake.builds.child("signs"),
+                    beam_options=beam_options,
+                )
             draft = Manifest.from_json(lake.builds.read(plan.result).decode())
         finally:
             lake.builds.delete(plan.result)

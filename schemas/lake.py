@@ -28,6 +28,7 @@ from typing import BinaryIO, cast
 import pyarrow.fs as pafs
 
 from schemas.errors import NotFoundError, UsageError
+from schemas.stores import S3, delete_object, open_store, settle_object
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
@@ -49,7 +50,7 @@ class Folder:
     @property
     def local(self) -> Path | None:
         """Return the folder as a local path, or None where it is on another kind of store."""
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         return Path(path) if isinstance(filesystem, pafs.LocalFileSystem) else None
 
     def read(self, name: str) -> bytes:
@@ -58,13 +59,13 @@ class Folder:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
             return cast(bytes, stream.read())
 
     def open(self, name: str) -> BinaryIO:
         """Return a file opened for random reading."""
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         return cast(BinaryIO, filesystem.open_input_file(f"{path}/{name}"))
 
     def write(self, name: str, data: bytes) -> None:
@@ -73,9 +74,19 @@ class Folder:
         sink.stream.write(data)
         sink.commit()
 
+    def settle(self, name: str, data: bytes) -> None:
+        """Write a file that several processes may write at once; one that has these bytes is left alone.
+
+        On S3 by conditional requests (`stores.settle_object`), elsewhere by `write`.
+        """
+        if self.uri.startswith(S3):
+            settle_object(self.uri, name, data)
+        elif not (self.exists(name) and self.read(name) == data):
+            self.write(name, data)
+
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         if not isinstance(filesystem, pafs.LocalFileSystem):
             return Sink(
                 filesystem.open_output_stream(f"{path}/{name}", compression=None)
@@ -87,7 +98,7 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Return whether a file or a folder is there; without a name, this folder itself."""
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         return bool(filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
@@ -100,32 +111,34 @@ class Folder:
 
     def infos(self) -> dict[str, pafs.FileInfo]:
         """Return what is known of every file below this folder, by its path relative to it, in sorted order."""
-        _, path = self._open()
+        _, path = self.opened()
         files = [info for info in self._list(recursive=True) if info.type == pafs.FileType.File]
         by_path = {info.path.removeprefix(path).lstrip("/"): info for info in files}
         return dict(sorted(by_path.items()))
 
     def delete(self, name: str) -> None:
         """Delete a file; an absent one is no error."""
-        filesystem, path = self._open()
+        if self.uri.startswith(S3):
+            return delete_object(self.uri, name)
+        filesystem, path = self.opened()
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_file(f"{path}/{name}")
 
     def remove(self) -> None:
         """Remove the folder with everything in it; an absent one is no error."""
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(path)
 
     def _list(self, *, recursive: bool = False) -> list[pafs.FileInfo]:
-        filesystem, path = self._open()
+        filesystem, path = self.opened()
         selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
         return cast(list[pafs.FileInfo], filesystem.get_file_info(selector))
 
-    def _open(self) -> tuple[pafs.FileSystem, str]:
+    def opened(self) -> tuple[pafs.FileSystem, str]:
+        """Return its file system, and its path there."""
         if "://" in self.uri or self.uri.startswith("file:"):
-            filesystem, path = pafs.FileSystem.from_uri(self.uri)
-            return filesystem, path.rstrip("/")
+            return open_store(self.uri)
         return pafs.LocalFileSystem(), os.path.abspath(self.uri)  # noqa: PTH100 - a tenth of pathlib's time, at every step
 
 
@@ -219,7 +232,7 @@ class Lake:
         return folder.read(LATEST).decode().strip() if folder.exists(LATEST) else None
 
     def point_latest(self, name: str, version: str) -> None:
-        self.root.child("datasets", name).write(LATEST, f"{version}\n".encode())
+        self.root.child("datasets", name).settle(LATEST, f"{version}\n".encode())
 
     def find(self, reference: str) -> tuple[str, str]:
         """Return (name, version) of `NAME` (its latest version) or `NAME@VERSION`, which may be cut short.

@@ -140,7 +140,7 @@ def version_name(config: Mapping[str, Any], inputs: Mapping[str, str], schema_ve
 def commit(lake: Lake, manifest: Manifest) -> None:
     """Make a version real: write its manifest, then move the `latest` pointer."""
     folder = lake.dataset(manifest.dataset, manifest.version)
-    folder.write(MANIFEST, manifest.to_json().encode())
+    folder.settle(MANIFEST, manifest.to_json().encode())
     lake.point_latest(manifest.dataset, manifest.version)
 
 

@@ -68,12 +68,12 @@ def serving(recording: Path) -> Iterator[int]:
             process.terminate()
 
 
-def web_settings(dumps: Sequence[Path], port: int) -> list[str]:
+def web_settings(dumps: Sequence[Path], port: int, host: str = "127.0.0.1") -> list[str]:
     """Return the settings of a `diy` build that scrapes a recorded web, served on a port, instead of the real one.
 
-    Only addresses, pace and patience differ: a loopback server needs no mercy, and its one endless answer no minute.
+    Only addresses, pace and patience differ: a server nearby needs no mercy, and its one endless answer no minute.
     """
-    address = f"127.0.0.1:{port}"
+    address = f"{host}:{port}"
     return [
         f"source.dump={','.join(map(str, dumps))}",
         "http.contact=nobody@localhost",

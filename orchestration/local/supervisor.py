@@ -42,11 +42,15 @@ class Service:
         name: of its log.
         command: the program and its arguments.
         port: it listens on, or 0.
+        host: where that port is.
+        environment: added to what its supervisor gives all services.
     """
 
     name: str
     command: tuple[str, ...]
     port: int = 0
+    host: str = HOST
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -109,7 +113,7 @@ class Supervisor:
             BuildError: it ended before, or does not listen in time.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
-        while service.port and not _listens(service.port):
+        while service.port and not _listens(service):
             if self._running[service.name].poll() is not None:
                 raise BuildError(self._last_words(service))
             if time.monotonic() > deadline:
@@ -125,7 +129,7 @@ class Supervisor:
         with (self.logs / f"{service.name}.log").open("ab") as log:
             self._running[service.name] = subprocess.Popen(
                 service.command,
-                env=os.environ | self.environment,
+                env={**os.environ, **self.environment, **service.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -195,8 +199,8 @@ def _signal(processes: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+def _listens(service: Service) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((service.host, service.port), timeout=1):
         return True
     return False
 

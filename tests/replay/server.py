@@ -1,10 +1,10 @@
 """The recorded web: serves the recording over HTTP, as Reddit and Imgur answered.
 
-`python tests/replay/server.py --recording DIR [--port 0] [--port-file FILE] [--latency-ms N]` prints
-`serving http://127.0.0.1:PORT` and runs until SIGTERM. Tests use `with RecordedWeb(recording) as web:`.
+`python tests/replay/server.py --recording DIR [--host 127.0.0.1] [--port 0] [--port-file FILE] [--latency-ms N]` prints
+`serving http://HOST:PORT` and runs until SIGTERM. Tests use `with RecordedWeb(recording) as web:`.
 
 Here: connections, choosing the virtual host by the `Host` header, writing replies, and the log of requests. What
-each host says is in `reddit_host.py`, `imgur_host.py` and `image_host.py`. A request to the loopback address
+each host says is in `reddit_host.py`, `imgur_host.py` and `image_host.py`. A request to the server's address
 itself (a client whose base address was configured) is routed by its path, and `/__requests` lists
 what was asked. Standard library only.
 """
@@ -34,12 +34,14 @@ class RecordedWeb:
     """The server, running in a thread while the context is open.
 
     Attributes:
-        port: The port on 127.0.0.1.
+        host: The address it listens on.
+        port: The port there.
         requests: (host, path, status) of every request answered, in the order of answering.
     """
 
-    def __init__(self, recording: Path, *, port: int = 0, latency_s: float = 0.0) -> None:
+    def __init__(self, recording: Path, *, host: str = LOOPBACK, port: int = 0, latency_s: float = 0.0) -> None:
         self.requests: list[tuple[str, str, int]] = []
+        self.host = host
         self.latency_s = latency_s
         self._closing = threading.Event()
         images = ImageHost(recording, closing=self._closing)
@@ -49,7 +51,7 @@ class RecordedWeb:
         self._hosts |= dict.fromkeys(REDDIT_HOSTS, reddit)
         self._by_path: tuple[tuple[str, Host], ...] = (("/a/", pages), ("/3/", api), ("/", reddit))
         self._images = images
-        self._server = _Server((LOOPBACK, port), _Handler)
+        self._server = _Server((host, port), _Handler)
         self._server.web = self
         self.port: int = self._server.server_address[1]
 
@@ -69,7 +71,7 @@ class RecordedWeb:
     @property
     def url(self) -> str:
         """The server's own address."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def answer(self, request: Request) -> Reply:
         """The reply of the host that the request names."""
@@ -78,7 +80,7 @@ class RecordedWeb:
         host = self._hosts.get(request.host)
         if host is not None:
             return host.answer(request)
-        if request.host not in (LOOPBACK, "localhost"):
+        if request.host not in (self.host, "localhost"):
             return text_reply(421, f"no recording of {request.host}\n")
         if request.path == "/__requests":
             return json_reply(200, [list(entry) for entry in self.requests])
@@ -160,6 +162,7 @@ def main() -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(description="Serve the recorded web.")
     parser.add_argument("--recording", type=Path, required=True)
+    parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--port-file", type=Path)
     parser.add_argument("--latency-ms", type=float, default=0.0)
@@ -167,7 +170,8 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    web = RecordedWeb(arguments.recording, port=arguments.port, latency_s=arguments.latency_ms / 1000)
+    pace_s = arguments.latency_ms / 1000
+    web = RecordedWeb(arguments.recording, host=arguments.host, port=arguments.port, latency_s=pace_s)
     with web:
         if arguments.port_file is not None:
             partial = arguments.port_file.with_suffix(".partial")

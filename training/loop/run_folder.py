@@ -34,7 +34,7 @@ RAYS_LIST = "checkpoint_manager_snapshot.json"  # of its checkpoints
 ADDRESSES = ("models:/", "runs:/")
 PROGRESS = "progress.txt"
 EPOCH = "epoch"
-POLL_S = 0.25
+POLL_S, REMOTE_POLL_S = 0.25, 5.0  # each look at an object store is two requests
 
 _fetched: list[tempfile.TemporaryDirectory[str]] = []  # removed when this process ends
 Metrics = Mapping[str, float]
@@ -84,9 +84,10 @@ def _report_until(
 ) -> None:
     """Tell what is new until it is over; `line` is the line of progress that is known already."""
     seen: set[str] = set()
+    pause_s = REMOTE_POLL_S if run.local is None else POLL_S
     epochs, is_last = run.child(EPOCHS), False
     while not is_last:
-        is_last = is_over.wait(POLL_S)
+        is_last = is_over.wait(pause_s)
         fresh = [name for name in epochs.names() if name.endswith(".json") and name[0] != "." and name not in seen]
         seen.update(fresh)
         if on_report is not None:

@@ -105,6 +105,7 @@ def _trainer(
     config: TrainConfig, lake: Lake, *, dataset: str, workers: int, run_id: str, is_local: bool
 ) -> TorchTrainer:
     use_gpu = _use_gpu(config.training.device, workers)
+    filesystem, path = runs_folder(lake).opened()
     cpus = max(1, (os.cpu_count() or 1) // workers) if is_local else 1
     settings = {
         "config": resolve(config),
@@ -124,7 +125,8 @@ def _trainer(
         ),
         run_config=ray.train.RunConfig(
             name=run_id,
-            storage_path=runs_folder(lake).uri,
+            storage_path=path,
+            storage_filesystem=filesystem,
             failure_config=ray.train.FailureConfig(max_failures=0),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),

@@ -1,0 +1,146 @@
+"""The store behind a URI: its file system, opened once a process, and S3's conditional requests.
+
+A store that is away for a minute is waited for: a request to S3 is made again, with growing pauses. What a request to
+S3 needs beside its bucket comes from the environment, as for every AWS program (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+AWS_DEFAULT_REGION, profiles ...), or stands in the URI (`s3://bucket/lake?region=...&endpoint_override=...&scheme=...`).
+A URI is written into logs, pages and tags, so a key in it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pyarrow.fs as pafs
+
+from schemas.errors import UsageError
+
+S3 = "s3://"
+S3_ATTEMPTS = 12  # pauses grow to 20 s: together more than a minute
+_OPTIONS = frozenset({"endpoint_override", "region", "scheme"})
+
+
+def open_store(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a URI, and the path in it.
+
+    Raises:
+        UsageError: an S3 URI holds a key, or an option that is not known.
+    """
+    if not uri.startswith(S3):
+        return _by_uri(uri)
+    bucket, key, options = _split(uri)
+    return _s3(bucket, options), f"{bucket}/{key}".rstrip("/")
+
+
+class _PatientS3(pafs.S3FileSystem):
+    """S3 that waits for a server that is away, in every process that it is sent to, too."""
+
+    def __init__(self, **options: Any) -> None:
+        self._own = options
+        super().__init__(
+            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
+            allow_delayed_open=True,  # a small object is one request, not the three of an upload in parts
+            **options,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _patient, (self._own,)
+
+
+def _patient(options: dict[str, Any]) -> _PatientS3:
+    return _PatientS3(**options)
+
+
+@cache
+def _s3(bucket: str, options: str) -> pafs.FileSystem:
+    where = _where(options)
+    if where.get("region") is None and where.get("endpoint_override") is None:
+        where["region"] = pafs.resolve_s3_region(bucket)
+    return _PatientS3(**where)
+
+
+@cache
+def _by_uri(uri: str) -> tuple[pafs.FileSystem, str]:
+    filesystem, path = pafs.FileSystem.from_uri(uri)
+    return filesystem, path.rstrip("/")
+
+
+def settle_object(uri: str, name: str, data: bytes) -> None:
+    """Give an object below an S3 URI its content, by requests that hold only for what was read before.
+
+    The server refuses one where somebody wrote since (`If-Match`; `If-None-Match` where there was nothing); then what
+    is there is read again. So a request that arrives late undoes nothing, and of equal contents one is written.
+    """
+    client, (bucket, key, _) = _client(_split(uri)[2]), _split(uri)
+    target = {"Bucket": bucket, "Key": f"{key}/{name}"}
+    while True:
+        tag = _tag_unless(client, target, data)
+        if tag is None:
+            return
+        condition = {"IfMatch": tag} if tag else {"IfNoneMatch": "*"}
+        try:
+            client.put_object(**target, Body=data, **condition)
+        except client.exceptions.ClientError as refusal:
+            if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
+                raise OSError(str(refusal)) from refusal
+
+
+def delete_object(uri: str, name: str) -> None:
+    """Delete an object below an S3 URI; pyarrow would look for its folder, and leave an empty object in its place."""
+    bucket, key, options = _split(uri)
+    _client(options).delete_object(Bucket=bucket, Key=f"{key}/{name}")
+
+
+def _tag_unless(client: Any, target: dict[str, str], data: bytes) -> str | None:
+    """Return the tag of an object, empty where there is none; None where it has these bytes."""
+    try:
+        found = client.get_object(**target)
+    except client.exceptions.NoSuchKey:
+        return ""
+    except client.exceptions.ClientError as refusal:
+        raise OSError(str(refusal)) from refusal
+    return None if found["Body"].read() == data else str(found["ETag"])
+
+
+@cache
+def _client(options: str) -> Any:
+    """Return a client of S3 for the requests that pyarrow cannot make."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ModuleNotFoundError as problem:
+        raise UsageError("a lake on S3 needs boto3: install multilink with the extra server") from problem
+    where = _where(options)
+    scheme, endpoint = where.get("scheme", "https"), where.get("endpoint_override")
+    return boto3.client(
+        "s3",
+        endpoint_url=f"{scheme}://{endpoint}" if endpoint else None,
+        region_name=where.get("region"),
+        config=Config(retries={"mode": "standard", "total_max_attempts": S3_ATTEMPTS}),
+    )
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    """Return the bucket, key and options of an S3 URI."""
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        where = f"s3://...@{parts.hostname}{parts.path}"
+        raise UsageError(f"{where}: a URI holds no key; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    return parts.netloc, parts.path.strip("/"), parts.query
+
+
+def _where(options: str) -> dict[str, str]:
+    """Return where the server is: as the options of a URI say, else as the environment does."""
+    given = dict(parse_qsl(options))
+    unknown = sorted(given.keys() - _OPTIONS)
+    if unknown:
+        raise UsageError(f"s3: unknown option {unknown[0]!r}; expected one of {', '.join(sorted(_OPTIONS))}")
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and "endpoint_override" not in given:
+        parts = urlsplit(endpoint)
+        given |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    own = {"region": region} if region else {"region": "us-east-1"} if "endpoint_override" in given else {}
+    return own | given

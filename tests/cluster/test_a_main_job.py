@@ -1,0 +1,76 @@
+"""The main job by its commands: build, train on two Ray nodes, evaluate, promote, link; as on one machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import mlflow
+import pyarrow.parquet as pq
+from bench import LAKE, Bench, Local, Trained, largest_difference
+
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest, verify
+from schemas.versions import fingerprint
+
+MEASURES = ("auc", "p_at_1", "p_at_5")
+WEIGHTS_DIFFER = 1e-4
+Found = Callable[[str], None]
+
+
+def digest_of(manifest: Manifest) -> str:
+    """Return a digest of every byte of a version: its manifest holds those of all its files."""
+    return fingerprint(json.loads(manifest.to_json()))[:16]
+
+
+def test_build(bench: Bench, built: dict[str, Any], local: Local, found: Found) -> None:
+    """`multilink build diy` with the lake on S3, against one local process."""
+    manifest, folder = read_manifest(Lake.at(LAKE), "diy")
+    assert built["version"] == local.manifest.version
+    assert manifest.to_json() == local.manifest.to_json()
+    assert list(verify(manifest, folder)) == []
+    found(f"{bench.cluster.plan.engine}: version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+
+
+def test_train(bench: Bench, trained: dict[str, Any], reference: Trained, found: Found) -> None:
+    """`multilink train --workers 2` on two Ray nodes with token authentication, against one local process."""
+    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
+    assert largest < WEIGHTS_DIFFER
+    found(f"{trained['epochs']} epochs; largest difference of a weight {largest:.1e}")
+
+
+def test_evaluate(
+    bench: Bench,
+    trained: dict[str, Any],
+    reference: Trained,
+    here: Callable[..., dict[str, Any]],
+    found: Found,
+) -> None:
+    """`multilink evaluate` of both models."""
+    where = ["--dataset", f"diy@{trained['dataset_version']}"]
+    mine = bench.run("evaluate", "--model", trained["model_uri"], *where, "--lake", LAKE, "--json")
+    theirs = here("evaluate", "--model", reference.uri, *where)
+    means = {name: f"{mine[name]['mean']:.3f}" for name in MEASURES}
+    assert means == {name: f"{theirs[name]['mean']:.3f}" for name in MEASURES}
+    found(", ".join(f"{name} {mean}" for name, mean in means.items()) + ": equal to the printed digits")
+
+
+def test_promote_and_link(bench: Bench, trained: dict[str, Any], found: Found) -> None:
+    """`multilink promote`, then `multilink link --workers 2` of every document, on two Ray nodes."""
+    asked = ["--model", trained["model"], "--version", trained["version"], "--lake", LAKE, "--json"]
+    assert bench.run("promote", *asked)["is_promoted"]
+    uri = bench.cluster.environment["MLFLOW_TRACKING_URI"]
+    client = mlflow.MlflowClient(uri, registry_uri=uri)
+    champion = client.get_model_version_by_alias(trained["model"], "champion")
+    assert str(champion.version) == trained["version"]
+    where = ["--dataset", f"diy@{trained['dataset_version']}", "--lake", LAKE]
+    output = {workers: f"s3://lake/links-{workers}" for workers in ("1", "2")}
+    for workers, folder in output.items():
+        model = ["--model", f"models:/{trained['model']}@champion"]
+        bench.run("link", *model, *where, "--output", folder, "--workers", workers, "--json")
+    one, two = ({name: Folder(uri).read(name) for name in Folder(uri).files()} for uri in output.values())
+    links = {name: data for name, data in two.items() if name.endswith(".parquet")}
+    assert links and links == {name: one[name] for name in links}
+    rows = sum(pq.read_metadata(Folder(output["2"]).open(name)).num_rows for name in links)
+    found(f"champion moved; {rows} rows of links, with two nodes the bytes of one")

@@ -1,0 +1,60 @@
+"""Conditional requests on a real S3 server: each writer sees what the one before it wrote, and none is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import boto3
+import pytest
+from bench import Bench
+from botocore.exceptions import ClientError
+
+from schemas import stores
+from schemas.lake import LATEST, Folder, Lake
+
+Found = Callable[[str], None]
+WRITERS = 8
+
+
+def conditions_of(client: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list that the condition of every put goes into, refused ones too."""
+    conditions: list[str] = []
+    put = client.put_object  # type: ignore[attr-defined]
+
+    def noted(**request: object) -> object:
+        conditions.append(next(name for name in ("IfMatch", "IfNoneMatch") if name in request))
+        return put(**request)
+
+    monkeypatch.setattr(client, "put_object", noted)
+    return conditions
+
+
+def test_writers_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, found: Found) -> None:
+    """`latest` written by eight at once: `If-None-Match` for the first, `If-Match` for the others."""
+    lake = Lake.at("s3://lake/conditional")
+    conditions = conditions_of(stores._client(""), monkeypatch)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda number: lake.point_latest("diy", f"v{number}"), range(WRITERS)))
+    assert lake.latest("diy") in {f"v{number}" for number in range(WRITERS)}
+    written = len(conditions)
+    assert conditions.count("IfMatch") >= WRITERS - 1 and conditions.count("IfNoneMatch") >= 1
+    assert written >= WRITERS  # refused ones are made again from what is there
+    lake.point_latest("diy", lake.latest("diy") or "")
+    assert len(conditions) == written  # what is there already is not written again
+    names = Folder("s3://lake/conditional").files()
+    assert list(names) == [f"datasets/diy/{LATEST}"]  # no lock file, no folder's marker
+    found(f"{WRITERS} writers, {written - WRITERS} requests refused and made again")
+
+
+def test_a_late_request_undoes_nothing(bench: Bench) -> None:
+    folder = Folder("s3://lake/late")
+    folder.settle("latest", b"one\n")
+    client = boto3.client("s3", region_name="us-east-1")
+    before = client.head_object(Bucket="lake", Key="late/latest")["ETag"]
+    folder.settle("latest", b"two\n")
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        client.put_object(Bucket="lake", Key="late/latest", Body=b"one again\n", IfMatch=before)
+    assert folder.read("latest") == b"two\n"
+    folder.delete("latest")
+    assert not folder.exists("latest")

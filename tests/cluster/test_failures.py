@@ -1,0 +1,158 @@
+"""What ends in the middle: each in a run of its own, with the same result as a run in which nothing ended."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from bench import COMMAND_TIMEOUT_S, LAKE, Bench, Local, Trained, largest_difference, summary_of
+
+from infra.local.programs import Engine
+from schemas.lake import Folder, Lake
+from schemas.manifest import read_manifest
+
+Found = Callable[[str], None]
+AWAY_S = 60.0
+ANSWERS = 400  # of the recorded web, after which a build is in the middle
+ATTEMPTS = 2  # at a picture that is not to be had
+EPOCHS = 3  # after which a training is in the middle
+WEIGHTS_DIFFER = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def on_flink(bench: Bench) -> None:
+    if bench.cluster.plan.engine is not Engine.FLINK:
+        pytest.skip("failures are tried on Flink")
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something holds while a command runs."""
+    deadline = time.monotonic() + COMMAND_TIMEOUT_S
+    while not condition():
+        if process.poll() is not None:
+            pytest.fail(f"the command ended before: {process.communicate()[1][-2000:]}")
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def pictures(bench: Bench) -> Counter[tuple[str, str]]:
+    return Counter({key: count for key, count in bench.asked().items() if key[0] == "i.imgur.com"})
+
+
+def test_task_manager_killed(bench: Bench, local: Local, found: Found) -> None:
+    """A TaskManager killed in the middle of a build."""
+    lake = "s3://lake/killed-task-manager"
+    before = pictures(bench)
+    process = bench.start(*bench.build_arguments(lake))
+    wait_for(lambda: pictures(bench).total() - before.total() > ANSWERS, process)
+    bench.kill("taskmanager-1")
+    summary_of(process)
+    assert read_manifest(Lake.at(lake), "diy")[0].to_json() == local.manifest.to_json()
+    asked = pictures(bench) - before
+    assert max(asked.values()) <= 2 * ATTEMPTS
+    again = sum(count > 1 for count in asked.values())
+    found(f"the same manifest; {again} of {len(asked)} pictures asked for again: those of an open segment")
+
+
+def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None]) -> dict[str, Any]:
+    """Train, break something after some epochs, and return the summary."""
+    runs = Folder(f"{LAKE}/runs")
+    earlier = set(runs.names())
+
+    def is_under_way() -> bool:
+        return any(len(runs.child(name, "epochs").names()) >= EPOCHS for name in set(runs.names()) - earlier)
+
+    process = bench.start(*bench.train_arguments(LAKE, built["version"]))
+    wait_for(is_under_way, process)
+    break_()
+    return summary_of(process)
+
+
+def test_ray_node_killed_in_training(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
+    """A Ray node killed in the middle of training."""
+    trained = follow_training(bench, built, lambda: bench.kill("ray-1"))
+    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
+    assert largest < WEIGHTS_DIFFER
+    found(f"resumed from the last checkpoint; largest difference of a weight {largest:.1e}")
+
+
+def test_s3_away(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
+    """The S3 server away for a minute in the middle of training."""
+    machine = bench.cluster.plan.machines["store"]
+    if not machine.is_separate:
+        pytest.skip("a link is cut where each machine has a network of its own")
+
+    def away() -> None:
+        machine.connect(is_up=False)
+        time.sleep(AWAY_S)
+        machine.connect(is_up=True)
+
+    trained = follow_training(bench, built, away)
+    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
+    assert largest < WEIGHTS_DIFFER
+    found(f"waited for; largest difference of a weight {largest:.1e}")
+
+
+def test_ray_node_killed_in_linking(bench: Bench, trained: dict[str, Any], found: Found) -> None:
+    """A Ray node killed in the middle of linking."""
+    where = ["--dataset", f"diy@{trained['dataset_version']}", "--lake", LAKE, "--model", trained["model_uri"]]
+
+    def link(folder: str) -> subprocess.Popen[str]:
+        return bench.start("link", *where, "--output", folder, "--workers", "2", "--json")
+
+    summary_of(link("s3://lake/links-whole"))
+    process = link("s3://lake/links-broken")
+    wait_for(is_linking, process)
+    bench.kill("ray-2")
+    summary_of(process)
+    whole, broken = (
+        {name: folder.read(name) for name in folder.files() if name.endswith(".parquet")}
+        for folder in (Folder("s3://lake/links-whole"), Folder("s3://lake/links-broken"))
+    )
+    assert whole and broken == whole
+    rows = sum(pq.read_metadata(Folder("s3://lake/links-broken").open(name)).num_rows for name in broken)
+    found(f"{rows} rows, the same bytes")
+
+
+def is_linking() -> bool:
+    """Return whether a task of linking runs in a worker: Ray names the process after it."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::_link"):
+                return True
+        except OSError:  # it has ended
+            continue
+    return False
+
+
+def test_postgres_restarted_in_promotion(bench: Bench, trained: dict[str, Any], found: Found) -> None:
+    """PostgreSQL restarted during a promotion."""
+    model, version = trained["model"], trained["version"]
+    process = bench.start("promote", "--model", model, "--version", version, "--lake", LAKE, "--json")
+    time.sleep(AWAY_S / 10)
+    assert process.poll() is None
+    bench.kill("postgres")
+    assert summary_of(process)["is_promoted"]
+    found("promoted")
+
+
+def test_job_manager_restarted(bench: Bench, local: Local, found: Found) -> None:
+    """The JobManager restarted in the middle of a build, which ends with one line and is started again."""
+    lake = "s3://lake/restarted-job-manager"
+    before = pictures(bench).total()
+    process = bench.start(*bench.build_arguments(lake))
+    wait_for(lambda: pictures(bench).total() - before > ANSWERS, process)
+    bench.kill("jobmanager")
+    _, told = process.communicate(timeout=COMMAND_TIMEOUT_S)
+    last = told.splitlines()[-1]
+    assert process.returncode == 1 and last.startswith("multilink: ")
+    bench.cluster.await_workers()
+    bench.run(*bench.build_arguments(lake))
+    assert read_manifest(Lake.at(lake), "diy")[0].to_json() == local.manifest.to_json()
+    found(f"the command ended with one line ({last[:90]}); the next one built the same manifest")

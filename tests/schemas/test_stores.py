@@ -1,0 +1,67 @@
+"""Stores behind URIs: what they are opened with, what is refused. Conditional requests: `tests/cluster`."""
+
+import pickle
+
+import pyarrow.fs as pafs
+import pytest
+
+from schemas.errors import UsageError
+from schemas.lake import Folder, Lake
+from schemas.stores import S3_ATTEMPTS, open_store
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+def options_of(filesystem: pafs.FileSystem) -> dict[str, object]:
+    plain = pafs.S3FileSystem.__reduce__(filesystem)[1][0]
+    return {name: plain[name] for name in ("region", "scheme", "endpoint_override", "allow_delayed_open")}
+
+
+def test_a_uri_says_where_its_server_is() -> None:
+    opened, path = open_store("s3://uri/lake/deep/?endpoint_override=127.0.0.1:1&scheme=http&region=eu-west-3")
+    where = {"region": "eu-west-3", "scheme": "http", "endpoint_override": "127.0.0.1:1", "allow_delayed_open": True}
+    assert path == "uri/lake/deep"
+    assert options_of(opened) == where
+    sent = pickle.loads(pickle.dumps(opened))
+    assert type(sent) is type(opened) and options_of(sent) == where
+
+
+def test_the_environment_says_it_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://10.0.0.2:7070")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-1")
+    opened, path = open_store("s3://environment/lake")
+    assert path == "environment/lake"
+    assert options_of(opened) == {
+        "region": "us-west-1", "scheme": "http", "endpoint_override": "10.0.0.2:7070", "allow_delayed_open": True
+    }  # fmt: skip
+    assert S3_ATTEMPTS > 3  # pyarrow's own give up within seconds
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3://name:hidden@bucket/lake", "a URI holds no key; set AWS_ACCESS_KEY_ID"),
+        (
+            "s3://bucket/lake?secret_key=hidden",
+            "unknown option 'secret_key'; expected one of endpoint_override, region",
+        ),
+    ],
+)
+def test_a_key_in_a_uri_is_refused_and_not_repeated(uri: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refusal:
+        Lake.at(uri).check_exists()
+    assert "hidden" not in str(refusal.value)
+
+
+def test_a_settled_file_is_written_once(tmp_path: pytest.TempPathFactory) -> None:
+    folder = Folder(str(tmp_path))
+    folder.settle("latest", b"v1\n")
+    before = (folder.local / "latest").stat().st_ino if folder.local else 0
+    folder.settle("latest", b"v1\n")
+    assert (folder.local / "latest").stat().st_ino == before if folder.local else False
+    folder.settle("latest", b"v2\n")
+    assert folder.read("latest") == b"v2\n"
