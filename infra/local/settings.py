@@ -41,8 +41,8 @@ def write_settings(plan: Plan) -> None:
         "lake": deployment.clients(plan)["MULTILINK_LAKE"],
         "tracking_uri": plan.url("tracking", deployment.MLFLOW),
         "datasets": [own],
-        "beam": {"where": "cluster", "runner": str(plan.engine), "options": beam_options(plan)},
-        "ray": {"where": "subprocess", "workers": TRAIN_WORKERS},
+        "beam": {"runner": str(plan.engine), "options": beam_options(plan)},
+        "ray": {"workers": TRAIN_WORKERS},  # Dagster drives them: RAY_ADDRESS leads to the cluster
     }
     _write(plan.home / "settings.yaml", settings)
 

@@ -209,7 +209,7 @@ def test_on_an_object_store_a_segment_appears_when_it_is_closed(
     elsewhere = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())  # not a LocalFileSystem by its type
     (tmp_path / "bucket" / "web" / "index").mkdir(parents=True)
     path = lambda folder: folder.uri.removeprefix("far://")  # noqa: E731
-    monkeypatch.setattr(Folder, "_open", lambda folder: (elsewhere, path(folder)))
+    monkeypatch.setattr(Folder, "opened", lambda folder: (elsewhere, path(folder)))
     far = Folder("far://bucket")
     assert far.local is None
     store = RawStore(far)
