@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.caching import MMapCache
 
 from schemas.errors import BuildError
 from schemas.lake import Folder, Sink
@@ -39,6 +38,7 @@ FLUSHED_GROUPS = 16  # row groups that are written at once: one at a time costs 
 _KEY_BYTES = 16  # of a hexadecimal key: two keys that share them do not occur
 _OPEN_FILES = 16  # each holds what its footer says: a megabyte or two
 _BLOCK_BYTES = 8 << 20  # of a pack on an object store, which are asked for at once
+_BLOCKS_HELD = 32  # in all
 _KEYS = b"keys"  # of a footer: what the key column holds, so that an index is one small read a pack
 _READ_GROUPS = 32  # row groups that are held at once
 _Keys = npt.NDArray[np.bytes_]
@@ -247,25 +247,16 @@ def _index_of(uri: str, key: str) -> PackIndex:
 
 @lru_cache(maxsize=_OPEN_FILES)
 def _open(uri: str, name: str) -> pq.ParquetFile:
-    folder = Folder(uri)
-    file = folder.open(name)
-    return pq.ParquetFile(file if folder.local is not None else _Blocks(file))
+    return pq.ParquetFile(_Blocks(uri, name) if Folder(uri).local is None else Folder(uri).open(name))
 
 
 class _Blocks(io.RawIOBase):
-    """A file of an object store that is read a block at a time, each once: rows are wanted in any order, many times.
+    """A pack on an object store, read a block at a time: rows are wanted in any order, and many times."""
 
-    Blocks are kept in an unnamed temporary file.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._size: int = file.size()
+    def __init__(self, uri: str, name: str) -> None:
+        self._pack = (uri, name)
+        self._size: int = _remote(uri, name).size()
         self._position = 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._blocks = MMapCache(_BLOCK_BYTES, lambda start, end: self._file.read_at(end - start, start), self._size)
 
     def readable(self) -> bool:
         return True
@@ -281,12 +272,26 @@ class _Blocks(io.RawIOBase):
         self._position = start + offset
         return self._position
 
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._blocks._fetch(self._position, min(self._position + len(buffer), self._size))
-        except OSError:
-            self._forget()  # the cache takes a block for read before it is
-            raise
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+    def read(self, size: int = -1) -> bytes:
+        left = self._size - self._position
+        return b"".join(self._pieces(left if size < 0 else min(size, left)))
+
+    def _pieces(self, size: int) -> Iterator[bytes]:
+        """Yield the next bytes as the blocks hold them."""
+        end = self._position + size
+        while self._position < end:
+            number, start = divmod(self._position, _BLOCK_BYTES)
+            piece = _block(*self._pack, number)[start : start + end - self._position]
+            self._position += len(piece)
+            yield piece
+
+
+@lru_cache(maxsize=_BLOCKS_HELD)
+def _block(uri: str, name: str, number: int) -> bytes:
+    data: bytes = _remote(uri, name).read_at(_BLOCK_BYTES, number * _BLOCK_BYTES)
+    return data
+
+
+@lru_cache(maxsize=_OPEN_FILES)
+def _remote(uri: str, name: str) -> Any:
+    return Folder(uri).open(name)

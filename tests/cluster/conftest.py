@@ -31,7 +31,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bench import COMMAND_TIMEOUT_S, LAKE, ROOT, Bench, Local, Trained, weights_of
+from bench import COMMAND_TIMEOUT_S, LAKE, ROOT, Bench, Local, Trained, summary_of, weights_of
 
 RESULTS = ROOT / "infra" / "local" / "RESULTS.md"
 _HEAD = """\
@@ -80,15 +80,23 @@ def _watch(cluster: Cluster, over: threading.Event) -> None:
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
-    """Return what one process builds of the recorded web."""
+def local_build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, subprocess.Popen[str]]]:
+    """Start the build of the recorded web by one process of this machine: it runs beside that on the engine."""
     lake = Lake.at(str(tmp_path_factory.mktemp("local") / "lake"))
     with scraping(ROOT / "tests" / "replay" / "recording") as settings:
         set_ = [part for setting in settings for part in ("--set", setting)]
         command = [sys.executable, "-m", "orchestration", "build", "diy", "--lake", lake.root.uri, *set_, "--json"]
         own = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=ROOT, env=own, text=True, **pipes) as process:
+            yield lake, process
+
+
+@pytest.fixture(scope="session")
+def local(local_build: tuple[Lake, subprocess.Popen[str]]) -> Local:
+    """Return what one process builds of the recorded web."""
+    lake, process = local_build
+    summary_of(process)
     return Local(lake, read_manifest(lake, "diy")[0])
 
 
@@ -118,7 +126,7 @@ def reference(here: Callable[..., dict[str, Any]]) -> Trained:
 
 
 @pytest.fixture(scope="session")
-def built(bench: Bench) -> dict[str, Any]:
+def built(bench: Bench, local_build: object) -> dict[str, Any]:
     """Return the summary of a build on the engine, with the lake on S3."""
     return bench.run(*bench.build_arguments(LAKE))
 

@@ -1,4 +1,4 @@
-"""The description of the cluster on one machine, without its programs: every name in it is known, no secret is on a command."""
+"""The description of the cluster on one machine, without its programs."""
 
 from __future__ import annotations
 
