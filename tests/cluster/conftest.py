@@ -87,8 +87,9 @@ def local_build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake
         set_ = [part for setting in settings for part in ("--set", setting)]
         command = [sys.executable, "-m", "orchestration", "build", "diy", "--lake", lake.root.uri, *set_, "--json"]
         own = os.environ | {"PYTHONPATH": str(ROOT)}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=ROOT, env=own, text=True, **pipes) as process:
+        with subprocess.Popen(
+            command, cwd=ROOT, env=own, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             yield lake, process
 
 
