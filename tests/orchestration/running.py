@@ -92,9 +92,12 @@ class Up:
         close(self.process)
         self.process, self.dagster, self.mlflow = start(self.workspace)
 
-    def ray_worker(self) -> int | None:
-        """Return a process that trains, or None while there is none."""
-        return self.started("ray::RayTrainWorker")
+    def trainer(self) -> int | None:
+        """Return the process of a training whose run has begun, or None while there is none."""
+        client = self.client()
+        experiment = client.get_experiment_by_name(f"multilink-{self.dataset}")
+        begun = experiment and client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+        return self.started("orchestration train") if begun else None
 
     def started(self, words: str) -> int | None:
         """Return a process of this `up`, however far down, whose command holds some words."""

@@ -41,7 +41,7 @@ datasets:
     settings: {settings}
     cron: "0 3 * * 1"
     objectives: [cross-document]
-    train_settings: [training.epochs=12, training.learning_rate=3e-3, dimensions=64, text.dropout=0, image.dropout=0,
+    train_settings: [training.epochs=40, training.learning_rate=3e-3, dimensions=64, text.dropout=0, image.dropout=0,
                      text.word_dimensions=32]
 retries: {{attempts: 2, delay_s: 0.5}}
 """
@@ -136,9 +136,9 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     up.kill("dagster_webserver")
     version = wait_for(lambda: (newest := up.newest()) and newest.version != materialised and newest.version)
     wait_for(lambda: up.running("train"))
-    os.kill(wait_for(up.ray_worker), signal.SIGKILL)
+    os.kill(wait_for(up.trainer), signal.SIGKILL)
     up.kill("mlflow server")
-    wait_for(up.ray_worker)
+    wait_for(up.trainer)
     up.kill("dagster api grpc")  # the process of the runs
     wait_for(lambda: up.running("promote"))
     up.kill_itself()
