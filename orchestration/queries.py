@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from orchestration.link import extraction_for, given_documents
 from schemas.documents import Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
 
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction
@@ -44,20 +45,30 @@ def query_reader(model: LinkModel, settings: Sequence[str] = ()) -> Iterator[Rea
 
 
 class _PipelineReader:
-    """A `training.retrieval.queries.Reader` of the pipeline's steps, the same as for `link --input`."""
+    """A `training.retrieval.queries.Reader` of the pipeline's steps, the same as for `link --input`.
+
+    What the steps keep for later is removed after each call: a service that answers for weeks must not grow by a file a
+    query. One call at a time, therefore.
+    """
 
     def __init__(self, model: LinkModel, settings: list[str], scratch: Folder) -> None:
         self._card = model.card
         self._settings = settings
         self._scratch = scratch
         self._extractions: dict[bool, Extraction] = {}
+        self._reading = threading.Lock()
 
     def __call__(self, documents: Sequence[RawDocument]) -> list[GivenDocument]:
         from training.retrieval.queries import read_words
 
         if self._card.data.sentence_features is None and all(each.picture is None for each in documents):
             return list(read_words(documents))
-        return [given for has_picture in _runs(documents) for given in self._read(has_picture)]
+        with self._reading:
+            try:
+                return [given for run in _runs(documents) for given in self._read(run)]
+            finally:
+                for kept in (Lake(self._scratch).features, Lake(self._scratch).images):
+                    kept.remove()
 
     def _read(self, documents: Sequence[RawDocument]) -> list[GivenDocument]:
         """Return documents that all have, or all lack, a picture."""

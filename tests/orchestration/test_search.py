@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,9 +158,11 @@ def test_an_index_is_taken_over(archive: dict[str, str], model: Path, capsys: py
 
 
 def test_a_program_searches_as_the_command_does(
-    archive: dict[str, str], by_hand: dict[str, float], capsys: pytest.CaptureFixture[str]
+    archive: dict[str, str], by_hand: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import multilink
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     found = multilink.search(archive["index"], headline="Eine Rakete startet", where=["date>=2020"], top=2)
     assert isinstance(found, multilink.SearchResult) and found.searched == 3
@@ -170,3 +173,6 @@ def test_a_program_searches_as_the_command_does(
         assert again == found
         key = found.images[0].picture.image
         assert opened.search(like=[key], top=1).images[0].picture.image == key
+        assert opened.search(image=f"{archive['folder']}/cat.jpg", top=1).images[0].picture.source == "cat.jpg"
+        assert not list(tmp_path.rglob("*.parquet"))  # nothing is left of a query
+    assert not list(tmp_path.iterdir())
