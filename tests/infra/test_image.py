@@ -52,10 +52,11 @@ class Builder:
     folder: Path
 
     def __call__(self, *arguments: str) -> str:
-        """Run buildah; what it prints on standard output is the result."""
+        """Run buildah; what it prints on standard output is the result, and what it started ends with it."""
         storage = ["--root", str(self.folder / "storage"), "--runroot", str(self.folder / "run")]
         environment = os.environ | {"BUILDAH_ISOLATION": "chroot", "TMPDIR": str(self.folder)}
-        command = ["nice", "buildah", *storage, *arguments]
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if arguments[0] == "run" else []
+        command = ["nice", *alone, "buildah", *storage, *arguments]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
@@ -127,10 +128,16 @@ def test_beams_boot_program_is_where_beam_starts_it(builder: Builder, image: str
 
 def test_a_ray_head_of_the_image_does_a_step(builder: Builder, image: str) -> None:
     """As in a pod of a RayJob: with a token, and by the job server that KubeRay submits to."""
-    head = "ray start --head --port=36379 --dashboard-port=38265 --num-cpus=1 --object-store-memory=100000000"
+    head = "ray start --head --block --port=36379 --dashboard-port=38265 --num-cpus=1 --object-store-memory=100000000"
+    jobs = "ray job list --address http://127.0.0.1:38265"
     step = "ray job submit --address http://127.0.0.1:38265 -- multilink settings --json"
-    token = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(python -c 'print(64 * \"a\")')"
-    shown = builder("run", image, "--", "sh", "-c", f"{token}; {head} && {step}; status=$?; ray stop; exit $status")
+    script = f"""
+        export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(python -c 'print(64 * "a")')
+        {head} >/tmp/head.log 2>&1 & head=$!
+        timeout 120 sh -c 'until {jobs}; do sleep 1; done' >/dev/null 2>&1 && {step}
+        status=$?; kill $head; wait $head; exit $status
+    """
+    shown = builder("run", image, "--", "sh", "-c", script)
     assert "succeeded" in shown
     assert '"tiny"' in shown
 
