@@ -81,6 +81,18 @@ class ControlPlane:
         """Return a token of a service account, as its pods get one."""
         return self.kubectl("create", "token", account, "--namespace", namespace).strip()
 
+    def names(self, kind: str, namespace: str) -> set[str]:
+        """Return the names of the objects of a kind."""
+        return {each["metadata"]["name"] for each in self.get(kind, "--namespace", namespace)["items"]}
+
+    def prepare(self, namespace: str) -> None:
+        """Make a namespace, held to Pod Security `restricted`, with the secrets that the chart asks for."""
+        labels = {f"pod-security.kubernetes.io/{how}": "restricted" for how in ("enforce", "warn")}
+        described = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
+        self.kubectl("create", "--filename", "-", text=json.dumps(described))
+        for name, key in (("multilink-postgres", "postgresql-password"), ("multilink-ray", "auth_token")):
+            self.kubectl("create", "secret", "generic", name, f"--from-literal={key}=x", "--namespace", namespace)
+
 
 @contextlib.contextmanager
 def started(home: Path, nodes: int) -> Iterator[ControlPlane]:

@@ -19,6 +19,7 @@ INFRA = Path(__file__).resolve().parents[2] / "infra"
 CHART = INFRA / "helm"
 FOLDER = Path("~/.cache/multilink/kubernetes").expanduser()
 RELEASE, NAMESPACE = "ml", "multilink"
+ACCOUNT = f"{RELEASE}-dagster"  # service account of Dagster's pods and runs
 NEEDED = ("--set", "postgres.host=db.example")
 _CORE = "io.k8s.api."
 

@@ -6,11 +6,8 @@ asked with the token of the chart's service account, so its rights are those tha
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import kubernetes
@@ -20,72 +17,17 @@ from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher import LaunchRunContext, WorkerStatus
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, JobPythonOrigin, RepositoryPythonOrigin
 
-from orchestration.config import RaySettings, RayWhere, read_settings
-from orchestration.dagster.kuberay import RayJobs
-from orchestration.rayjob import rayjob
-from schemas.errors import BuildError
-
 sys.path.insert(0, str(Path(__file__).parent))
-from control_plane import ControlPlane, running, started, wait_for
-from programs import CHART, FOLDER, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
+from control_plane import ControlPlane, wait_for
+from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, objects, template
 
 pytestmark = pytest.mark.infra
-ACCOUNT = f"{RELEASE}-dagster"
-RESTRICTED = {f"pod-security.kubernetes.io/{how}": "restricted" for how in ("enforce", "warn")}
-STEP = ["train", "--dataset", "diy@v1", "--json"]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with KubeRay's types, the namespace and the secrets that the chart asks for."""
-    with started(tmp_path_factory.mktemp("control-plane"), nodes=3) as plane:
-        for path in sorted(FOLDER.glob("ray.io_*.yaml")):
-            plane.kubectl("apply", "--server-side", "--filename", str(path))
-        prepare(plane, NAMESPACE)
-        yield plane
-
-
-@pytest.fixture(scope="module")
-def installed(plane: ControlPlane) -> ControlPlane:
-    """The chart installed: helm waits until every Deployment is available."""
-    done = plane.run("helm", "install", RELEASE, str(CHART), "--namespace", NAMESPACE, *NEEDED, "--wait")
-    assert done.returncode == 0, done.stderr
-    return plane
-
-
-@pytest.fixture
-def as_dagster(installed: ControlPlane) -> Any:
-    """An API client with the rights of Dagster's pods."""
-    return installed.client(installed.token(ACCOUNT, NAMESPACE))
-
-
-def prepare(plane: ControlPlane, namespace: str) -> None:
-    described = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": RESTRICTED}}
-    plane.kubectl("create", "--filename", "-", text=json.dumps(described))
-    for name, key in (("multilink-postgres", "postgresql-password"), ("multilink-ray", "auth_token")):
-        plane.kubectl("create", "secret", "generic", name, f"--from-literal={key}=x", "--namespace", namespace)
 
 
 def dry_run(plane: ControlPlane, text: str) -> tuple[list[str], str]:
     """Return the objects that the server would create, and what it complains of."""
     done = plane.run("kubectl", "create", "--dry-run=server", "--validate=strict", "--filename", "-", text=text)
     return [line.split(" created")[0] for line in done.stdout.splitlines()], done.stderr
-
-
-def names(plane: ControlPlane, kind: str) -> set[str]:
-    return {each["metadata"]["name"] for each in plane.get(kind, "--namespace", NAMESPACE)["items"]}
-
-
-def ray_settings(plane: ControlPlane) -> RaySettings:
-    settings = plane.get("configmap", f"{RELEASE}-dagster", "--namespace", NAMESPACE)["data"]["settings.yaml"]
-    return read_settings(settings, where="settings.yaml").ray
-
-
-def operated(plane: ControlPlane, name: str, **status: str) -> None:
-    """Set a RayJob's status, as the operator does."""
-    kubernetes.client.CustomObjectsApi(plane.client()).patch_namespaced_custom_object_status(
-        "ray.io", "v1", NAMESPACE, "rayjobs", name, {"status": status}
-    )
 
 
 @pytest.mark.parametrize("file", ["helm", "kuberay/rayjob.yaml", "flink/flink.yaml"])
@@ -133,7 +75,7 @@ def test_new_settings_start_dagsters_pods_anew_and_leave_mlflows(installed: Cont
 
 
 def test_nothing_is_left_of_a_release_that_is_uninstalled(plane: ControlPlane) -> None:
-    prepare(plane, "other")
+    plane.prepare("other")
     for command in (("install", "o", str(CHART), *NEEDED, "--wait"), ("uninstall", "o", "--wait")):
         done = plane.run("helm", *command, "--namespace", "other")
         assert done.returncode == 0, done.stderr
@@ -197,95 +139,4 @@ def test_a_run_of_dagster_is_a_job_that_the_server_takes(
         }
         assert "RAY_AUTH_TOKEN" in {variable["name"] for variable in container["env"]}
         assert instance.run_launcher.terminate(run.run_id)
-    wait_for(lambda: name not in names(installed, "jobs"), "the run's job is deleted")
-
-
-def test_a_rayjob_is_created_watched_and_deleted_as_dagster_does_it(installed: ControlPlane, as_dagster: Any) -> None:
-    jobs, name = RayJobs(deadline_s=600, api_client=as_dagster), "multilink-done"
-    jobs.create(rayjob(STEP, name=name, ray=ray_settings(installed)), NAMESPACE)
-    with pytest.raises(BuildError, match="no status after 1 s; is a KubeRay operator there"):
-        jobs.get_status(name, NAMESPACE, timeout=1)
-    for deployment, job in (("Initializing", ""), ("Running", "PENDING"), ("Running", "RUNNING")):
-        operated(installed, name, jobDeploymentStatus=deployment, jobStatus=job)
-        seen = jobs.get_status(name, NAMESPACE)
-        assert (seen["jobDeploymentStatus"], seen["jobStatus"]) == (deployment, job)
-    operated(installed, name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
-    assert jobs.get_status(name, NAMESPACE)["jobStatus"] == "SUCCEEDED"
-    jobs.delete(name, NAMESPACE)
-    with pytest.raises(BuildError, match=f"RayJob {name}: it was deleted"):
-        jobs.get_status(name, NAMESPACE)
-    jobs.delete(name, NAMESPACE)
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        ({"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": "no"}, "no"),
-        ({"jobDeploymentStatus": "Failed", "jobStatus": "RUNNING", "reason": "DeadlineExceeded"}, "DeadlineExceeded"),
-        ({"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "reason": "AppFailed"}, "AppFailed"),
-        ({"jobDeploymentStatus": "Running", "jobStatus": "STOPPED"}, "STOPPED"),
-    ],
-)
-def test_a_rayjob_that_ended_otherwise_is_an_error(
-    installed: ControlPlane, as_dagster: Any, status: dict[str, str], words: str
-) -> None:
-    jobs, name = RayJobs(deadline_s=600, api_client=as_dagster), f"multilink-{words.lower()}"
-    jobs.create(rayjob(STEP, name=name, ray=ray_settings(installed)), NAMESPACE)
-    operated(installed, name, **status)
-    with pytest.raises(BuildError, match=f"RayJob {name}: .*{words}"):
-        jobs.get_status(name, NAMESPACE)
-    jobs.delete(name, NAMESPACE)
-
-
-@pytest.fixture(scope="module")
-def operator(installed: ControlPlane) -> Iterator[ControlPlane]:
-    """KubeRay's own operator beside the control plane."""
-    built("ray-operator")
-    addresses = ("--metrics-addr=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
-    with running(installed, "ray-operator", *addresses, "--enable-leader-election=false"):
-        yield installed
-
-
-def test_the_operator_makes_the_cluster_of_a_rayjob(operator: ControlPlane, as_dagster: Any) -> None:
-    jobs, name, ray = RayJobs(deadline_s=600, api_client=as_dagster), "multilink-cluster", ray_settings(operator)
-    jobs.create(rayjob(STEP, name=name, ray=ray), NAMESPACE)
-    started_ = jobs.get_status(name, NAMESPACE)
-    cluster = started_["rayClusterName"]
-    labels = ("--namespace", NAMESPACE, "--selector", f"ray.io/cluster={cluster}")
-
-    def ready() -> list[str]:
-        pods = operator.get("pods", *labels)["items"]
-        return sorted(
-            pod["metadata"]["labels"]["ray.io/node-type"]
-            for pod in pods
-            if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", []))
-        )
-
-    wait_for(lambda: ready() == ["head", *["worker"] * ray.workers], "head and workers are there and ready")
-    jobs.delete(name, NAMESPACE)
-    wait_for(lambda: operator.get("pods", *labels)["items"] == [], "the cluster is gone with its job")
-
-
-def test_what_the_operator_refuses_ends_the_wait(operator: ControlPlane, as_dagster: Any) -> None:
-    jobs, name = RayJobs(deadline_s=600, api_client=as_dagster), f"multilink-{'long' * 12}"
-    jobs.create(rayjob(STEP, name=name, ray=ray_settings(operator)), NAMESPACE)
-    with pytest.raises(BuildError, match="ValidationFailed"):
-        jobs.get_status(name, NAMESPACE)
-    jobs.delete(name, NAMESPACE)
-
-
-def test_a_cluster_that_does_not_start_ends_the_wait(operator: ControlPlane, as_dagster: Any) -> None:
-    many = RaySettings(where=RayWhere.KUBERAY, image="i", namespace=NAMESPACE, workers=1, gpus=1000, start_deadline_s=5)
-    jobs, name = RayJobs(deadline_s=600, api_client=as_dagster), "multilink-large"
-    jobs.create(rayjob(STEP, name=name, ray=many), NAMESPACE)
-
-    def ended() -> bool:
-        try:
-            jobs.get_status(name, NAMESPACE)
-        except BuildError as problem:
-            assert "PreRunningDeadlineExceeded" in str(problem)
-            return True
-        return False
-
-    wait_for(ended, "the deadline has passed")
-    jobs.delete(name, NAMESPACE)
+    wait_for(lambda: name not in installed.names("jobs", NAMESPACE), "the run's job is deleted")
