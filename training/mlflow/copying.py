@@ -22,7 +22,15 @@ from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
 from training.mlflow.registering import MODEL_ARTIFACT, artifact_folder
-from training.mlflow.registry import APPROVED_TAG, CHALLENGER, ModelVersion, find_version, make_name, versions
+from training.mlflow.registry import (
+    APPROVED_TAG,
+    CHALLENGER,
+    DECISION_TAG,
+    ModelVersion,
+    find_version,
+    make_name,
+    versions,
+)
 from training.mlflow.runs import DATASET_TAG, TrackedRun, connect, experiment_id, fetch_files, finishing
 from training.model_files import file_digests, folder_digest
 
@@ -106,7 +114,8 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
             _compare(files, made.info.artifact_uri, folder / "files-back")
     own_run = {RUN_TAG: copied.id} if RUN_TAG in original.tags else {}
     tags = {**original.tags, **own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
-    tags.pop(APPROVED_TAG, None)  # who approved it there has approved nothing here
+    for name in (APPROVED_TAG, DECISION_TAG):  # of the other registry: nobody has approved or judged it here
+        tags.pop(name, None)
     make_name(client, new_name)
     place = logged.artifact_location
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=logged.model_id)
