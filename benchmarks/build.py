@@ -165,7 +165,7 @@ def cpu_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def build_apart(settings: list[str], lake: Path, workers: int) -> Found:
+def build_apart(settings: list[str], lake: Path | str, workers: int) -> Found:
     """Return what `build` does of a process of its own, and the `peak_mb` of it and its children."""
     task = json.dumps({"settings": settings, "lake": str(lake), "workers": workers})
     command = [sys.executable, "-m", "benchmarks.build", "measure", "--task", task]

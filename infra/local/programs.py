@@ -70,11 +70,7 @@ def find_programs(engine: Engine, say: Callable[[str], None]) -> Programs:
         UsageError: the machine lacks some; one line names all of them.
         BuildError: a package index did not give one.
     """
-    found = {name: _find(name) for name in _NEEDED}
-    lacking = [f"{name} (Debian: {_NEEDED[name]})" for name, path in found.items() if path is None]
-    if lacking:
-        raise UsageError(f"a cluster on this machine needs {', '.join(lacking)}")
-    has = {name: path for name, path in found.items() if path is not None}
+    has = _required(*_NEEDED)
     package = f"apache-flink-libraries=={FLINK}" if engine is Engine.FLINK else f"pyspark=={SPARK}"
     return Programs(
         java=has["java"],
@@ -82,12 +78,24 @@ def find_programs(engine: Engine, say: Callable[[str], None]) -> Programs:
         job_server=_fetched(
             f"beam-{engine}-job-server-{BEAM_JAVA}", lambda target: _resolve_jars(has["mvn"], engine, target), say
         ),
-        object_store=str(
-            _fetched(f"versitygw-{VERSITYGW}", lambda target: _build_versitygw(has["go"], target), say) / "versitygw"
-        ),
+        object_store=find_object_store(say),
         initdb=has["initdb"],
         postgres=has["postgres"],
     )
+
+
+def find_object_store(say: Callable[[str], None]) -> str:
+    """Return the S3 server's program alone; raises as `find_programs` does."""
+    go = _required("go")["go"]
+    return str(_fetched(f"versitygw-{VERSITYGW}", lambda target: _build_versitygw(go, target), say) / "versitygw")
+
+
+def _required(*names: str) -> dict[str, str]:
+    found = {name: _find(name) for name in names}
+    lacking = [f"{name} (Debian: {_NEEDED[name]})" for name, path in found.items() if path is None]
+    if lacking:
+        raise UsageError(f"a cluster on this machine needs {', '.join(lacking)}")
+    return {name: path for name, path in found.items() if path is not None}
 
 
 def _find(name: str) -> str | None:
