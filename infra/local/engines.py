@@ -77,6 +77,7 @@ def beam_options(plan: Plan) -> list[str]:
         Engine.SPARK: [f"--spark_master_url=spark://{head}:{SPARK_MASTER}"],
     }
     pool = ["--environment_type=EXTERNAL", f"--environment_config=localhost:{POOL}"]
+    pool.append("--environment_cache_millis=600000")  # else a worker ends with its step, and each begins a new one
     return [f"--job_endpoint={head}:{JOBS}", *pool, *own[plan.engine]]
 
 
