@@ -53,6 +53,7 @@ from training.loop.trainer import TrainResult, train
 logger = logging.getLogger(__name__)
 CHECKPOINTS_KEPT = 2
 WORKER_CRASHES_SURVIVED = 2
+CONNECTIONS_TRIED = 3
 OBJECT_STORE_BYTES = 80 << 20  # nothing but small messages goes through it; Ray's least is 75 MiB
 _QUIET_AND_QUICK = {
     "RAY_worker_niceness": "0",  # else whatever runs beside a training takes its processors
@@ -188,10 +189,26 @@ def cluster(address: str | None, workers: int) -> Iterator[None]:
                 **quiet,
             )
         else:
-            ray.init(address=address, **quiet)
+            _connect(address, quiet)
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str, options: Mapping[str, Any]) -> None:
+    """Connect to a Ray cluster.
+
+    Raises:
+        BuildError: it does not take us; a busy head, which may be too slow to begin a process for us, is asked again.
+    """
+    for attempt in range(CONNECTIONS_TRIED):
+        try:
+            ray.init(address=address, **options)
+            return
+        except (ConnectionError, RuntimeError) as problem:
+            ray.shutdown()
+            if attempt + 1 == CONNECTIONS_TRIED:
+                raise BuildError(f"RAY_ADDRESS {address}: {_last_line(problem)}") from problem
 
 
 def _use_gpu(device: Device, workers: int) -> bool:
