@@ -38,7 +38,8 @@ _HEAD = """\
 # What ran on the cluster
 
 Kept by `make test-cluster`: each row is the last run of a test of `tests/cluster`, on one machine of {cpus} processors
-with other work beside it; so the seconds show what is long, and not how fast it can be.
+with other work beside it. The seconds are those of the test; a build and a training that several tests share are not
+in them.
 
 Flink {flink}, Spark {spark}, Beam {beam} with Java runners {java}, Ray {ray}, MLflow {mlflow}, Dagster {dagster},
 versitygw {versitygw}, Python {python}.
