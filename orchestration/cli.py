@@ -56,7 +56,8 @@ def main() -> None:
     """Run the command line and exit."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    logging.getLogger().addFilter(_is_worth_saying)
+    for name in ("", "apache_beam.io.filesystems"):
+        logging.getLogger(name).addFilter(_is_worth_saying)
     logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is temporary goes, as after Ctrl-C
     sys.exit(run(sys.argv[1:]))
@@ -79,7 +80,7 @@ def run(arguments: list[str], commands: typer.Typer = app) -> int:
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
     """Return whether a log line concerns the user; Beam's notes on clouds that are not used do not."""
-    return not record.getMessage().startswith("apitools not found")
+    return not record.getMessage().startswith(("apitools not found", "Failed to import GCSFileSystem"))
 
 
 def _tell(message: str, status: int) -> int:
