@@ -6,7 +6,7 @@ ENGINE ?= flink
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: setup demo up cluster posts live test test-cluster kubernetes test-infra check golden bench clean recording docs
+.PHONY: setup trials demo up cluster posts live test test-cluster kubernetes test-infra check golden bench clean recording docs
 
 setup: $(READY)
 
@@ -38,6 +38,9 @@ test: $(READY)
 
 kubernetes:
 	@infra/kubernetes/build.sh
+
+trials: $(READY)
+	$(BIN)/python -m pytest -m trial --verbose
 
 test-infra: $(READY)
 	$(BIN)/python -m pytest tests/infra -m infra --verbose

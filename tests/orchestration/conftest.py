@@ -36,7 +36,9 @@ def multilink(tmp_path: Path) -> Run:
     """`multilink("build", "documents", ...)` runs the command in `tmp_path`, where `mlflow.db` will be."""
 
     def run(*arguments: str | Path) -> Outcome:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))
+        }
         command = [*COMMAND, *map(str, arguments)]
         done = subprocess.run(
             command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -183,7 +184,9 @@ def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
         assert row["source"] == own[row["document"]]["images"][row["image"]]["path"]
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 24 * 3 and own["d0"]["sentences"][0] in page
-    assert linked.json["page"] == "page/index.html" and page.count('class="probability"') == len(rows)
+    assert linked.json["page"] == "page/index.html" and len(re.findall(r'class="probability"[^>]*>\d+%', page)) == len(
+        rows
+    )
 
     partly = {**records[0], "images": [{"path": "gone.png"}, *records[0]["images"]]}
     (source.parent / "partly.jsonl").write_text(json.dumps(partly) + "\n")

@@ -216,7 +216,7 @@ def statuses(cluster: RaySettings) -> list[str]:
     return [str(job.status) for job in jobs_at(cluster.address).list_jobs()]
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
 def test_a_ray_job_reports_as_a_process_does_and_a_cancelled_one_is_stopped(
     instance: dg.DagsterInstance, cluster: RaySettings, long_step: Step, monkeypatch: pytest.MonkeyPatch
@@ -242,7 +242,7 @@ def test_a_ray_job_reports_as_a_process_does_and_a_cancelled_one_is_stopped(
         time.sleep(0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_what_a_job_reported_is_read_from_its_whole_log_where_that_could_not_be_followed(
     instance: dg.DagsterInstance, cluster: RaySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +254,7 @@ def test_what_a_job_reported_is_read_from_its_whole_log_where_that_could_not_be_
     assert summary["train"]["tiny"].startswith("Small data")
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
 def test_the_job_that_a_killed_attempt_left_is_stopped_before_the_next_one_starts(
     instance: dg.DagsterInstance, cluster: RaySettings, monkeypatch: pytest.MonkeyPatch
@@ -272,7 +272,7 @@ def test_the_job_that_a_killed_attempt_left_is_stopped_before_the_next_one_start
     jobs.stop_job(left[1])
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
 def test_a_rayjob_reports_as_a_process_does_and_is_deleted_with_a_run_that_is_cancelled(
     instance: dg.DagsterInstance,

@@ -46,4 +46,4 @@ def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callab
     found = multilink("datasets", "list")
     assert (found.status, found.out) == (0, f"no data set in {tmp_path / 'lake'}\n")
     other = multilink("datasets", "show", "x", "--lake", "other")
-    assert other.status == 2 and "--lake other: no folder is there" in other.err
+    assert other.status == 2 and f"--lake {tmp_path / 'other'}: no folder is there" in other.err

@@ -91,7 +91,7 @@ def killed_during(server: Server, step: Callable[[], Summary], is_time: Callable
         return doing.result()
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 @pytest.mark.skipif(sys.platform != "linux", reason="what is left is found in /proc")
 def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothing(
     server: Server, tmp_path: Path

@@ -27,7 +27,7 @@ from released import write_released
 from running import CHROMIUM, KINDS, Up, opened_page, started_up, two_clicks, wait_for
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.trial,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]
