@@ -67,8 +67,8 @@ def _default(option: Any) -> str:
 def settings() -> Iterator[str]:
     """Yield the page of all settings."""
     yield "# Settings\n"
-    yield "Made from the dataclasses that hold them. `--set KEY=VALUE` changes one; `multilink settings NAME` prints those"
-    yield "of one recipe. A tower, an objective or a source of another name has other settings.\n"
+    yield "Made from the dataclasses that hold them. `--set KEY=VALUE` changes one; `multilink settings NAME` prints"
+    yield "those of one recipe. A tower, an objective or a source of another name has other settings.\n"
     for title, command, makers in (
         ("Of a build", "multilink build", pipelines.config.RECIPES),
         ("Of training", "multilink train", training.recipes.RECIPES),

@@ -114,8 +114,8 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
             _compare(files, made.info.artifact_uri, folder / "files-back")
     own_run = {RUN_TAG: copied.id} if RUN_TAG in original.tags else {}
     tags = {**original.tags, **own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
-    for name in (APPROVED_TAG, DECISION_TAG):  # of the other registry: nobody has approved or judged it here
-        tags.pop(name, None)
+    for there in (APPROVED_TAG, DECISION_TAG):  # nobody has approved or judged it here
+        tags.pop(there, None)
     make_name(client, new_name)
     place = logged.artifact_location
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=logged.model_id)
