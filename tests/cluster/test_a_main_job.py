@@ -14,7 +14,7 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
 from schemas.versions import fingerprint
 
-MEASURES = ("auc", "p_at_1", "p_at_5")
+MEASURES = ("auc", "precision_at_1", "precision_at_5")
 WEIGHTS_DIFFER = 1e-4
 Found = Callable[[str], None]
 
