@@ -56,17 +56,19 @@ def main() -> None:
     """Run the command line and exit."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    for name in ("", "apache_beam.io.filesystems"):
-        logging.getLogger(name).addFilter(_is_worth_saying)
+    logging.getLogger().addFilter(_is_worth_saying)
     logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is temporary goes, as after Ctrl-C
+    try:
+        recall(Path.cwd())
+    except MultilinkError as problem:
+        sys.exit(_tell(str(problem), problem.exit_status))
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str], commands: typer.Typer = app) -> int:
     """Run one command and return its exit status; an expected error is told as one line on standard error."""
     try:
-        recall(Path.cwd())
         with reported():
             status = commands(arguments, prog_name="multilink", standalone_mode=False)
     except MultilinkError as problem:
@@ -80,7 +82,7 @@ def run(arguments: list[str], commands: typer.Typer = app) -> int:
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
     """Return whether a log line concerns the user; Beam's notes on clouds that are not used do not."""
-    return not record.getMessage().startswith(("apitools not found", "Failed to import GCSFileSystem"))
+    return not record.getMessage().startswith("apitools not found")
 
 
 def _tell(message: str, status: int) -> int:

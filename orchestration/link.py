@@ -48,10 +48,7 @@ def link(
         list[str] | None, typer.Option("--split", help="Of a data set: train, val or test; all by default.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Of a data set: shards linked at once.")] = 1,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
-    ] = None,
+    settings: options.ReadingSettings = None,
     page: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Of --input: draw the links as an HTML page in this folder, the first 200."),

@@ -15,6 +15,7 @@ from schemas.console import Console, Say, aligned
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
 from schemas.lake import Lake
+from training import options
 
 if TYPE_CHECKING:
     from training.evaluation.evaluate import EvaluationReport
@@ -26,15 +27,10 @@ if TYPE_CHECKING:
 SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 SEARCH_TAG = "multilink"
 IndexPath = Annotated[str, typer.Option("--index", help="Path or URI of the folder that `multilink index` printed.")]
-ChangedSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
-]
-IsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
 def index(
-    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")],
+    lake: options.LakePath,
     model: Annotated[
         str | None, typer.Option(help="As for link; with --dataset, the data set's champion by default.")
     ] = None,
@@ -47,12 +43,12 @@ def index(
             "data set `archive`, with the features that the model reads.",
         ),
     ] = None,
-    settings: ChangedSettings = None,
+    settings: options.ReadingSettings = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
     ] = None,
-    tracking: Annotated[str | None, typer.Option("--tracking-uri", help="MLflow's address.")] = None,
-    is_json: IsJson = False,
+    tracking: options.Tracking = None,
+    is_json: options.Json = False,
 ) -> None:
     """Make the pictures of a data set version, or of an archive, searchable by a model.
 
@@ -165,8 +161,8 @@ def search(
     trec: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the ranking as a TREC run, too, of a query named 1.")
     ] = None,
-    settings: ChangedSettings = None,
-    is_json: IsJson = False,
+    settings: options.ReadingSettings = None,
+    is_json: options.Json = False,
 ) -> None:
     """Rank the pictures of an index for a text, a picture, or both.
 
@@ -230,14 +226,14 @@ def _search_lines(found: SearchResult) -> list[str]:
 
 def evaluate_search(
     index_path: IndexPath,
-    lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the index's data set.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    lake: options.LakePath,
+    split: options.Split = "test",
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),
     ] = None,
-    settings: ChangedSettings = None,
-    is_json: IsJson = False,
+    settings: options.ReadingSettings = None,
+    is_json: options.Json = False,
 ) -> None:
     """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
 

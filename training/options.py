@@ -23,6 +23,10 @@ Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
 ]
+ReadingSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
+]
 Split = Annotated[str, typer.Option(help="train, val or test.")]
 
 

@@ -168,6 +168,7 @@ def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str]:
     with (workspace / "up.err").open("a") as errors:
         process = subprocess.Popen(
             [*command, "--port", "0", "--mlflow-port", "0"],
+            cwd=workspace.parent,  # where it leaves the project file
             env=environment | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -47,3 +47,7 @@ def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callab
     assert (found.status, found.out) == (0, f"no data set in {tmp_path / 'lake'}\n")
     other = multilink("datasets", "show", "x", "--lake", "other")
     assert other.status == 2 and f"--lake {tmp_path / 'other'}: no folder is there" in other.err
+    (tmp_path / FILE).write_text("lakes = 'x'\n")
+    broken = multilink("datasets", "list")
+    assert (broken.status, broken.err.count("\n")) == (2, 1)
+    assert broken.err.startswith("multilink: multilink.toml: lakes: expected")
