@@ -8,6 +8,7 @@ import typer
 import pipelines.cli
 import training.cli
 from orchestration.link import link
+from orchestration.pages.command import pages
 from orchestration.search import evaluate_search, index, search
 from orchestration.settings import settings
 
@@ -26,3 +27,4 @@ app.command()(link)
 app.command()(index)
 app.command()(search)
 app.command()(evaluate_search)
+app.command()(pages)

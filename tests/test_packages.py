@@ -29,5 +29,6 @@ def test_a_file_an_installed_package_reads_is_package_data() -> None:
     for top in TOP:
         for path in (ROOT / top).rglob("*"):
             if path.is_file() and path.suffix not in (".py", ".pyc"):
-                package = ".".join(path.parent.relative_to(ROOT).parts)
-                assert any(path.match(pattern) for pattern in data.get(package, [])), path
+                home = next(folder for folder in path.parents if (folder / "__init__.py").exists())
+                package = ".".join(home.relative_to(ROOT).parts)
+                assert any(path.relative_to(home).match(pattern) for pattern in data.get(package, [])), path

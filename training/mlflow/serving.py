@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,10 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import UsageError
 from training.evaluation.metrics.calibration import Calibration
+from training.listening import REQUEST_S, TimedProtocol, bind
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
 from training.mlflow.registering import calibration_of
@@ -38,17 +36,8 @@ from training.mlflow.runs import open_tracking
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
-REQUEST_S = 30.0  # in which a request's header, and then its body, must arrive
 MAX_MESSAGE = 500
 RECORDS, SPLIT = "dataframe_records", "dataframe_split"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A bound socket and what it is called from outside."""
-
-    bound: socket.socket
-    url: str
 
 
 class RequestError(UsageError):
@@ -58,28 +47,6 @@ class RequestError(UsageError):
         super().__init__(message)
         self.status = status
         self.code = code
-
-
-class TimedProtocol(H11Protocol):
-    """HTTP/1.1 that gives a connection up whose request header does not arrive whole within `REQUEST_S`."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def _watch(self) -> None:
-        is_waiting = self.cycle is None or self.cycle.response_complete
-        if is_waiting and self._deadline is None:
-            self._deadline = self.loop.call_later(REQUEST_S, self.timeout_keep_alive_handler)
-        elif not is_waiting and self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 def run_serve(
@@ -105,19 +72,6 @@ def run_serve(
     announce(lines, {"model": loaded.uri, "address": address.url})
     config = uvicorn.Config(app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS)
     uvicorn.Server(config).run(sockets=[address.bound])
-
-
-def bind(host: str, port: int) -> Address:
-    """Return a socket that listens; with port 0, on one that is free.
-
-    Raises:
-        UsageError: the address is another's, or not this machine's.
-    """
-    try:
-        bound = socket.create_server((host, port))
-    except OSError as problem:
-        raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
-    return Address(bound, f"http://{host}:{bound.getsockname()[1]}")
 
 
 def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:

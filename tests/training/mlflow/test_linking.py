@@ -21,12 +21,14 @@ from fastapi.responses import JSONResponse
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from training import listening
 from training.commands import run_evaluate
 from training.evaluation.evaluate import read_documents
 from training.linking_commands import run_link_version
+from training.listening import bind
 from training.mlflow import serving
 from training.mlflow.registry import CHAMPION, champion_of_dataset, load
-from training.mlflow.serving import MAX_BODY_BYTES, bind
+from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
 
 Register = Callable[[Path], str]
@@ -182,7 +184,8 @@ def test_an_address_in_use_is_said() -> None:
 
 def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header that stops half-way, one that trickles, and a body that does not come hold no connection."""
-    monkeypatch.setattr(serving, "REQUEST_S", 0.5)
+    for module in (serving, listening):
+        monkeypatch.setattr(module, "REQUEST_S", 0.5)
     app, address = FastAPI(), bind("127.0.0.1", 0)
 
     @app.post("/")
@@ -192,7 +195,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         except serving.RequestError as problem:
             return JSONResponse(str(problem), status_code=problem.status)
 
-    server = uvicorn.Server(uvicorn.Config(app, http=serving.TimedProtocol, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, http=listening.TimedProtocol, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
     thread.start()
     port = address.bound.getsockname()[1]

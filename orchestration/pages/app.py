@@ -1,0 +1,112 @@
+"""The application: limits around access around routers, and every error as a page of one line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from orchestration.pages.access import Access
+from orchestration.pages.archives import AliasesOf, Archives
+from orchestration.pages.copies import Copies
+from orchestration.pages.limits import Limits
+from orchestration.pages.rendering import page
+from orchestration.pages.settings import PagesSettings
+from orchestration.pages.state import Pages
+from orchestration.pages.store import Store
+from orchestration.pages.writes import guard_writes
+from schemas.errors import MultilinkError, NotFoundError, UsageError
+from schemas.lake import Lake
+
+# In the order of the navigation; each has a `router`, and `NAV` where it stands there.
+MODULES = ("articles", "pictures", "decisions", "placement", "comparison", "links", "datasets", "access")
+log = logging.getLogger("multilink.pages")
+
+
+def create_app(settings: PagesSettings) -> FastAPI:
+    """Return the application; it opens the lake's indexes and the store at once, and closes them when it ends.
+
+    Raises:
+        NotFoundError: the lake or an index is not there.
+        UsageError: the store or the registry cannot be opened.
+    """
+    package = __name__.rpartition(".")[0]
+    modules = [import_module(f"{package}.{name}") for name in MODULES if find_spec(f"{package}.{name}")]
+    shared = open_pages(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        shared.close()
+
+    app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])
+    app.state.pages = shared
+    app.state.nav = [module.NAV for module in modules if hasattr(module, "NAV")]
+    app.add_middleware(Access, settings=settings, secret=shared.secret)
+    app.add_middleware(Limits)  # the last that is added stands outside
+    app.mount("/static", StaticFiles(packages=[(package, "static")]), name="static")
+    for module in modules:
+        app.include_router(module.router)
+    app.add_api_route("/health", _health)
+    for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _error)
+    return app
+
+
+def open_pages(settings: PagesSettings) -> Pages:
+    """Return what requests share."""
+    lake = Lake.at(settings.lake)
+    lake.check_exists()
+    archives = Archives(lake, settings.indexes, _aliases(settings.tracking), settings.reading)
+    store = Store(settings.store)
+    return Pages(
+        settings=settings, lake=lake, archives=archives, copies=Copies(lake), store=store, secret=store.secret()
+    )
+
+
+def _aliases(tracking: str | None) -> AliasesOf:
+    """Return what tells the aliases of a registered model: by MLflow's registry, or that it has none."""
+    if tracking is None:
+        return lambda _: {}
+    from training.mlflow.registry import find_model
+    from training.mlflow.runs import open_tracking
+
+    client = open_tracking(tracking)
+
+    def of(name: str) -> Mapping[str, str]:
+        with suppress(NotFoundError):
+            return dict(find_model(client, name).aliases)
+        return {}
+
+    return of
+
+
+async def _health() -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _error(request: Request, problem: Exception) -> Response:
+    """Return the page of an error; what nobody expected is told to the log alone."""
+    status, line = 500, ""
+    if isinstance(problem, MultilinkError):
+        status = 404 if isinstance(problem, NotFoundError) else 400 if isinstance(problem, UsageError) else 500
+        line = str(problem)
+    elif isinstance(problem, HTTPException):
+        status, line = problem.status_code, str(problem.detail)
+    elif isinstance(problem, RequestValidationError):
+        status = 400
+        line = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
+    else:
+        log.error("%s %s", request.method, request.url.path, exc_info=problem)
+    answer = page(request, "error.html.j2", status=status, code=status, line=line)
+    if "hx-request" in request.headers:  # in place of the page, not of the part that was asked for
+        answer.headers.update({"HX-Retarget": "main", "HX-Reselect": "main", "HX-Reswap": "outerHTML"})
+    return answer

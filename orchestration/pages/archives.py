@@ -1,0 +1,118 @@
+"""The indexes that can be searched on the pages: which there are, what their models are, and each opened once.
+
+A model is champion or challenger by MLflow's registry; where none is to be had, indexes are named by their models.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from orchestration.archive import Archive
+from schemas.errors import NotFoundError
+from schemas.indexes import IndexManifest
+from schemas.lake import MANIFEST, Folder, Lake
+
+AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version
+ALIASES = ("champion", "challenger")  # in the order in which they are offered
+_REGISTERED = re.compile(r"models:/([^/@]+)/(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An index that can be chosen.
+
+    Attributes:
+        key: its name in addresses.
+        uri: its folder.
+        manifest: what it is.
+        aliases: those that its model's version has.
+    """
+
+    key: str
+    uri: str
+    manifest: IndexManifest
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """Return the model's name and version as a person reads it."""
+        found = _REGISTERED.fullmatch(self.manifest.model)
+        return f"{found[1]} {found[2]}" if found else self.key.rpartition("~")[2]
+
+
+class Archives:
+    """The indexes of a lake, or those that are named; each is opened when it is first searched, and then kept.
+
+    Raises:
+        NotFoundError: an index that is named is not there.
+    """
+
+    def __init__(self, lake: Lake, indexes: Sequence[str], aliases_of: AliasesOf, reading: Sequence[str]) -> None:
+        self._reading = reading
+        self._opening, self._open = threading.Lock(), ExitStack()
+        self._archives: dict[str, Archive] = {}
+        found = (_choice(folder, aliases_of) for folder in (map(_folder, indexes) if indexes else _folders(lake)))
+        self.choices = sorted(found, key=lambda each: (_standing(each), each.key))
+
+    def choice(self, key: str | None) -> Choice:
+        """Return the index of a key, or the first.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        if not self.choices:
+            raise NotFoundError("no index: make one with `multilink index`, and start the pages again")
+        for each in self.choices:
+            if key in (None, "", each.key):
+                return each
+        raise NotFoundError(f"index {key!r}: these pages have none of that name")
+
+    def opened(self, choice: Choice) -> Archive:
+        """Return an index, opened."""
+        with self._opening:
+            if choice.key not in self._archives:
+                self._archives[choice.key] = self._open.enter_context(Archive(choice.uri, self._reading))
+            return self._archives[choice.key]
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._open.close()
+
+
+def _folder(uri: str) -> Folder:
+    folder = Lake.at(uri).root
+    if not folder.exists(MANIFEST):
+        raise NotFoundError(f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index`")
+    return folder
+
+
+def _folders(lake: Lake) -> Iterator[Folder]:
+    root = lake.root.child("indexes")
+    for name in root.names():
+        for version in root.child(name).names():
+            for model in root.child(name, version).names():
+                folder = root.child(name, version, model)
+                if folder.exists(MANIFEST):
+                    yield folder
+
+
+def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:
+    manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+    name, _, version = manifest.dataset.partition("@")
+    last = folder.uri.partition("?")[0].rstrip("/").rpartition("/")[2]
+    key = f"{name}~{version[:8]}~{last}"
+    return Choice(key=key, uri=folder.uri, manifest=manifest, aliases=_aliases(manifest.model, aliases_of))
+
+
+def _aliases(model: str, aliases_of: AliasesOf) -> tuple[str, ...]:
+    found = _REGISTERED.fullmatch(model)
+    aliases = {} if found is None else aliases_of(found[1])
+    return tuple(alias for alias in ALIASES if found is not None and str(aliases.get(alias)) == found[2])
+
+
+def _standing(choice: Choice) -> int:
+    return min((ALIASES.index(alias) for alias in choice.aliases), default=len(ALIASES))

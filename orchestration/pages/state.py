@@ -1,0 +1,49 @@
+"""What the requests of one application share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from orchestration.pages.archives import Archives
+from orchestration.pages.copies import Copies
+from orchestration.pages.settings import PagesSettings
+from orchestration.pages.store import Store
+from schemas.lake import Lake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """What a page is made of.
+
+    Attributes:
+        settings: that the pages were started with.
+        lake: data sets, links, indexes.
+        archives: indexes that can be searched.
+        copies: of the lake's pictures.
+        store: what people did.
+        secret: random bytes that signatures are made with.
+    """
+
+    settings: PagesSettings
+    lake: Lake
+    archives: Archives
+    copies: Copies
+    store: Store
+    secret: bytes
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.archives.close()
+        self.copies.close()
+        self.store.close()
+
+
+def pages(request: Request) -> Pages:
+    """Return what the application of a request shares."""
+    return cast(Pages, request.app.state.pages)
+
+
+Shared = Annotated[Pages, Depends(pages)]  # of a function that answers a request

@@ -1,0 +1,56 @@
+"""A socket that is listened on and a protocol with deadlines, for everything here that answers HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from schemas.errors import UsageError
+
+REQUEST_S = 30.0  # in which a request's header, and then its body, must arrive
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A bound socket and what it is called from outside."""
+
+    bound: socket.socket
+    url: str
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 that gives a connection up whose request header does not arrive whole within `REQUEST_S`."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def _watch(self) -> None:
+        is_waiting = self.cycle is None or self.cycle.response_complete
+        if is_waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_S, self.timeout_keep_alive_handler)
+        elif not is_waiting and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def bind(host: str, port: int) -> Address:
+    """Return a socket that listens; with port 0, on one that is free.
+
+    Raises:
+        UsageError: the address is another's, or not this machine's.
+    """
+    try:
+        bound = socket.create_server((host, port))
+    except OSError as problem:
+        raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
+    return Address(bound, f"http://{host}:{bound.getsockname()[1]}")
