@@ -82,17 +82,21 @@ class BuildConfig:
         require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
 
 
+# Settings of `http` that say which wishes of hosts and authors are honoured.
+HONOURED = ("obey_ai_txt", "obey_robots", "obey_robots_tags", "obey_tdm")
 # Settings of features that change the speed, or that the extractors' fingerprints stand for.
 _COMPUTING = frozenset({"weights", "device", "precision", "batch_images", "threads"})
 
 
 def content_config(config: BuildConfig) -> dict[str, Json]:
-    """Return the settings that change what is built: all but `http`, budgets, computing and paths of files.
+    """Return the settings that change what is built: all but budgets, computing, paths of files, and most of `http`.
 
-    Weights and, where values depend on it, the precision are in the fingerprints of the extractors.
+    Of that there is what is honoured of the wishes of hosts and authors. Weights and, where values depend on it, the
+    precision are in the fingerprints of the extractors.
     """
     values = resolve(config)
-    del values["http"], values["max_failure_share"], values["takedown_list"]
+    del values["max_failure_share"], values["takedown_list"]
+    values["http"] = {name: getattr(config.http, name) for name in HONOURED}
     values["takedowns"] = Takedowns(config.takedowns).fingerprint  # not the entries: they would name what must go
     source, features = values["source"], values["features"]
     if isinstance(source, dict) and isinstance(features, dict):

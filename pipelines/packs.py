@@ -93,7 +93,8 @@ class PackFolder:
             for pack, numbers in numbers_of.items()
             for table in self._read_rows(pack, np.array([refs[number].row for number in numbers]), columns)
         ]
-        return pa.concat_tables(tables).take(pa.array(np.argsort(np.concatenate(list(numbers_of.values())))))
+        whole = pa.concat_tables(tables, promote_options="default")  # older packs may lack a column
+        return whole.take(pa.array(np.argsort(np.concatenate(list(numbers_of.values())))))
 
     def writer(self) -> PackWriter:
         """Return a writer of new packs."""

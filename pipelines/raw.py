@@ -48,8 +48,18 @@ REMOTE_BYTES = 64 << 20
 REMOTE_AGE_S = 60.0
 MAX_ENTRIES = 20_000
 _GZIP_WINDOW = 31
-_KEPT_HEADERS = ("cache-control", "content-language", "content-type", "etag", "last-modified")
+_KEPT_HEADERS = (
+    "cache-control",
+    "content-language",
+    "content-type",
+    "etag",
+    "last-modified",
+    "tdm-policy",
+    "tdm-reservation",
+    "x-robots-tag",
+)
 _REQUEST = "X-Request"  # an extension field: what the key of a request is made of
+_OPT_OUTS = "X-Opt-Outs"  # likewise: a line of the entry's, then a tab
 _COMPRESSED = re.compile("text/|application/(json|xml|xhtml)")
 
 
@@ -220,7 +230,11 @@ def _write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> N
 
 def _make_record(entry: RawEntry, headers: Mapping[str, str], body: bytes) -> bytes:
     """Return the record of an answer; `entry` says what is known of it."""
-    lines = [f"{name.title()}: {' '.join(headers[name].split())}" for name in _KEPT_HEADERS if name in headers]
+    lines = [
+        f"{name.title()}: {' '.join(line.split())}"
+        for name in _KEPT_HEADERS
+        for line in headers.get(name, "").splitlines()
+    ]
     status = entry.status or 0
     head = "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, f"Content-Length: {len(body)}"])
     fields = {
@@ -231,6 +245,8 @@ def _make_record(entry: RawEntry, headers: Mapping[str, str], body: bytes) -> by
         _REQUEST: f"{entry.kind} {entry.url}",
         "Content-Type": "application/http; msgtype=response",
     }
+    if entry.opt_outs:
+        fields[_OPT_OUTS] = entry.opt_outs.replace("\n", "\t")
     level = 1 if _COMPRESSED.match(entry.media_type or "") else 0
     return _member(fields, head.encode("latin-1", "replace") + b"\r\n\r\n" + body, level)
 
@@ -276,4 +292,5 @@ def _read_entries(stream: BinaryIO, segment: str) -> Iterator[RawEntry]:
             payload_bytes=len(record.reader.read()),
             segment=segment,
             offset=record.stream_pos,
+            opt_outs=(fields.get(_OPT_OUTS) or "").replace("\t", "\n") or None,
         )

@@ -63,6 +63,10 @@ class HttpConfig:
         max_bytes: of one response body.
         max_file_bytes: of a file of a source that is captured as a whole (a dump, an archive).
         obey_robots: whether robots.txt is asked first.
+        obey_ai_txt: whether a host's ai.txt is.
+        obey_robots_tags: whether noai, noimageai, noindex and noimageindex keep an image or a page out, in the header
+            X-Robots-Tag and in `<meta name="robots">`.
+        obey_tdm: whether rights reserved by TDMRep do: in tdmrep.json, a header, or a page.
         listing_max_age_s: a captured listing or input file (what changes) younger than this is not asked for again.
         page_max_age_s: the same of a page or an API's answer about one record; images are kept for good.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
@@ -83,6 +87,9 @@ class HttpConfig:
     max_bytes: int = 20_000_000
     max_file_bytes: int = 500_000_000_000
     obey_robots: bool = True
+    obey_ai_txt: bool = True
+    obey_robots_tags: bool = True
+    obey_tdm: bool = True
     listing_max_age_s: float = 86_400.0
     page_max_age_s: float = 2_592_000.0
     ca_bundle: str = ""
@@ -91,6 +98,11 @@ class HttpConfig:
     def identity(self) -> str:
         """Return the User-Agent, with the contact where there is one."""
         return f"{self.user_agent} (+{self.contact})" if self.contact else self.user_agent
+
+    @property
+    def product(self) -> str:
+        """Return the token by which robots.txt and headers name this client."""
+        return self.user_agent.partition("/")[0].strip()
 
     def __post_init__(self) -> None:
         positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")

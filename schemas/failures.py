@@ -56,6 +56,10 @@ class Reason(StrEnum):
     ADDRESS_REFUSED = "address-refused"  # private, loopback or link-local, not allowed by configuration
     INVALID_URL = "invalid-url"
     ROBOTS_DENIED = "robots-denied"
+    AI_TXT_DENIED = "ai-txt-denied"
+    ROBOTS_TAG = "robots-tag"  # X-Robots-Tag: noai, noimageai, noindex or noimageindex
+    ROBOTS_META = "robots-meta"  # the same in <meta name="robots">
+    TDM_RESERVED = "tdm-reserved"  # TDMRep, in a file of the host, a header or a page
     NOT_FOUND = "not-found"  # 404, 410, or a local file that is not there
     FORBIDDEN = "forbidden"  # 401, 403, 451
     HTTP_ERROR = "http-error"  # any other status that is not a success
@@ -95,7 +99,8 @@ class Reason(StrEnum):
 # Another attempt may succeed: such failures are not remembered between runs.
 TRANSIENT = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.TRUNCATED, Reason.HTTP_ERROR})
 
-# A rule of the data set said no to a sound record: expected, and outside a stage's failure budget.
+# A rule of the data set, or whoever published a record, said no to a sound one: expected, and outside a stage's failure
+# budget.
 FILTERED = frozenset(
     {
         Reason.DUPLICATE_RECORD,
@@ -110,6 +115,10 @@ FILTERED = frozenset(
         Reason.TOO_MANY_IMAGES,
         Reason.DUPLICATE_IMAGE,
         Reason.TAKEN_DOWN,
+        Reason.AI_TXT_DENIED,
+        Reason.ROBOTS_TAG,
+        Reason.ROBOTS_META,
+        Reason.TDM_RESERVED,
         Reason.LEAKED,
     }
 )

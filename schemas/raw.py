@@ -45,6 +45,7 @@ class RawEntry:
     message: str | None = None
     exception: str | None = None
     limit: str | None = None
+    opt_outs: str | None = None
 
 
 RAW_SCHEMA = table_schema(
@@ -52,7 +53,7 @@ RAW_SCHEMA = table_schema(
     1,
     [
         column("key", pa.string(), "SHA-256 of kind and URL"),
-        column("kind", pa.string(), "what the request was for: page, image, api, robots"),
+        column("kind", pa.string(), "what the request was for: page, image, api, robots, well-known"),
         column("url", pa.string(), "address asked for, normalised"),
         column("fetched_at", pa.string(), "when the answer came or was found unchanged, ISO 8601 in UTC"),
         column("final_url", pa.string(), "address that gave the answer, after redirects", nullable=True),
@@ -69,6 +70,7 @@ RAW_SCHEMA = table_schema(
         column("message", pa.string(), "the same in words", nullable=True),
         column("exception", pa.string(), "class of the exception behind it", nullable=True),
         column("limit", pa.string(), "configured limit it broke: it holds for that limit alone", nullable=True),
+        column("opt_outs", pa.string(), "what it says against its use, a line each: reason, words", is_added=True),
     ],
 )
 

@@ -5,7 +5,8 @@
 
 A whole file is kept on disk by `downloads.py`.
 
-    exchange -> robots.txt allows it? -> ask (transport.py) -> redirect? -> usable? -> stored
+    exchange -> its host allows it (origin_files.py)? -> ask (transport.py) -> redirect? -> usable?
+                                                       -> it may be used (opt_outs.py)? -> stored
 
 What is remembered, and for how long, is in `requests.py`; what an image's bytes are worth is not decided here.
 """
@@ -23,7 +24,9 @@ from urllib.parse import urlsplit
 
 from pipelines.raw import RawStore, request_key
 from pipelines.settings import HttpConfig
-from pipelines.web.hosts import FRESH_S, Pace, Robots
+from pipelines.web.hosts import Pace
+from pipelines.web.opt_outs import SETTINGS, OptOut, honoured, read_opt_outs
+from pipelines.web.origin_files import FRESH_S, OriginFiles
 from pipelines.web.requests import (
     LONGEST_WAIT_S,
     NOT_MODIFIED,
@@ -52,6 +55,7 @@ from schemas.lake import Folder
 from schemas.raw import RawEntry
 
 _ROBOTS = "robots"
+_OF_ORIGINS = (Kind.ROBOTS, Kind.WELL_KNOWN)
 _FILE_TIMEOUT_S = 172_800.0  # of an attempt to fetch a whole file
 MAX_REDIRECTS = 5
 _OF_FILES = frozenset({206, 304, 416})  # what they mean, a sink knows
@@ -79,7 +83,7 @@ class Client:
         self._transport = Transport(config)
         self._sleep = sleep
         self._store = RawStore(raw)
-        self._robots = Robots(self._read_robots, user_agent=config.user_agent, attempts=config.attempts, clock=clock)
+        self._files = OriginFiles(self._read_file, config, self.pace, clock=clock)
 
     def get(
         self,
@@ -122,7 +126,7 @@ class Client:
     def finish(self, task: Task) -> Outcome:
         """Make the exchanges of a request, waiting between them, and return what came of it."""
         while True:
-            if task.request.kind is not Kind.ROBOTS:  # which takes no part in the pace
+            if task.request.kind not in _OF_ORIGINS:  # which are asked for at once
                 self._sleep(max(self.pace.reserve(task.target.host), task.ready_at - self.clock()))
             outcome = self.advance(task)
             if outcome is not None:
@@ -162,8 +166,10 @@ class Client:
         request, target = task.request, task.target
         if request.kind is Kind.IMAGE and urlsplit(target.url).path.endswith(_REMOVED):
             raise FetchFailed(Reason.REMOVED_IMAGE, f"{target.url} stands in for a deleted image")
-        if self.config.obey_robots and request.kind in (Kind.PAGE, Kind.IMAGE, Kind.FILE):
-            self.pace.slow_to(target.host, self._robots.check(target))
+        if request.kind in (Kind.PAGE, Kind.IMAGE, Kind.FILE):
+            self._files.check(target)
+        elif request.kind is Kind.WELL_KNOWN:
+            self.pace.reserve(target.host)  # what follows waits for it
         started = time.monotonic()
         answer = self._transport.ask(target, self._headers(task), budget_s=task.budget_s, sink=task.sink)
         task.budget_s -= time.monotonic() - started
@@ -177,7 +183,21 @@ class Client:
             raise self._refused(target, answer)
         if request.kind is Kind.IMAGE and _is_page(answer):
             raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found an HTML page")
-        return self._keep(task, answer)
+        return self._keep(task, answer, self._opt_outs(task, answer))
+
+    def _opt_outs(self, task: Task, answer: Answer) -> list[OptOut]:
+        """Return what a page or an image says against its use.
+
+        Raises:
+            FetchFailed: it says what is honoured.
+        """
+        if task.request.kind not in (Kind.PAGE, Kind.IMAGE):
+            return []
+        page = answer.body if task.request.kind is Kind.PAGE and _is_html(answer) else b""
+        found = read_opt_outs(answer.headers, page, product=self.config.product)
+        if (refused := honoured(found, self.config)) is not None:
+            raise FetchFailed(refused.reason, f"{task.target.url}: {refused.words}", None, answer.status)
+        return found
 
     def _headers(self, task: Task) -> dict[str, str]:
         kind, stored = task.request.kind, task.stored
@@ -204,14 +224,14 @@ class Client:
 
     def _wait_s(self, problem: FetchFailed, task: Task) -> float | None:
         """Return how long to wait before another attempt, None where there is to be none."""
-        is_last = task.attempt >= self.config.attempts or task.request.kind is Kind.ROBOTS
+        is_last = task.attempt >= self.config.attempts or task.request.kind in _OF_ORIGINS
         if is_last or not may_help(problem.reason, problem.status):
             return None
         if problem.retry_after_s is not None:
             return problem.retry_after_s if problem.retry_after_s <= LONGEST_WAIT_S else None
         return backoff_s(task.attempt, first_s=self.config.backoff_s)
 
-    def _keep(self, task: Task, answer: Answer) -> Response:
+    def _keep(self, task: Task, answer: Answer, opt_outs: list[OptOut]) -> Response:
         """Store an answer, or note that the one stored before still holds."""
         now = utc_text(self.clock())
         if answer.status == NOT_MODIFIED and task.stored is not None:
@@ -228,6 +248,7 @@ class Client:
             media_type=answer.headers.get("content-type"),
             etag=answer.headers.get("etag"),
             last_modified=answer.headers.get("last-modified"),
+            opt_outs="\n".join(map(str, opt_outs)) or None,
         )
         if task.sink is None:
             entry = self._store.add(task.request.source, entry, answer.headers, answer.body)
@@ -238,7 +259,7 @@ class Client:
         request, reason = task.request, problem.reason
         if task.stored is not None and reason in TRANSIENT:
             return Response(task.stored, request.source, True)
-        is_ours = request.kind is Kind.FILE or (request.kind is Kind.ROBOTS and reason in TRANSIENT)
+        is_ours = request.kind is Kind.FILE or (request.kind in _OF_ORIGINS and reason in TRANSIENT)
         has_wrong_key = reason is Reason.FORBIDDEN and bool(request.headers)
         if reason in REMEMBERED_S and not is_ours and not has_wrong_key:
             entry = RawEntry(
@@ -264,6 +285,14 @@ class Client:
             reason = Reason(entry.reason)
             holds = age_s <= REMEMBERED_S.get(reason, 0.0) and entry.limit == self._limit_of(reason)
             return FetchFailed(reason, entry.message or "", entry.exception, entry.status) if holds else task
+        said = list(map(OptOut.parse, (entry.opt_outs or "").splitlines()))  # and was not honoured when it was stored
+        if (refused := honoured(said, self.config)) is not None:
+            holds = age_s <= REMEMBERED_S[refused.reason]
+            return (
+                FetchFailed(refused.reason, f"{entry.final_url}: {refused.words}", None, entry.status)
+                if holds
+                else task
+            )
         max_age_s = task.request.max_age_s
         if max_age_s is None:
             max_age_s = math.inf if task.request.kind is Kind.IMAGE else self.config.page_max_age_s
@@ -278,10 +307,12 @@ class Client:
             Reason.TOO_LARGE: f"http.max_bytes={self.config.max_bytes}",
             Reason.ADDRESS_REFUSED: f"http.allow_hosts={','.join(sorted(self.config.allow_hosts))}",
         }
+        if reason in SETTINGS:
+            return f"http.{SETTINGS[reason]}={getattr(self.config, SETTINGS[reason])}"
         return limits.get(reason)
 
-    def _read_robots(self, url: str) -> bytes:
-        return self.body(self.get(url, source=_ROBOTS, kind=Kind.ROBOTS, max_age_s=FRESH_S))
+    def _read_file(self, url: str, kind: Kind) -> bytes:
+        return self.body(self.get(url, source=_ROBOTS, kind=kind, max_age_s=FRESH_S))
 
 
 def process_client(config: HttpConfig, raw: Folder) -> Client:
@@ -317,5 +348,8 @@ def _next_target(task: Task, answer: Answer) -> Target:
 
 def _is_page(answer: Answer) -> bool:
     """Return whether an answer says that it is HTML and its bytes do not say that it is a picture."""
-    is_html = answer.headers.get("content-type", "").strip().lower().startswith("text/html")
-    return is_html and not answer.body.startswith(_PICTURE_STARTS)
+    return _is_html(answer) and not answer.body.startswith(_PICTURE_STARTS)
+
+
+def _is_html(answer: Answer) -> bool:
+    return answer.headers.get("content-type", "").strip().lower().startswith(("text/html", "application/xhtml"))

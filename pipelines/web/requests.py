@@ -54,6 +54,9 @@ REMEMBERED_S = {
     Reason.REMOVED_IMAGE: 30 * _DAY_S,
     Reason.TOO_LARGE: 30 * _DAY_S,
     Reason.TOO_MANY_REDIRECTS: 30 * _DAY_S,
+    Reason.ROBOTS_TAG: 30 * _DAY_S,
+    Reason.ROBOTS_META: 30 * _DAY_S,
+    Reason.TDM_RESERVED: _DAY_S,  # as long as the file of its host holds
 }
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
@@ -181,6 +184,7 @@ class Kind(StrEnum):
     API = "api"  # under an agreement with its host: robots.txt is not asked
     FILE = "file"  # a file of a source, kept as one (`downloads.py`)
     ROBOTS = "robots"  # the client's own
+    WELL_KNOWN = "well-known"  # likewise: other files in which a whole host says what it allows
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ REASONS = {
     "low-score": {"low-score"},
     "not-an-album": {"not-an-album"},
     "album-gone": {"not-found"},
+    "opted-out": {"robots-meta", "tdm-reserved"},
     "deleted-by-author": {"deleted-record"},
     "too-few-images": {"too-few-images", "too-few-sentences"},  # some posts have too few of either
     "too-few-captions": {"too-few-sentences"},

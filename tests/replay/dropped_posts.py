@@ -17,6 +17,7 @@ from stamp_albums import MIN_CAPTION_TOKENS, Studio, word_count
 
 OTHER_SUBREDDITS = ("crafts", "woodworking", "pics", "HomeImprovement", "DIYUK")
 TOO_MANY = 45
+OPTED_OUT = {1: Behaviour.OPTED_OUT, 2: Behaviour.RESERVED}
 NOT_ALBUMS = (
     "http://i.imgur.com/{image}.jpg",
     "http://imgur.com/{image}",
@@ -61,13 +62,13 @@ def not_album_posts(studio: Studio, count: int) -> Iterator[Post]:
 
 
 def album_gone_posts(studio: Studio, count: int) -> Iterator[Post]:
-    """Posts whose album answers 404, or 410."""
+    """Posts whose album answers 404, or 410, or says that it may not be used."""
     for number in range(count):
         post = dropped(studio, "album-gone", 0, "It was here")
         if post.album is not None:
-            behaviour = Behaviour.GONE if number == 0 else Behaviour.NOT_FOUND
+            behaviour = Behaviour.GONE if number == 0 else OPTED_OUT.get(number, Behaviour.NOT_FOUND)
             post = replace(post, album=replace(post.album, behaviour=behaviour))
-        yield post
+        yield post if number not in OPTED_OUT else replace(post, outcome=replace(post.outcome, reason="opted-out"))
 
 
 def too_few_images_posts(studio: Studio, count: int) -> Iterator[Post]:

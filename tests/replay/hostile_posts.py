@@ -116,7 +116,7 @@ def flat(studio: Studio, _stamp: Stamp) -> ImageFile:
 removed = partial(failing, Behaviour.REMOVED)
 
 GROUPS: tuple[tuple[str, tuple[Maker, ...]], ...] = (
-    ("deleted images", (removed, removed)),
+    ("images that may not be had", (removed, partial(failing, Behaviour.OPTED_OUT))),
     ("a deleted image", (removed,)),
     ("animations", (animation, animation)),
     ("an animation", (animation,)),

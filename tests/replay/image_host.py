@@ -10,6 +10,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -66,6 +67,9 @@ class ImageHost:
                 return redirect_reply(302, PLACEHOLDER_ADDRESS)
             case Behaviour.REDIRECT:
                 return redirect_reply(302, entry["location"])
+            case Behaviour.OPTED_OUT:
+                reply = self._file(request, PLACEHOLDER, "image/png")
+                return replace(reply, headers={**reply.headers, "X-Robots-Tag": "noai, noimageai"})
             case Behaviour.NOT_FOUND:
                 return text_reply(404, "not found\n")
             case Behaviour.GONE:

@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -22,6 +23,8 @@ USER_LIMIT = 500
 RESET_UTC = 1_500_000_000
 ALBUM_PATH = re.compile(r"/a/(\w+)(?:/layout/blog|/embed|/)?")
 API_PATH = re.compile(r"/3/album/(\w+)(/images)?/?")
+ABSENT = (Behaviour.NOT_FOUND, Behaviour.GONE, Behaviour.OPTED_OUT, Behaviour.RESERVED)
+"""Of albums that the API does not know."""
 LINK = re.compile(r"https?://\S+")
 
 
@@ -72,6 +75,12 @@ class ImgurPages:
             return page(404, "imgur: the simple 404 page", "<p>Zoinks! You've taken a wrong turn.</p>")
         if album["behaviour"] == Behaviour.GONE:
             return page(410, "imgur", "<p>This album was deleted.</p>")
+        if album["behaviour"] == Behaviour.OPTED_OUT:
+            return page(200, "An album", "<p>Look, do not learn.</p>", head='<meta name="robots" content="noai">')
+        if album["behaviour"] == Behaviour.RESERVED:
+            reply = page(200, "An album", "<p>Ask first.</p>")
+            reserved = {"tdm-reservation": "1", "tdm-policy": "http://imgur.com/tdm-policy.json"}
+            return replace(reply, headers={**reply.headers, **reserved})
         if album["behaviour"] == Behaviour.UNAVAILABLE_FIRST and self._first_request(found[1]):
             return page(503, "imgur is over capacity!", "<p>Please try again.</p>")
         title = album["title"] or "Imgur Album"
@@ -85,9 +94,9 @@ class ImgurPages:
             return self._asked[identifier] == 1
 
 
-def page(status: int, title: str, body: str) -> Reply:
+def page(status: int, title: str, body: str, *, head: str = "") -> Reply:
     """An HTML page."""
-    head = f'<head><meta charset="utf-8"><title>{html.escape(title)} - Album on Imgur</title></head>'
+    head = f'<head><meta charset="utf-8">{head}<title>{html.escape(title)} - Album on Imgur</title></head>'
     return text_reply(status, f"<!DOCTYPE html>\n<html>{head}\n<body>\n{body}\n</body></html>\n", kind="text/html")
 
 
@@ -175,7 +184,7 @@ class ImgurApi:
             return self._failure(request, 403, "Invalid client_id")
         found = API_PATH.fullmatch(request.path)
         album = self._albums.get(found[1]) if found else None
-        if found is None or album is None or album["behaviour"] in (Behaviour.NOT_FOUND, Behaviour.GONE):
+        if found is None or album is None or album["behaviour"] in ABSENT:
             return self._failure(request, 404, "Unable to find an album with the id")
         images = [api_image(medium) for medium in album["media"]]
         link = f"http://imgur.com/a/{found[1]}"

@@ -63,6 +63,10 @@ def redirect_reply(status: int, location: str) -> Reply:
     return text_reply(status, "", headers={"Location": location})
 
 
+ORIGIN_FILES = ("/ai.txt", "/.well-known/tdmrep.json")
+"""Files by which a whole host opts out."""
+
+
 def robots_reply(*disallowed: str) -> Reply:
     """A robots.txt for every crawler that closes the given paths."""
     rules = "".join(f"Disallow: {path}\n" for path in disallowed) or "Disallow:\n"

@@ -22,8 +22,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from image_host import ImageHost
 from imgur_host import ImgurApi, ImgurPages
+from opt_outs import OPTED_OUT, origin_file
 from reddit_host import RedditHost
-from replies import Host, Reply, Request, json_reply, text_reply
+from replies import ORIGIN_FILES, Host, Reply, Request, json_reply, text_reply
 
 LOOPBACK = "127.0.0.1"
 IDLE_TIMEOUT_S = 60
@@ -78,6 +79,10 @@ class RecordedWeb:
         if self.latency_s:
             time.sleep(self.latency_s)
         host = self._hosts.get(request.host)
+        if request.path in ORIGIN_FILES:
+            return origin_file(request)
+        if request.host in OPTED_OUT:
+            return self._images.answer(request)
         if host is not None:
             return host.answer(request)
         if request.host not in (self.host, "localhost"):

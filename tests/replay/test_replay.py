@@ -146,7 +146,19 @@ def test_absent_albums(web: RecordedWeb) -> None:
     statuses = Counter(
         get(web, "imgur.com", f"/a/{key}").status_code for key, album in ALBUMS.items() if album["behaviour"] != "serve"
     )
-    assert statuses == {404: 7, 410: 1, 503: 1}
+    assert statuses == {404: 5, 410: 1, 503: 1, 200: 2}
+
+
+def test_what_opts_out_says_so(web: RecordedWeb) -> None:
+    albums = {album["behaviour"]: get(web, "imgur.com", f"/a/{key}") for key, album in ALBUMS.items()}
+    assert '<meta name="robots" content="noai">' in albums["opted-out"].text
+    assert albums["reserved"].headers["tdm-reservation"] == "1"
+    image = get(web, "i.imgur.com", f"/{image_with('opted-out')}.jpg")
+    assert (image.status_code, image.headers["X-Robots-Tag"]) == (200, "noai, noimageai")
+    rules = get(web, "reserved.example", "/.well-known/tdmrep.json").json()
+    assert rules == [{"location": "/", "tdm-reservation": 1, "tdm-policy": "http://reserved.example/policy.json"}]
+    assert "Disallow: /" in get(web, "untrained.example", "/ai.txt").text
+    assert get(web, "i.imgur.com", "/ai.txt").status_code == 404
 
 
 def test_api_wants_a_client_and_lists_the_same_images(web: RecordedWeb) -> None:

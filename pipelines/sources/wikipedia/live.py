@@ -36,6 +36,7 @@ from pipelines.sources.records import (
 from pipelines.sources.text import split_sentences
 from pipelines.sources.wikipedia.pages import ArticlePage, file_name, parse_article
 from pipelines.web.client import Client
+from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import Kind, Request, Response
 from schemas.configs import require
 from schemas.documents import Provenance
@@ -114,7 +115,10 @@ def fetch_articles(
     found: list[tuple[str, ArticlePage]] = []
 
     def read(title: str, answer: Response) -> Iterator[Failure]:
-        page = parse_article(client.body(answer), base_url=answer.final_url, repositories=source.repositories)
+        html = client.body(answer)
+        if (refused := refusal({}, html, client.config)) is not None:
+            raise FieldError(refused.reason, f"{answer.final_url}: {refused.words}")
+        page = parse_article(html, base_url=answer.final_url, repositories=source.repositories)
         if len(page.image_urls) < min_images:
             message = f"expected at least {min_images} images, found {len(page.image_urls)}"
             raise FieldError(Reason.TOO_FEW_IMAGES, message)

@@ -96,7 +96,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def remote(server: Server, path: str, digest: str = DIGEST) -> WeightFile:
-    http = HttpConfig(allow_hosts=(f"127.0.0.1:{server.server_port}",), attempts=1, obey_robots=False)
+    http = HttpConfig(
+        allow_hosts=(f"127.0.0.1:{server.server_port}",),
+        attempts=1,
+        obey_robots=False,
+        obey_ai_txt=False,
+        obey_tdm=False,
+    )
     return WeightFile("a", server.address(path), digest, http)
 
 

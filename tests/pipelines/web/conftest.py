@@ -15,6 +15,7 @@ from pipelines.settings import HttpConfig
 from pipelines.web.client import Client
 from schemas.lake import Folder
 
+ORIGIN_FILES = ("/robots.txt", "/ai.txt", "/.well-known/tdmrep.json")
 Script = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -33,7 +34,7 @@ class Web:
 
     @property
     def paths(self) -> list[str]:
-        return [path for path, _ in self.asked if path != "/robots.txt"]
+        return [path for path, _ in self.asked if path not in ORIGIN_FILES]
 
 
 @pytest.fixture

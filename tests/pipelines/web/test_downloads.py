@@ -49,7 +49,7 @@ def ranged(content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"
 
 
 def asked(web: Any) -> list[str | None]:
-    return [headers.get("range") for path, headers in web.asked if path != "/robots.txt"]
+    return [headers.get("range") for path, headers in web.asked if path == "/f" or path.startswith("/d/")]
 
 
 def test_a_file_is_captured_once(web: Any, client_of: Any) -> None:

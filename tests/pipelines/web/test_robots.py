@@ -7,6 +7,7 @@ import pytest
 from pipelines.web.requests import FetchFailed, Kind
 from schemas.failures import Reason
 
+OTHERS = ("/ai.txt", "/.well-known/tdmrep.json")
 RULES = b"""\
 User-agent: *
 Disallow: /
@@ -67,7 +68,7 @@ def test_an_unreadable_file_allows_nothing_and_is_not_asked_for_each_page(site, 
     client = client_of(attempts=2)
     for path in ("/a", "/x.php", "/private/x"):
         assert outcome(client, f"{site.url}{path}") == "robots-denied"
-    assert [path for path, _ in site.asked] == ["/robots.txt", "/robots.txt"]
+    assert [path for path, _ in site.asked if path not in OTHERS] == ["/robots.txt", "/robots.txt"]
     site.scripts["/robots.txt"] = reply(404)
     assert outcome(client_of(), f"{site.url}/a") == "200"  # nothing of it was remembered
 
@@ -84,7 +85,7 @@ def test_the_file_is_asked_for_once_a_day(site, reply, client_of) -> None:
         client = client_of(clock=partial(float, now))
         assert outcome(client, f"{site.url}/private/x") == "robots-denied"
         client.flush()
-    assert [path for path, _ in site.asked] == ["/robots.txt", "/robots.txt"]
+    assert [path for path, _ in site.asked if path not in OTHERS] == ["/robots.txt", "/robots.txt"]
 
 
 def test_it_need_not_be_asked(site, reply, client_of) -> None:
@@ -100,7 +101,7 @@ def test_a_crawl_delay_is_kept_and_one_without_end_is_a_refusal(site, reply, cli
     client = client_of(clock=lambda: 1000.0, sleep=slept.append)
     for path in ("/a", "/x.php", "/x.php5"):
         outcome(client, f"{site.url}{path}")
-    assert [round(seconds) for seconds in slept] == [0, 5, 10]
+    assert [round(seconds) for seconds in slept] == [0, 15, 20]  # ai.txt and tdmrep.json were two requests more
     site.scripts["/robots.txt"] = reply(200, b"User-agent: *\nCrawl-delay: 500\n")
     assert outcome(client_of(clock=lambda: 1e9), f"{site.url}/private/x") == "robots-denied"
 

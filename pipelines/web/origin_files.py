@@ -1,0 +1,194 @@
+"""What a whole host allows: its robots.txt, ai.txt and tdmrep.json, each read once a day for an origin.
+
+    /robots.txt                  RFC 9309; parsing and matching are Protego's
+    /ai.txt                      Spawning's, in the same form: what may be used for training
+    /.well-known/tdmrep.json     W3C TDMRep: rights reserved against text and data mining, by patterns of paths
+
+All that are honoured are read before anything else of the origin is asked for. One that is not there (a 4xx) says
+nothing. A robots.txt that cannot be read (a 5xx, no connection) allows nothing until it can, as RFC 9309 asks; the
+other two then say nothing, as TDMRep asks, and are tried again some minutes later. What a file reserves is not asked
+for, so a header of TDMRep that would release it is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from protego import Protego
+
+from pipelines.settings import HttpConfig
+from pipelines.web.hosts import Pace
+from pipelines.web.opt_outs import policy_words
+from pipelines.web.requests import LONGEST_WAIT_S, TOO_MANY_REQUESTS, FetchFailed, Kind, Target
+from schemas.failures import Reason
+
+FRESH_S = 86_400.0  # RFC 9309 2.4
+_RETRY_S = 300.0  # a file that could not be read is not tried again for so long
+_PARSED_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB
+_MOST_RULES = 5_000  # of a tdmrep.json
+T = TypeVar("T")
+Read = Callable[[str, Kind], bytes]  # returns the body behind a URL
+
+
+class OriginFiles:
+    """What the files of every origin met so far say to one product; thread-safe."""
+
+    def __init__(self, read: Read, config: HttpConfig, pace: Pace, *, clock: Callable[[], float]) -> None:
+        self._config = config
+        self._pace = pace
+        rest: dict[str, Any] = {"attempts": config.attempts, "clock": clock}
+        self._robots = _File("/robots.txt", Kind.ROBOTS, _parse_robots, read, is_binding=True, **rest)
+        self._ai = _File("/ai.txt", Kind.WELL_KNOWN, _parse_robots, read, **rest)
+        self._tdm = _File("/.well-known/tdmrep.json", Kind.WELL_KNOWN, parse_tdm, read, **rest)
+
+    def check(self, target: Target) -> None:
+        """Raise unless an origin allows a request; from then on its host is asked at the pace that it wishes.
+
+        Raises:
+            FetchFailed: ROBOTS_DENIED: robots.txt says no (or wants a delay too long to wait, or has only a server's
+                error); AI_TXT_DENIED; TDM_RESERVED; any other reason: robots.txt could not be read, and why.
+        """
+        config, origin = self._config, target.origin
+        if config.obey_robots and (robots := self._robots.of(origin)) is not None:
+            if not robots.can_fetch(target.url, config.product):
+                message = f"{origin}/robots.txt disallows {target.url} to {config.product}"
+                raise FetchFailed(Reason.ROBOTS_DENIED, message)
+            delay_s = robots.crawl_delay(config.product) or 0.0
+            if delay_s > LONGEST_WAIT_S:
+                message = f"{origin}/robots.txt wants {delay_s:g} s between requests, over {LONGEST_WAIT_S:g}"
+                raise FetchFailed(Reason.ROBOTS_DENIED, message)
+            self._pace.slow_to(target.host, delay_s)
+        allowed = self._ai.of(origin) if config.obey_ai_txt else None
+        if allowed is not None and not allowed.can_fetch(target.url, config.product):
+            raise FetchFailed(Reason.AI_TXT_DENIED, f"{origin}/ai.txt disallows {target.url} to {config.product}")
+        if config.obey_tdm and (rules := self._tdm.of(origin)) is not None:
+            rule = next((rule for rule in rules if rule.matches(target.url[len(origin) :])), None)
+            if rule is not None and rule.is_reserved:
+                words = f"tdmrep.json reserves {rule.location}{policy_words(rule.policy)}"
+                raise FetchFailed(Reason.TDM_RESERVED, f"{origin}: its {words}: {target.url}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said(Generic[T]):
+    """What one origin's file says, None where there is none; or why it could not be read, and how often in a row."""
+
+    expires: float
+    what: T | FetchFailed | None
+    failures: int = 0
+
+
+class _File(Generic[T]):
+    """One file of every origin met so far.
+
+    Attributes:
+        is_binding: whether nothing may be asked for until the file could be read.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        kind: Kind,
+        parse: Callable[[bytes], T],
+        read: Read,
+        *,
+        attempts: int,
+        clock: Callable[[], float],
+        is_binding: bool = False,
+    ) -> None:
+        self._path, self._kind, self._parse, self._read = path, kind, parse, read
+        self._attempts = attempts
+        self._clock = clock
+        self._is_binding = is_binding
+        self._said: dict[str, _Said[T]] = {}
+        self._locks: dict[str, threading.Lock] = {}
+
+    def of(self, origin: str) -> T | None:
+        """Return what an origin's file says, None where there is none.
+
+        Raises:
+            FetchFailed: it could not be read, and why.
+        """
+        with self._locks.setdefault(origin, threading.Lock()):
+            said = self._said.get(origin)
+            if said is None or said.expires <= self._clock():
+                said = self._said[origin] = self._load(f"{origin}{self._path}", said.failures if said else 0)
+        if isinstance(said.what, FetchFailed):
+            raise FetchFailed(*said.what.args)  # a fresh one for each thread
+        return said.what
+
+    def _load(self, url: str, failures: int) -> _Said[T]:
+        """Read a file once; what fails is tried again by the next request, until it has failed often enough."""
+        try:
+            return _Said(self._clock() + FRESH_S, self._parse(self._read(url, self._kind)))
+        except FetchFailed as problem:
+            status = problem.status or 0
+            if 400 <= status < 500 and status != TOO_MANY_REQUESTS:
+                return _Said(self._clock() + FRESH_S, None)
+            if not self._is_binding:
+                return _Said(self._clock() + _RETRY_S, None)
+            if failures + 1 < self._attempts:
+                return _Said(self._clock(), problem, failures + 1)
+            if status:
+                message = f"{url} must be read first: {problem.message}"
+                problem = FetchFailed(Reason.ROBOTS_DENIED, message, problem.exception)
+            return _Said(self._clock() + _RETRY_S, problem)
+
+
+def _parse_robots(data: bytes) -> Protego:
+    return Protego.parse(data[:_PARSED_BYTES].decode("utf-8-sig", errors="replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class TdmRule:
+    """A rule of a tdmrep.json: the pattern as it stands there, its parts between `*`, and what holds for its paths."""
+
+    location: str
+    parts: tuple[bytes, ...]
+    is_to_end: bool
+    is_reserved: bool
+    policy: str
+
+    def matches(self, path: str) -> bool:
+        """Return whether the pattern describes a path with its query, as patterns of robots.txt do (RFC 9309 2.2.3)."""
+        text, at = unquote_to_bytes(path), 0
+        first, *others = self.parts
+        if not text.startswith(first):
+            return False
+        at = len(first)
+        for number, part in enumerate(others, start=1):
+            if self.is_to_end and number == len(others):
+                return len(text) - len(part) >= at and text.endswith(part)
+            found = text.find(part, at)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return not self.is_to_end or at == len(text)
+
+
+def parse_tdm(data: bytes) -> tuple[TdmRule, ...]:
+    """Return the rules of a tdmrep.json in their order, of which the first that matches counts.
+
+    What is no array of rules has none; a rule without one of its two obligatory properties is none.
+    """
+    try:
+        found: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return ()
+    listed = found[:_MOST_RULES] if isinstance(found, list) else []
+    return tuple(rule for item in listed if isinstance(item, dict) and (rule := _rule(item)) is not None)
+
+
+def _rule(item: dict[str, Any]) -> TdmRule | None:
+    location, reservation = item.get("location"), item.get("tdm-reservation")
+    if not isinstance(location, str) or str(reservation) not in ("0", "1"):
+        return None
+    pattern = location if location.startswith(("/", "*")) else f"/{location}"
+    is_to_end = pattern.endswith("$")
+    parts = tuple(map(unquote_to_bytes, pattern.removesuffix("$").split("*")))
+    policy = item.get("tdm-policy")
+    return TdmRule(location, parts, is_to_end, str(reservation) == "1", policy if isinstance(policy, str) else "")

@@ -1,0 +1,75 @@
+"""A build on the recorded web honours what hosts and authors say, each for its own reason, and its manifest says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.config import recipe
+from pipelines.run import BuildSummary, build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.lake import Lake
+
+REPLAY = Path(__file__).resolve().parent.parent / "replay"
+RECORDING = REPLAY / "recording"
+sys.path.insert(0, str(REPLAY))
+from server import RecordedWeb  # noqa: E402
+
+IMAGES = json.loads((RECORDING / "images.json").read_text(encoding="utf-8"))
+HOSTS = ("i.imgur.com", "reserved.example", "untrained.example")
+
+
+def build(web: RecordedWeb, tmp_path: Path, quiet: Callable[[str], None], *settings: str) -> BuildSummary:
+    address = f"127.0.0.1:{web.port}"
+    plain = [name for name, entry in IMAGES.items() if "behaviour" not in entry and entry["type"] == "image/jpeg"][:3]
+    opted_out = next(name for name, entry in IMAGES.items() if entry.get("behaviour") == "opted-out")
+    images = [f"http://i.imgur.com/{name}.jpg" for name in (plain[0], opted_out)]
+    images += [f"http://reserved.example/{plain[1]}.jpg", f"http://untrained.example/{plain[2]}.jpg"]
+    record = {"id": "a", "language": "en", "sentences": ["A canvas."], "images": [{"url": url} for url in images]}
+    path = tmp_path / "documents.jsonl"
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    config = override(
+        recipe("documents"),
+        [
+            f"source.documents={path}",
+            "features.images=",
+            "features.sentences=",
+            f"http.allow_hosts={address}",
+            "http.connect_to=" + ",".join(f"{host}={address}" for host in HOSTS),
+            "http.requests_per_second=1000",
+            *settings,
+        ],
+    )
+    return build_dataset(config, lake=Lake.at(str(tmp_path / "lake")), credentials=Credentials(), say=quiet)
+
+
+def failures(summary: BuildSummary) -> dict[str, str]:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith("failures/")]
+    rows = pa.concat_tables(pq.read_table(Path(summary.path) / path) for path in paths).to_pylist()
+    return {row["record_id"]: row["reason"] for row in rows}
+
+
+def test_opt_outs_are_honoured_with_their_reasons(tmp_path: Path, quiet: Callable[[str], None]) -> None:
+    with RecordedWeb(RECORDING) as web:
+        summary = build(web, tmp_path, quiet)
+        assert failures(summary) == {"a#1": "robots-tag", "a#2": "tdm-reserved", "a#3": "ai-txt-denied"}
+        asked = [(host, path) for host, path, _ in web.requests]
+        assert len(asked) == len(set(asked)), "a file of a host was asked for twice"
+        assert not any(path.endswith(".jpg") for host, path in asked if host != "i.imgur.com")
+        assert all(
+            summary.manifest.stages["images"][name] == number for name, number in (("failed", 0), ("rejected", 3))
+        )
+        assert summary.manifest.config["http"] == {
+            "obey_ai_txt": True, "obey_robots": True, "obey_robots_tags": True, "obey_tdm": True
+        }  # fmt: skip
+        assert "http.obey_tdm = true" in (Path(summary.path) / "README.md").read_text(encoding="utf-8")
+
+        free = build(web, tmp_path, quiet, "http.obey_tdm=false", "http.obey_ai_txt=false")
+        assert failures(free) == {"a#1": "robots-tag"}
+        assert free.manifest.version != summary.manifest.version
