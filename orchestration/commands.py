@@ -7,6 +7,7 @@ import typer
 
 import pipelines.cli
 import training.cli
+from orchestration.decisions.commands import decisions_app
 from orchestration.link import link
 from orchestration.pages.command import pages
 from orchestration.search import evaluate_search, index, search
@@ -28,3 +29,4 @@ app.command()(index)
 app.command()(search)
 app.command()(evaluate_search)
 app.command()(pages)
+app.add_typer(decisions_app, name="decisions")

@@ -5,10 +5,12 @@ Several processes may share the tests (`make test` takes two). Files whose tests
 
 from __future__ import annotations
 
+import importlib.util
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,6 +56,23 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def servers() -> ModuleType:
+    """Return `servers.py`, which lies beside this file (the tests are no package)."""
+    spec = importlib.util.spec_from_file_location("test_servers_on_loopback", Path(__file__).with_name("servers.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def postgres(servers: ModuleType) -> Iterator[str]:
+    """The URI of a fresh PostgreSQL database."""
+    with servers.postgresql() as uri:
+        yield uri
 
 
 # Relative to this folder: a running Dagster, a data set with a registered model, a network.

@@ -179,12 +179,12 @@ def _named(index: Index, images: Sequence[str]) -> Float32:
 def _refined(index: Index, refine: RefineConfig, visual: Nearest, vector: Float32) -> Float64:
     """Return the refined similarities of the nearest pictures."""
     refinement = refine.of(RelationPredictor.of(index.model), index.model.card.data.dataset)
-    images = _vectors(index, visual.rows)
+    images = vectors_of(index, visual.rows)
     refined: Float64 = refinement(visual.similarities[None], vector[None], images)[0]
     return refined
 
 
-def _vectors(index: Index, rows: Int64) -> Float32:
+def vectors_of(index: Index, rows: Int64) -> Float32:
     """Return the vectors of rows in any order."""
     order = np.argsort(rows)
     return index.vectors.take(rows[order])[np.argsort(order)]
@@ -222,7 +222,7 @@ class _Ranking:
 
 def _images(index: Index, vector: Float32, text: Float32 | None, ranking: _Ranking) -> list[RankedImage]:
     """Return what is known of the pictures of a ranking."""
-    vectors = _vectors(index, ranking.rows)
+    vectors = vectors_of(index, ranking.rows)
     similarities = vectors @ vector
     probabilities: Sequence[float | None] = [None] * len(similarities)
     if index.calibration is not None:

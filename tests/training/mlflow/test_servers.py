@@ -1,20 +1,12 @@
 """The registry on servers: MLflow's tables in a real PostgreSQL, its artefacts behind a real S3 server, on loopback.
 
-PostgreSQL is Debian's package `postgresql`; without it these tests are skipped. It refuses to run as root, so root
-starts it as `nobody`.
+Without PostgreSQL these tests are skipped.
 """
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import boto3
 import mlflow
@@ -30,70 +22,12 @@ from training.mlflow.runs import artifact_root, connect, experiment_id
 from training.model import LinkModel
 
 BUCKET = "models"
-START_S = 60.0
-
-
-def _programs() -> Path | None:
-    """Return the folder of PostgreSQL's server programs, of the newest version that is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _server(command: list[str], port: int, *, user: str | None = None) -> Iterator[None]:
-    """Run a server until the body ends, from the moment it answers."""
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, user=user, cwd="/", stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + START_S
-            while not _answers(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    pytest.fail(f"{command[0]} does not answer: {log.read()}")
-                time.sleep(0.1)
-            yield
-        finally:
-            process.send_signal(signal.SIGINT)  # to PostgreSQL: now, whoever is still connected
-            process.wait(timeout=START_S)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """The URI of a fresh PostgreSQL database."""
-    programs = _programs()
-    if programs is None:
-        pytest.skip("PostgreSQL's server programs are not installed (Debian: apt-get install postgresql)")
-    user = "nobody" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="multilink-pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        if user is not None:
-            shutil.chown(folder, user)
-        data, port = f"{folder}/data", _free_port()
-        options = ["-U", "mlflow", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        initialise = [str(programs / "initdb"), "-D", data, *options]
-        subprocess.run(initialise, user=user, cwd="/", check=True, capture_output=True)
-        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
-        with _server(
-            [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, *settings], port, user=user
-        ):
-            yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
-
-
-@pytest.fixture(scope="module")
-def object_store() -> Iterator[Mapping[str, str]]:
+def object_store(servers: ModuleType) -> Iterator[Mapping[str, str]]:
     """The environment in which an S3 server with an empty bucket is reached."""
-    port = _free_port()
+    port = servers.free_port()
     environment = {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -101,7 +35,7 @@ def object_store() -> Iterator[Mapping[str, str]]:
         "MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "MULTILINK_ARTIFACTS": f"s3://{BUCKET}/mlflow",
     }
-    with _server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+    with servers.server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
         _s3(environment).create_bucket(Bucket=BUCKET)
         yield environment
 

@@ -25,12 +25,14 @@ from training.data.documents import GivenDocument
 from training.data.loading import identify, load_training_data, read_for_model
 from training.evaluation.metrics.calibration import Calibration, Method
 from training.evaluation.metrics.relations import RefineConfig
+from training.linking.links import LinkedDocument, Linker
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel, ModelCard
 from training.retrieval.build import BuiltIndex, build_index
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import Index, open_index
+from training.retrieval.placement import Placed, place
 from training.retrieval.queries import Query, QueryReader, RawDocument
 from training.retrieval.search import RRF, RankBy, search
 from training.text.vocabulary import Vocabulary
@@ -212,6 +214,35 @@ def test_pictures_can_be_asked_with(
     )
     with pytest.raises(NotFoundError, match="not in this index"):
         search(index, Query(like=("0" * 64,)), reader=reader)
+
+
+def test_pictures_are_placed_as_linking_links_them(index: Index, reader: Extractor, made: dict[Split, Any]) -> None:
+    linker = Linker(model=index.model, uri=URI, calibration=CALIBRATION)
+    for document in made[Split.TEST].documents[:5]:
+        sentences = [each.text for each in document.sentences]
+        images = list(dict.fromkeys(each.hash for each in document.images))
+        given = GivenDocument(
+            id=document.id,
+            texts=sentences,
+            sentence_vectors=np.array([reader.of(text) for text in sentences]),
+            image_vectors=np.array([reader.pictures[image] for image in images], np.float16),
+        )
+        (linked,) = linker.link_given([given])
+        assert isinstance(linked, LinkedDocument) and linked.links
+        wanted = {images[link.image]: link for link in linked.links}
+        for each in place(index, sentences, images, reader=reader):
+            if each.image not in wanted:
+                assert each == Placed(image=each.image)
+                continue
+            assert each.sentence == wanted[each.image].sentence
+            assert each.similarity == pytest.approx(wanted[each.image].similarity, abs=1e-5)
+            assert each.probability == pytest.approx(wanted[each.image].probability, abs=1e-5)
+    assert place(index, [], images, reader=reader) == [Placed(image=image) for image in images]
+    assert place(index, sentences, [], reader=reader) == []
+    with pytest.raises(NotFoundError, match="not in this index"):
+        place(index, sentences, ["0" * 64], reader=reader)
+    with pytest.raises(UsageError, match="at most 2000 sentences"):
+        place(index, ["x"] * 2001, images, reader=reader)
 
 
 def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) -> None:

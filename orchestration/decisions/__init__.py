@@ -1,0 +1,1 @@
+"""What editors decided about pictures: a log that only grows, the data set made of it, and blind comparisons."""

@@ -1,0 +1,62 @@
+"""Which of two models editors preferred where they were compared blind: what the choices in the log say."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import Action, Decision, Ranking, standing
+from training.retrieval.interleaving import Preference, preference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What was found out about two models.
+
+    Attributes:
+        champion: URI of the model.
+        challenger: URI of the other.
+        dataset: NAME@VERSION that they searched.
+        result: `second` is the challenger.
+    """
+
+    champion: str
+    challenger: str
+    dataset: str
+    result: Preference
+
+    @property
+    def verdict(self) -> str:
+        """Return the result in a sentence."""
+        better = self.result.is_second_better
+        if better is None:
+            return "no difference can be told yet"
+        return f"the {'challenger' if better else 'champion'} is preferred"
+
+
+def comparisons(log: DecisionLog) -> list[Comparison]:
+    """Return what the choices in a log say about each two models that were compared, the most articles first."""
+    chosen = [each for each in standing(log.decisions()) if each.action is Action.CHOOSE]
+    rankings = log.rankings(each.ranking for each in chosen)
+    blind = {digest: ranking for digest, ranking in rankings.items() if ranking.is_blind}
+    of_models: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
+    for decision in chosen:
+        if ranking := blind.get(decision.ranking):
+            of_models[ranking.models[0], ranking.models[1], ranking.dataset].append(decision)
+    found = [
+        Comparison(champion=first, challenger=second, dataset=dataset, result=preference(_credits(choices, blind)))
+        for (first, second, dataset), choices in sorted(of_models.items())
+    ]
+    return sorted(found, key=lambda each: -each.result.articles)
+
+
+def _credits(choices: Iterable[Decision], rankings: dict[str, Ranking]) -> list[tuple[int, int]]:
+    """Return of each article how many chosen pictures each of the two models gave."""
+    counts: dict[str, Counter[bool]] = defaultdict(Counter)
+    for choice in choices:
+        ranking = rankings[choice.ranking]
+        given = {each.image: each.model == ranking.models[1] for each in ranking.pictures}
+        counts[choice.article][given[choice.image]] += 1
+    return [(count[False], count[True]) for count in counts.values()]

@@ -1,0 +1,264 @@
+"""Decisions made a data set: a file for the data set `documents`, with the pictures beside it.
+
+    article      its texts, each with its role; the pictures that were chosen and those that were rejected as not
+                 fitting; a link from every text to every chosen picture
+    document     of a data set version: its own texts, pictures and links, with what was said of its links put right
+
+What is exported follows from the last decision on each picture or link (`schemas.decisions.standing`). A picture
+rejected for its quality, its rights, or because it was used says nothing of text and picture, and neither does one on
+the shortlist: both are left out. Of a document whose links are not known, pictures of which nothing was said are left
+out; where something was said of a picture, a link that nobody called right is none.
+
+Pictures are the 256-px copies of the version they were shown from: they are in the lake when the addresses are long
+dead. A copy of a copy has another content hash than the original.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import Action, Decision, Ranking, standing
+from schemas.documents import Role, Split
+from schemas.errors import NotFoundError
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from training.data.lake import read_part
+
+DATASET = "decisions"  # name it gets in the lake
+FILE = "documents.jsonl"
+PICTURES = "pictures"
+ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY)
+_SAID = ("title", "caption", "credit", "rights", "date", "place", "keywords")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        path: of the file.
+        articles: with a chosen picture.
+        documents: with corrected links.
+        links: of both.
+        pictures: files.
+        left_out: articles and documents that are not in it, by reason.
+        features: extractors of the images of the versions that the pictures are of.
+    """
+
+    path: str
+    articles: int
+    documents: int
+    links: int
+    pictures: int
+    left_out: Mapping[str, int]
+    features: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Record:
+    """A document of the file to be; its pictures as content hashes."""
+
+    id: str
+    dataset: str
+    language: str
+    sentences: list[dict[str, str]]
+    images: list[str]
+    links: set[tuple[int, str]]
+    url: str = ""
+    is_article: bool = False
+
+
+@dataclass(slots=True)
+class _Pictures:
+    """What is known of the pictures that records need, by content hash."""
+
+    copies: dict[str, bytes] = field(default_factory=dict)
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+    features: set[str] = field(default_factory=set)
+
+
+def export(log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None) -> Exported:
+    """Write what was decided as documents with links; equal logs give equal bytes.
+
+    Args:
+        log: of decisions.
+        lake: that holds the versions the pictures were shown from.
+        output: folder of the file and the pictures.
+        split: of all documents; None: the build divides them.
+
+    Raises:
+        NotFoundError: there is nothing to be written.
+    """
+    decided, left_out = standing(log.decisions()), Counter[str]()
+    articles = list(_articles(decided, log, left_out))
+    documents = {each.id: each for each in _documents(decided, lake, left_out)}  # of two versions, the one decided last
+    records = sorted([*articles, *documents.values()], key=lambda each: each.id)
+    pictures = _pictures(lake, records)
+    kept = [each for each in records if _is_kept(each, pictures, left_out)]
+    if not kept:
+        found = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "no decision"
+        raise NotFoundError(f"{log.name}: expected a chosen picture or a corrected link, found none ({found})")
+    shown = sorted({image for each in kept for image in each.images})
+    for image in shown:
+        output.write(f"{PICTURES}/{image}.jpg", pictures.copies[image])
+    lines = (json.dumps(_line(each, pictures, split), ensure_ascii=False) + "\n" for each in kept)
+    output.write(FILE, "".join(lines).encode())
+    return Exported(
+        path=f"{output.uri}/{FILE}",
+        articles=sum(each.is_article for each in kept),
+        documents=sum(not each.is_article for each in kept),
+        links=sum(len(each.links) for each in kept),
+        pictures=len(shown),
+        left_out=dict(sorted(left_out.items())),
+        features=tuple(sorted(pictures.features)),
+    )
+
+
+def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield each article for which a picture was chosen."""
+    of_article: dict[str, list[Decision]] = defaultdict(list)
+    for each in decided:
+        if not each.action.is_correction:
+            of_article[each.article].append(each)
+    rankings = log.rankings(each.ranking for each in decided if each.ranking)
+    for article, decisions in of_article.items():
+        chosen = [each.image for each in decisions if each.action is Action.CHOOSE]
+        if not article or not chosen:
+            left_out["no text" if not article else "no chosen picture"] += 1
+            continue
+        wrong = [each.image for each in decisions if each.reason is not None and each.reason.is_mismatch]
+        ranking = rankings[decisions[-1].ranking]
+        sentences = _sentences(ranking)
+        yield _Record(
+            id=f"article-{article[:16]}",
+            dataset=ranking.dataset,
+            language=ranking.language,
+            sentences=sentences,
+            images=[*chosen, *wrong],
+            links={(number, image) for number in range(len(sentences)) for image in chosen},
+            is_article=True,
+        )
+
+
+def _sentences(ranking: Ranking) -> list[dict[str, str]]:
+    return [{"text": ranking.texts[role], "role": role} for role in ORDER if ranking.texts.get(role, "").strip()]
+
+
+def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield each document some link of which was called right or wrong, with its links put right."""
+    of_version: dict[str, dict[str, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    for each in decided:
+        if each.action.is_correction:
+            of_version[each.dataset][each.document].append(each)
+    for dataset, corrected in of_version.items():
+        try:
+            manifest, folder = read_manifest(lake, dataset)
+        except NotFoundError:
+            left_out["version gone"] += len(corrected)
+            continue
+        rows = dict(_rows(manifest, folder, corrected))
+        if lost := len(corrected.keys() - rows.keys()):
+            left_out["document gone"] += lost
+        yield from (_document(dataset, rows[name], corrected[name]) for name in sorted(rows))
+
+
+def _rows(manifest: Manifest, folder: Folder, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the wanted rows of a version's documents, by id."""
+    columns = ["id", "language", "sentences", "images", "links", "provenance"]
+    for split in sorted(manifest.splits):
+        for entry in manifest.parts("documents", split):
+            table = read_part(folder, entry, columns)
+            for row, name in enumerate(table["id"].to_pylist()):
+                if name in wanted:
+                    yield name, table.slice(row, 1).to_pylist()[0]
+
+
+def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decision]) -> _Record:
+    images = list(dict.fromkeys(each["hash"] for each in row["images"]))
+    spoken_of = {each.image for each in corrections}
+    known = {(link["sentence"], row["images"][link["image"]]["hash"]) for link in row["links"] or ()}
+    said = {
+        action: {(each.sentence or 0, each.image) for each in corrections if each.action is action}
+        for action in (Action.RIGHT, Action.WRONG)
+    }
+    links = (known | said[Action.RIGHT]) - said[Action.WRONG]
+    return _Record(
+        id=f"{dataset.partition('@')[0]}-{row['id']}",
+        dataset=dataset,
+        language=row["language"],
+        sentences=[{"text": each["text"], "role": each["role"]} for each in row["sentences"]],
+        images=[image for image in images if row["links"] is not None or image in spoken_of],
+        links={(number, image) for number, image in links if number < len(row["sentences"]) and image in images},
+        url=row["provenance"]["url"] or "",
+    )
+
+
+def _pictures(lake: Lake, records: Iterable[_Record]) -> _Pictures:
+    """Return the copies of all pictures, from the version they were shown from, else from the newest one."""
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for each in records:
+        wanted[each.dataset] |= set(each.images)
+    found = _Pictures()
+    for dataset, images in sorted(wanted.items()):
+        for reference in (dataset, dataset.partition("@")[0]):
+            if missing := images - found.copies.keys():
+                _read_copies(lake, reference, missing, found)
+    return found
+
+
+def _read_copies(lake: Lake, reference: str, wanted: set[str], found: _Pictures) -> None:
+    """Read the copies of pictures that a version has."""
+    try:
+        manifest, folder = read_manifest(lake, reference)
+    except NotFoundError:
+        return
+    found.features |= set(manifest.extractors("images"))
+    for split in sorted(manifest.splits):
+        for entry in manifest.parts("images", split):
+            table = read_part(folder, entry, ["hash", "licence", "jpeg", "metadata"])  # older parts lack the last
+            for row, image in enumerate(table["hash"].to_pylist()):
+                if image in wanted:
+                    values = table.slice(row, 1).to_pylist()[0]
+                    if values["jpeg"] is not None:
+                        found.copies[image] = values["jpeg"]
+                        found.said[image] = values
+
+
+def _is_kept(record: _Record, pictures: _Pictures, left_out: Counter[str]) -> bool:
+    """Drop the pictures of a record that are nowhere any more; return whether one that is linked is left."""
+    record.images = [image for image in record.images if image in pictures.copies]
+    record.links = {(number, image) for number, image in record.links if image in pictures.copies}
+    if not record.images or (record.is_article and not record.links):
+        left_out["picture gone"] += 1
+        return False
+    return True
+
+
+def _line(record: _Record, pictures: _Pictures, split: Split | None) -> dict[str, Any]:
+    """Return a record as `documents` reads it (`pipelines.sources.jsonl`)."""
+    number = {image: index for index, image in enumerate(record.images)}
+    return {
+        "id": record.id,
+        "language": record.language,
+        **({"split": str(split)} if split else {}),
+        **({"url": record.url} if record.url else {}),
+        "sentences": record.sentences,
+        "images": [{"path": f"{PICTURES}/{image}.jpg", **_said(pictures.said[image])} for image in record.images],
+        "links": sorted([sentence, number[image]] for sentence, image in record.links),
+    }
+
+
+def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the licence of a picture and what else is said of it, as far as it is known."""
+    metadata = row.get("metadata") or {}
+    known = {"licence": row["licence"], **{name: metadata.get(name) for name in _SAID}}
+    return {name: value for name, value in known.items() if value}

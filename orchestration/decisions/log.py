@@ -1,0 +1,199 @@
+"""The log of decisions: two tables that only grow, in the database of the pages (`orchestration.database`).
+
+    rankings     digest, article, ranking (JSON)        what was shown, once however often something is decided on it
+    decisions    number, at, who, action, image ...     a row a decision
+
+The database itself refuses changes: triggers end every UPDATE and DELETE. A decision is on the disk when `decide`
+returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from schemas.configs import restore
+from schemas.decisions import Action, Decision, Objection, Ranking
+from schemas.errors import BuildError, UsageError
+from schemas.versions import plain
+
+READ_AT_ONCE = 500
+_CREATING = 0x6D6C_6465  # PostgreSQL's advisory lock while the tables are made
+_TABLES = MetaData()
+RANKINGS = Table(
+    "rankings",
+    _TABLES,
+    Column("digest", String(64), primary_key=True),
+    Column("article", String(64), nullable=False),
+    Column("ranking", JSON, nullable=False),
+)
+DECISIONS = Table(
+    "decisions",
+    _TABLES,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", String(32), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("image", String(64), nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("sentence", Integer),
+    Column("reason", String(32)),
+    Column("note", Text, nullable=False),
+    Column("ranking", String(64), nullable=False),
+    Column("article", String(64), nullable=False, index=True),
+    sqlite_autoincrement=True,
+)
+_KEPT = "a log of decisions only grows"
+_REFUSALS = {
+    "sqlite": [
+        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{change} BEFORE {change} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END"
+        for table in _TABLES.tables
+        for change in ("update", "delete")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION multilink_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_KEPT}'; END $$",
+        *(
+            f"CREATE OR REPLACE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION multilink_only_grows()"
+            for table in _TABLES.tables
+        ),
+    ],
+}
+_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class DecisionLog:
+    """The log in a database; a context manager. May be used by several threads, and by several processes at once.
+
+    Raises:
+        UsageError: the database has other tables of these names.
+        BuildError: it does not answer, or refuses.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.url.render_as_string(hide_password=True)
+        with self._connected(is_writing=True) as connection:
+            _prepare(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def decide(self, decision: Decision, ranking: Ranking | None = None) -> Decision:
+        """Write a decision, with the ranking in which the picture was shown, and return it as it is in the log.
+
+        When this returns, both outlive a kill of the process.
+
+        Raises:
+            UsageError: a picture was decided on that the ranking does not have, or there is no ranking.
+            BuildError: the database refused; nothing was written.
+        """
+        is_shown = ranking is not None and any(each.image == decision.image for each in ranking.pictures)
+        if not (ranking is None if decision.action.is_correction else is_shown):
+            raise UsageError(f"{decision.action}: expected a picture of the ranking that was shown, or a link")
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        known = {} if ranking is None else {"ranking": ranking.digest, "article": ranking.article}
+        decision = replace(decision, at=at, **known)
+        values = {name: value for name, value in plain(decision).items() if name != "number"}
+        insert = _INSERT[self._engine.dialect.name]
+        with self._connected(is_writing=True) as connection:
+            if ranking is not None:
+                row = {"digest": ranking.digest, "article": ranking.article, "ranking": plain(ranking)}
+                connection.execute(insert(RANKINGS).values(row).on_conflict_do_nothing())
+            (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
+        return replace(decision, number=number)
+
+    def decisions(self, *, article: str = "", after: int = 0) -> Iterator[Decision]:
+        """Yield decisions in order, of one article or of all; a few hundred are in memory at a time.
+
+        Args:
+            article: its digest; empty: of all.
+            after: the number of the last decision that is not wanted.
+        """
+        while True:
+            wanted = select(DECISIONS).where(DECISIONS.c.number > after)
+            wanted = wanted.where(DECISIONS.c.article == article) if article else wanted
+            with self._connected() as connection:
+                rows = connection.execute(wanted.order_by(DECISIONS.c.number).limit(READ_AT_ONCE)).mappings().all()
+            yield from map(_decision, rows)
+            if len(rows) < READ_AT_ONCE:
+                return
+            after = rows[-1]["number"]
+
+    def rankings(self, digests: Iterable[str]) -> dict[str, Ranking]:
+        """Return rankings by their digests; what is not in the log is left out."""
+        wanted = sorted(set(digests))
+        found: dict[str, Ranking] = {}
+        for start in range(0, len(wanted), READ_AT_ONCE):
+            some = RANKINGS.c.digest.in_(wanted[start : start + READ_AT_ONCE])
+            with self._connected() as connection:
+                for row in connection.execute(select(RANKINGS).where(some)):
+                    found[row.digest] = restore(Ranking, row.ranking)
+        return found
+
+    @contextmanager
+    def _connected(self, *, is_writing: bool = False) -> Iterator[Connection]:
+        """Give a connection, in a transaction that is committed where something is written."""
+        try:
+            with self._engine.begin() if is_writing else self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as problem:
+            cause = str(getattr(problem, "orig", None) or problem).splitlines()[0]
+            raise BuildError(f"log of decisions {self.name}: {cause}") from problem
+
+
+def _prepare(connection: Connection) -> None:
+    """Make the tables where they are not there, and see that those that are there are these."""
+    there, dialect = inspect(connection), connection.dialect.name
+    found = [table for table in _TABLES.sorted_tables if there.has_table(table.name)]
+    for table in found:
+        if missing := set(table.columns.keys()) - {each["name"] for each in there.get_columns(table.name)}:
+            raise UsageError(f"table {table.name}: expected a log of decisions, it has no {', '.join(sorted(missing))}")
+    if dialect == "postgresql":  # whose transaction makes all of it or nothing
+        if len(found) == len(_TABLES.tables):
+            return
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
+    for table in _TABLES.sorted_tables:
+        connection.execute(CreateTable(table, if_not_exists=True))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index, if_not_exists=True))
+    for statement in _REFUSALS[dialect]:
+        connection.execute(text(statement))
+
+
+def _decision(row: Any) -> Decision:
+    values: dict[str, Any] = {each.name: row[each.name] for each in fields(Decision)}
+    reason = values.pop("reason")
+    return Decision(**values | {"action": Action(row["action"])}, reason=Objection(reason) if reason else None)

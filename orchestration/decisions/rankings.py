@@ -1,0 +1,86 @@
+"""What is shown for an article, as the log keeps it: one model's ranking, or two models' as one list.
+
+Champion and challenger are compared blind: which model gave which picture is in the ranking that the log keeps, and
+nowhere that a person sees before the result; such a list has neither similarities nor probabilities. Both indexes are
+of one data set version, so that a picture has the same content hash in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.decisions import Ranking, ShownPicture, article_digest
+from schemas.errors import UsageError
+from training.retrieval.index import Index
+from training.retrieval.interleaving import team_draft
+from training.retrieval.queries import Query
+from training.retrieval.search import SearchResult
+
+COMPARED = 100  # pictures of each model's ranking that take part
+SHOWN = 20
+
+
+def ranking_of(query: Query, index: Index, found: SearchResult, *, where: str = "", asked: str = "") -> Ranking:
+    """Return what one model found for an article.
+
+    Args:
+        query: with the article's texts.
+        index: that was searched.
+        found: what is shown.
+        where: name of the index.
+        asked: what else was asked, as the address has it.
+    """
+    pictures = (
+        ShownPicture(
+            image=each.picture.image, score=each.score, similarity=each.similarity, probability=each.probability
+        )
+        for each in found.images
+    )
+    return Ranking(
+        texts=query.texts,
+        language=query.language,
+        models=(index.manifest.model,),
+        dataset=index.manifest.dataset,
+        indexes=(where,),
+        query=asked,
+        pictures=tuple(pictures),
+    )
+
+
+def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, asked: str = "") -> Ranking:
+    """Return the list of two models' results that is shown for an article; the same every time.
+
+    Args:
+        query: with the article's texts.
+        indexes: of the champion and of the challenger.
+        found: what each found, COMPARED pictures or fewer.
+        asked: what else was asked, as the address has it.
+
+    Raises:
+        UsageError: the indexes are not two models' of one data set version, or there is no text.
+    """
+    champion, challenger = (index.manifest for index in indexes)
+    if champion.dataset != challenger.dataset or champion.model == challenger.model:
+        raise UsageError(
+            f"a comparison: expected indexes of two models over one data set version, found {champion.model} over "
+            f"{champion.dataset} and {challenger.model} over {challenger.dataset}"
+        )
+    seed = article_digest(query.texts, query.language)
+    if not seed:
+        raise UsageError("a comparison: expected an article's text, found none")
+    images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))
+    number = {image: row for row, image in enumerate(images)}
+    first, second = ([number[each.picture.image] for each in result.images] for result in found)
+    models = (champion.model, challenger.model)
+    drafted = team_draft(first, second, top=SHOWN, seed=seed)
+    return Ranking(
+        texts=query.texts,
+        language=query.language,
+        models=models,
+        dataset=champion.dataset,
+        query=asked,
+        pictures=tuple(
+            ShownPicture(image=images[each.row], score=-float(rank), model=models[each.is_second])
+            for rank, each in enumerate(drafted, start=1)
+        ),
+    )

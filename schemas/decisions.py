@@ -1,0 +1,189 @@
+"""DECISION: what a person said of a picture, and RANKING: the pictures that were shown for an article.
+
+    shortlist, choose, reject, withdraw    a picture for an article, with the ranking in which it was shown
+    right, wrong                           a link of a sentence and an image, in a document of a data set version
+
+Decisions are only ever added. What counts of several about one picture of one article, or about one link, is the last
+(`standing`); `withdraw` takes the others back. An article is known by its texts and their language alone, so that
+another query with the same texts is about the same article.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from schemas.documents import UNDETERMINED
+from schemas.errors import UsageError
+from schemas.versions import fingerprint, plain
+
+MAX_ARTICLE = 500_000  # characters of all texts of an article
+MAX_PICTURES = 500
+MAX_NOTE, MAX_WHO = 2_000, 200  # characters
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+class Action(StrEnum):
+    SHORTLIST = "shortlist"
+    CHOOSE = "choose"
+    REJECT = "reject"
+    WITHDRAW = "withdraw"
+    RIGHT = "right"
+    WRONG = "wrong"
+
+    @property
+    def is_correction(self) -> bool:
+        """Return whether it is about a link, not about a picture that was shown for an article."""
+        return self in (Action.RIGHT, Action.WRONG)
+
+
+class Objection(StrEnum):
+    """Why a picture was rejected."""
+
+    SUBJECT = "wrong-subject"
+    PERSON = "wrong-person"
+    PLACE = "wrong-place"
+    TIME = "wrong-time"
+    QUALITY = "quality"
+    RIGHTS = "rights"
+    SENSITIVE = "sensitive"
+    USED = "already-used"
+    OTHER = "other"
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Return whether it says that text and picture do not go together; the others say nothing of that."""
+        return self in (Objection.SUBJECT, Objection.PERSON, Objection.PLACE, Objection.TIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPicture:
+    """A picture of a ranking.
+
+    Attributes:
+        image: content hash.
+        score: it was ranked by.
+        similarity: cosine with the article.
+        probability: calibrated; None: there was none, or it was not shown.
+        model: URI of the model that gave the picture, in a ranking of two models; empty: the ranking has one.
+    """
+
+    image: str
+    score: float
+    similarity: float | None = None
+    probability: float | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """What was shown for an article.
+
+    Attributes:
+        texts: of the article, by role.
+        language: of the texts.
+        models: URIs of the model, or of the champion and the challenger whose rankings were interleaved.
+        dataset: NAME@VERSION of the pictures.
+        indexes: of each model, the index that was searched.
+        query: what else was asked (filters, words left out), as the address of the page has it.
+        pictures: the best first.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    language: str = UNDETERMINED
+    models: tuple[str, ...]
+    dataset: str
+    indexes: tuple[str, ...] = ()
+    query: str = ""
+    pictures: tuple[ShownPicture, ...]
+
+    def __post_init__(self) -> None:
+        if sum(map(len, self.texts.values())) > MAX_ARTICLE:
+            raise UsageError(f"an article: expected at most {MAX_ARTICLE} characters")
+        if len(self.pictures) > MAX_PICTURES:
+            raise UsageError(f"a ranking: expected at most {MAX_PICTURES} pictures, found {len(self.pictures)}")
+
+    @property
+    def article(self) -> str:
+        """Return the digest of the article."""
+        return article_digest(self.texts, self.language)
+
+    @property
+    def digest(self) -> str:
+        return fingerprint(plain(self))
+
+    @property
+    def is_blind(self) -> bool:
+        """Return whether it is of two models, which of them gave a picture being unknown to who saw it."""
+        return len(self.models) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What somebody said of a picture.
+
+    Attributes:
+        action: what was said.
+        image: content hash of the picture.
+        dataset: NAME@VERSION that it is of.
+        model: URI of the model that ranked it or predicted the link; empty in a blind comparison.
+        document: of a link: id of its document.
+        sentence: of a link: number of its sentence in the document, from 0.
+        reason: of a rejection.
+        note: of who decided.
+        who: name that the reverse proxy gave; empty: unknown.
+        ranking: digest of the ranking; empty for links.
+        article: digest of the article; empty for links.
+        number: in the log, from 1; given by it.
+        at: ISO 8601 in UTC; given by the log.
+    """
+
+    action: Action
+    image: str
+    dataset: str
+    model: str = ""
+    document: str = ""
+    sentence: int | None = None
+    reason: Objection | None = None
+    note: str = ""
+    who: str = ""
+    ranking: str = ""
+    article: str = ""
+    number: int = 0
+    at: str = ""
+
+    def __post_init__(self) -> None:
+        if not _HASH.fullmatch(self.image):
+            raise UsageError(f"image: expected a content hash of 64 hexadecimal digits, found {self.image[:70]!r}")
+        if (self.action is Action.REJECT) != (self.reason is not None):
+            raise UsageError(f"{self.action}: expected a reason with reject, and with no other action")
+        is_link = bool(self.document) and self.sentence is not None and self.sentence >= 0
+        if self.action.is_correction != is_link:
+            raise UsageError(f"{self.action}: expected a document and a sentence with right and wrong, and no other")
+        if len(self.note) > MAX_NOTE or len(self.who) > MAX_WHO:
+            raise UsageError(f"expected a note of at most {MAX_NOTE} characters, a name of at most {MAX_WHO}")
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """Return what it is about: later decisions with the same subject take its place."""
+        if self.action.is_correction:
+            return self.dataset, self.document, str(self.sentence), self.image
+        return self.article, self.image
+
+
+def article_digest(texts: Mapping[str, str], language: str) -> str:
+    """Return what an article is known by; blank texts and white space between words make no difference."""
+    plain_texts = {role: " ".join(text.split()) for role, text in texts.items() if text.strip()}
+    return fingerprint({"language": language, "texts": plain_texts}) if plain_texts else ""
+
+
+def standing(decisions: Iterable[Decision]) -> list[Decision]:
+    """Return the last decision on each subject, in order; what was withdrawn is not among them."""
+    last: dict[tuple[str, ...], Decision] = {}
+    for decision in decisions:
+        last.pop(decision.subject, None)
+        if decision.action is not Action.WITHDRAW:
+            last[decision.subject] = decision
+    return list(last.values())

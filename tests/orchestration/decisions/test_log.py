@@ -1,0 +1,198 @@
+"""The log of decisions in SQLite and in a real PostgreSQL: what is acknowledged is kept, and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+
+from orchestration.database import database_in, open_database
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
+from schemas.errors import BuildError, NotFoundError, UsageError
+
+HASHES = [f"{number:064x}" for number in range(5)]
+RANKING = Ranking(
+    texts={"headline": "Flut in Köln", "body": "Der Rhein\nsteigt.\x00"},
+    language="de",
+    models=("models:/m/3",),
+    dataset="archive@1a2b",
+    indexes=("lake/indexes/archive/1a2b/m-3",),
+    query="where=date%3E2019",
+    pictures=tuple(
+        ShownPicture(image=image, score=1.0 - rank, similarity=0.1 + 0.2, probability=1 / 3)
+        for rank, image in enumerate(HASHES)
+    ),
+)
+CHOICE = Decision(action=Action.CHOOSE, image=HASHES[1], dataset="archive@1a2b", model="models:/m/3", who="Jo Döe")
+# Writes choices until it is killed, and says the number of each once it is in the log.
+WRITER = """
+import sys
+from dataclasses import replace
+from orchestration.database import open_database
+from orchestration.decisions.log import DecisionLog
+from schemas.decisions import Action, Decision, Ranking, ShownPicture
+
+log, count = DecisionLog(open_database(sys.argv[1])), int(sys.argv[2])
+image = "a" * 64
+for number in range(count):
+    ranking = Ranking(
+        texts={"headline": f"{sys.argv[3]} {number}"}, models=("m",), dataset="d@1",
+        pictures=(ShownPicture(image=image, score=0.5),),
+    )
+    decision = Decision(action=Action.CHOOSE, image=image, dataset="d@1", note=f"{sys.argv[3]} {number}")
+    print(log.decide(decision, ranking).number, flush=True)
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/pages/pages.sqlite"
+    uri = str(request.getfixturevalue("postgres"))
+    engine = open_database(uri)
+    with engine.begin() as connection:
+        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings"))
+    engine.dispose()
+    return uri
+
+
+def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
+    with DecisionLog(open_database(address)) as log:
+        first = log.decide(CHOICE, RANKING)
+        rejected = log.decide(
+            Decision(
+                action=Action.REJECT, image=HASHES[2], dataset="archive@1a2b", reason=Objection.RIGHTS, note="§ 22"
+            ),
+            RANKING,
+        )
+        link = log.decide(Decision(action=Action.WRONG, image=HASHES[0], dataset="d@1", document="7", sentence=0))
+    assert (first.number, rejected.number, link.number) == (1, 2, 3)
+    assert (
+        first.article
+        == RANKING.article
+        == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"}, "de")
+    )
+    with DecisionLog(open_database(address)) as log:
+        assert list(log.decisions()) == [first, rejected, link]
+        assert list(log.decisions(article=RANKING.article, after=1)) == [rejected]
+        assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
+    assert first.at[:2] == "20" and first.at.endswith("+00:00") and link.ranking == link.article == ""
+
+
+@pytest.mark.parametrize("statement", ["UPDATE {} SET article = 'x'", "DELETE FROM {}"])
+@pytest.mark.parametrize("table", ["decisions", "rankings"])
+def test_the_database_refuses_changes(address: str, statement: str, table: str) -> None:
+    engine = open_database(address)
+    with DecisionLog(engine) as log:
+        log.decide(CHOICE, RANKING)
+        with pytest.raises(sql.exc.DatabaseError, match="only grows"), engine.begin() as connection:
+            connection.execute(sql.text(statement.format(table)))
+        assert [each.image for each in log.decisions()] == [CHOICE.image]
+        assert log.rankings([RANKING.digest])
+
+
+@pytest.mark.parametrize("acknowledged", [1, 40])
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str, acknowledged: int) -> None:
+    command = [sys.executable, "-c", WRITER, address, "1000000", "w"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": _root()}
+    ) as writer:
+        assert writer.stdout is not None
+        numbers = [int(writer.stdout.readline()) for _ in range(acknowledged)]
+        writer.send_signal(signal.SIGKILL)  # in the middle of the next write
+        numbers += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+    assert writer.returncode == -signal.SIGKILL
+    with DecisionLog(open_database(address)) as log:
+        found = list(log.decisions())
+        assert [each.number for each in found][: len(numbers)] == numbers
+        assert len(found) <= len(numbers) + 1  # one that was not acknowledged yet
+        assert [each.note for each in found] == [f"w {number}" for number in range(len(found))]
+        assert log.rankings(each.ranking for each in found).keys() == {each.ranking for each in found}
+        assert log.decide(CHOICE, RANKING).number > found[-1].number  # and it goes on
+
+
+def test_processes_and_threads_write_at_once(address: str) -> None:
+    environment = os.environ | {"PYTHONPATH": _root()}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, "15", name], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        for name in "ab"
+    ]
+    with DecisionLog(open_database(address)) as log, ThreadPoolExecutor(4) as threads:
+        own = list(threads.map(lambda _: log.decide(CHOICE, RANKING).number, range(20)))
+        told = [int(line) for writer in writers for line in writer.communicate(timeout=120)[0].split()]
+        assert all(writer.returncode == 0 for writer in writers)
+        assert sorted([*own, *told]) == sorted(each.number for each in log.decisions())
+        assert len(set(own + told)) == 50
+
+
+def _root() -> str:
+    return str(Path(__file__).parents[3])
+
+
+def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with DecisionLog(open_database(f"sqlite:///{tmp_path}/x.sqlite")) as log:
+        with pytest.raises(UsageError, match="expected a picture of the ranking"):
+            log.decide(CHOICE)
+        with pytest.raises(UsageError, match="expected a picture of the ranking"):
+            log.decide(Decision(action=Action.CHOOSE, image="f" * 64, dataset="archive@1a2b"), RANKING)
+        correction = Decision(action=Action.RIGHT, image=HASHES[1], dataset="d@1", document="7", sentence=0)
+        with pytest.raises(UsageError, match="or a link"):
+            log.decide(correction, RANKING)
+        assert list(log.decisions()) == []
+    for wrong, message in [
+        ({"image": "../../etc/passwd"}, "content hash"),
+        ({"action": Action.REJECT}, "expected a reason"),
+        ({"reason": Objection.USED}, "expected a reason"),
+        ({"document": "7", "sentence": 1}, "expected a document"),
+        ({"action": Action.RIGHT}, "expected a document"),
+        ({"note": "x" * 2_001}, "note of at most"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            Decision(**{"action": Action.CHOOSE, "image": HASHES[0], "dataset": "d@1"} | wrong)  # type: ignore[arg-type]
+
+
+def test_the_last_word_counts() -> None:
+    def said(number: int, action: Action, image: str = HASHES[0], **values: object) -> Decision:
+        reason = Objection.OTHER if action is Action.REJECT else None
+        return Decision(action=action, image=image, dataset="d@1", number=number, reason=reason, **values)  # type: ignore[arg-type]
+
+    link = {"document": "7", "sentence": 2}
+    decisions = [
+        said(1, Action.SHORTLIST, article="a"),
+        said(2, Action.CHOOSE, article="a"),
+        said(3, Action.CHOOSE, article="b"),
+        said(4, Action.REJECT, HASHES[1], article="a"),
+        said(5, Action.WITHDRAW, article="b"),
+        said(6, Action.RIGHT, **link),
+        said(7, Action.WRONG, **link),
+        said(8, Action.RIGHT, document="7", sentence=3),
+    ]
+    assert [each.number for each in standing(decisions)] == [2, 4, 7, 8]
+
+
+def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
+    for address in ("mysql://host/x", "decisions.db", "sqlite"):
+        with pytest.raises(UsageError, match="expected sqlite:///PATH or postgresql"):
+            open_database(address)
+    with pytest.raises(NotFoundError, match="no database is there"):
+        open_database(f"sqlite:///{tmp_path}/none.sqlite", must_exist=True)
+    assert database_in(str(tmp_path)) == f"sqlite:///{tmp_path}/pages/pages.sqlite"
+    with pytest.raises(UsageError, match="object store"):
+        database_in("s3://bucket/lake?region=eu-central-1")
+    (tmp_path / "other.sqlite").write_text("this is no database, however long one reads on in it")
+    with pytest.raises(BuildError, match="not a database"):
+        DecisionLog(open_database(f"sqlite:///{tmp_path}/other.sqlite"))
+    engine = open_database(f"sqlite:///{tmp_path}/odd.sqlite")
+    with engine.begin() as connection:
+        connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
+    with pytest.raises(UsageError, match="it has no action, article"):
+        DecisionLog(engine)

@@ -1,0 +1,76 @@
+"""Servers that tests start on loopback and end: any program that listens, and PostgreSQL.
+
+PostgreSQL is Debian's package `postgresql`; without it its tests are skipped. It refuses to run as root, so root starts
+it as `nobody`.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server(command: list[str], port: int, *, user: str | None = None) -> Iterator[None]:
+    """Run a server until the body ends, from the moment it answers."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, user=user, cwd="/", stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + START_S
+            while not _answers(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    pytest.fail(f"{command[0]} does not answer: {log.read()}")
+                time.sleep(0.1)
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)  # to PostgreSQL: now, whoever is still connected
+            process.wait(timeout=START_S)
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """Run a fresh PostgreSQL and give the URI of its database."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL's server programs are not installed (Debian: apt-get install postgresql)")
+    user = "nobody" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="multilink-pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        if user is not None:
+            shutil.chown(folder, user)
+        data, port = f"{folder}/data", free_port()
+        options = ["-U", "mlflow", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        initialise = [str(programs / "initdb"), "-D", data, *options]
+        subprocess.run(initialise, user=user, cwd="/", check=True, capture_output=True)
+        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
+        command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, *settings]
+        with server(command, port, user=user):
+            yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
+
+
+def _programs() -> Path | None:
+    """Return the folder of PostgreSQL's server programs, of the newest version that is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,87 @@
+"""Which picture goes with which sentence of a long article: the links that a model predicts in it (Hessel 2019, 3.2).
+
+Every sentence is compared with every picture, and the maximum-weight matching is taken, as in linking: each picture has
+at most one sentence, and each sentence one picture. A picture without one is for a person to place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.documents import UNDETERMINED, Role
+from schemas.errors import NotFoundError, UsageError
+from training.retrieval.index import Index
+from training.retrieval.queries import Query, QueryReader, Reader, read_words
+from training.retrieval.search import vectors_of
+from training.similarity.assignment import predicted_pairs
+
+MAX_SENTENCES, MAX_PLACED = 2_000, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Where a picture goes.
+
+    Attributes:
+        image: content hash.
+        sentence: its number, from 0; None: no sentence is linked to the picture.
+        similarity: cosine of the two.
+        probability: that such a link is true; None: the index has no calibration.
+    """
+
+    image: str
+    sentence: int | None = None
+    similarity: float | None = None
+    probability: float | None = None
+
+
+def place(
+    index: Index,
+    sentences: Sequence[str],
+    images: Sequence[str],
+    *,
+    language: str = UNDETERMINED,
+    reader: Reader = read_words,
+) -> list[Placed]:
+    """Return where each picture goes, in the given order.
+
+    Args:
+        index: that has the pictures; its model compares.
+        sentences: of the article, none blank.
+        images: content hashes of pictures of the index, each once.
+        language: of the article.
+        reader: gives what the model reads beside words.
+
+    Raises:
+        UsageError: there are too many, or the model cannot read the sentences.
+        NotFoundError: a picture is not in the index.
+    """
+    if len(sentences) > MAX_SENTENCES or len(images) > MAX_PLACED:
+        found = f"found {len(sentences)} and {len(images)}"
+        raise UsageError(f"expected at most {MAX_SENTENCES} sentences and {MAX_PLACED} pictures, {found}")
+    if not sentences or not images:
+        return [Placed(image=image) for image in images]
+    rows = index.records.rows_of(images)
+    for image, row in zip(images, rows, strict=True):
+        if row is None:
+            raise NotFoundError(f"image {image[:16]}: not in this index")
+    asked = [Query(texts={str(Role.BODY): text}, language=language) for text in sentences]
+    vectors = QueryReader(index.model, reader).vectors(asked)
+    matrix = vectors @ vectors_of(index, np.array(rows, np.int64)).T
+    chosen = {int(column): int(row) for row, column in zip(*predicted_pairs(matrix), strict=True)}
+    return [
+        _placed(index, image, chosen[column], float(matrix[chosen[column], column]))
+        if column in chosen
+        else Placed(image=image)
+        for column, image in enumerate(images)
+    ]
+
+
+def _placed(index: Index, image: str, sentence: int, similarity: float) -> Placed:
+    probability = None
+    if index.calibration is not None:
+        probability = float(index.calibration.probability(np.array([similarity]))[0])
+    return Placed(image=image, sentence=sentence, similarity=similarity, probability=probability)
