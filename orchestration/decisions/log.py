@@ -23,6 +23,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -85,7 +86,7 @@ _REFUSALS = {
         ),
     ],
 }
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class DecisionLog:
@@ -124,14 +125,13 @@ class DecisionLog:
         if not (ranking is None if decision.action.is_correction else is_shown):
             raise UsageError(f"{decision.action}: expected a picture of the ranking that was shown, or a link")
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        known = {} if ranking is None else {"ranking": ranking.digest, "article": ranking.article}
-        decision = replace(decision, at=at, **known)
+        digest, article = ("", "") if ranking is None else (ranking.digest, ranking.article)
+        decision = replace(decision, at=at, ranking=digest, article=article)
         values = {name: value for name, value in plain(decision).items() if name != "number"}
-        insert = _INSERT[self._engine.dialect.name]
+        new_ranking = _INSERT[self._engine.dialect.name](RANKINGS).on_conflict_do_nothing()
         with self._connected(is_writing=True) as connection:
             if ranking is not None:
-                row = {"digest": ranking.digest, "article": ranking.article, "ranking": plain(ranking)}
-                connection.execute(insert(RANKINGS).values(row).on_conflict_do_nothing())
+                connection.execute(new_ranking, {"digest": digest, "article": article, "ranking": plain(ranking)})
             (number,) = connection.execute(DECISIONS.insert().values(values)).inserted_primary_key or (0,)
         return replace(decision, number=number)
 
@@ -142,11 +142,21 @@ class DecisionLog:
             article: its digest; empty: of all.
             after: the number of the last decision that is not wanted.
         """
+        wanted = select(DECISIONS)
+        return self._decisions(wanted.where(DECISIONS.c.article == article) if article else wanted, after)
+
+    def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
+        """Yield what was said of the links of some documents of a version (NAME@VERSION), in order of each document."""
+        wanted = sorted(set(documents))
+        for start in range(0, len(wanted), READ_AT_ONCE):
+            some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
+            yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some), 0)
+
+    def _decisions(self, wanted: Select[Any], after: int) -> Iterator[Decision]:
+        ordered = wanted.order_by(DECISIONS.c.number).limit(READ_AT_ONCE)
         while True:
-            wanted = select(DECISIONS).where(DECISIONS.c.number > after)
-            wanted = wanted.where(DECISIONS.c.article == article) if article else wanted
             with self._connected() as connection:
-                rows = connection.execute(wanted.order_by(DECISIONS.c.number).limit(READ_AT_ONCE)).mappings().all()
+                rows = connection.execute(ordered.where(DECISIONS.c.number > after)).mappings().all()
             yield from map(_decision, rows)
             if len(rows) < READ_AT_ONCE:
                 return

@@ -56,7 +56,7 @@ def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
     assert [each["text"] for each in row["sentences"]] == [
         "Eine Rakete startet", "Die Rakete über Florida", "Sie flog. Sie kam an."
     ]  # fmt: skip
-    assert row["language"] == "de" and row["dataset"] == "decisions"
+    assert row["language"] == "de"
     assert [(link["sentence"], link["image"]) for link in row["links"]] == [(0, 0), (1, 0), (2, 0)]
     images = {each["hash"]: each for each in dataset.table("images", split="val").to_pylist()}
     chosen, wrong = (images[each["hash"]] for each in row["images"])

@@ -82,6 +82,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
     with DecisionLog(open_database(address)) as log:
         assert list(log.decisions()) == [first, rejected, link]
         assert list(log.decisions(article=RANKING.article, after=1)) == [rejected]
+        assert list(log.corrections("d@1", ["7", "8"])) == [link] and not list(log.corrections("d@2", ["7"]))
         assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
     assert first.at[:2] == "20" and first.at.endswith("+00:00") and link.ranking == link.article == ""
 
