@@ -24,7 +24,7 @@ Store = Annotated[
     typer.Option(
         envvar="MULTILINK_PAGES_STORE",
         metavar="URL",
-        help="Database of the pages, such as postgresql://...; in a local lake by default.",
+        help="Database of the pages, such as postgresql://USER@HOST/NAME; in a local lake by default.",
     ),
 ]
 SHOWN_NOTE = 40

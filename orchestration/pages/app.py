@@ -14,6 +14,7 @@ from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
+from orchestration.decisions.log import DecisionLog
 from orchestration.pages.access import Access
 from orchestration.pages.archives import AliasesOf, Archives
 from orchestration.pages.copies import Copies
@@ -68,7 +69,13 @@ def open_pages(settings: PagesSettings) -> Pages:
     archives = Archives(lake, settings.indexes, _aliases(settings.tracking), settings.reading)
     store = Store(settings.store)
     return Pages(
-        settings=settings, lake=lake, archives=archives, copies=Copies(lake), store=store, secret=store.secret()
+        settings=settings,
+        lake=lake,
+        archives=archives,
+        copies=Copies(lake),
+        store=store,
+        decisions=DecisionLog(store.engine),
+        secret=store.secret(),
     )
 
 

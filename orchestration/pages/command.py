@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from schemas.console import Console
-from schemas.errors import UsageError
-from schemas.lake import Folder
 from training import options
 
 PORT = 8090
@@ -34,7 +31,7 @@ def pages(
         typer.Option(
             envvar="MULTILINK_PAGES_STORE",
             metavar="URL",
-            help="Database of texts and decisions, such as postgresql+psycopg://...; in a local lake by default.",
+            help="Database of texts and decisions, such as postgresql://USER@HOST/NAME; in a local lake by default.",
         ),
     ] = "",
     settings: options.ReadingSettings = None,
@@ -48,6 +45,7 @@ def pages(
     console = Console(is_json=is_json)
     import uvicorn
 
+    from orchestration.database import database_in
     from orchestration.pages.app import create_app
     from orchestration.pages.limits import MAX_CONNECTIONS
     from orchestration.pages.settings import PagesSettings
@@ -56,7 +54,7 @@ def pages(
     chosen = PagesSettings(
         lake=lake,
         indexes=tuple(indexes or ()),
-        store=store or _store_in(lake),
+        store=store or database_in(lake),
         tracking=tracking,
         host=host,
         port=port,
@@ -71,15 +69,3 @@ def pages(
         app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS, server_header=False
     )
     uvicorn.Server(config).run(sockets=[address.bound])
-
-
-def _store_in(lake: str) -> str:
-    """Return the address of the database in a local lake.
-
-    Raises:
-        UsageError: the lake is on an object store, which holds no database.
-    """
-    local = Folder(lake).local if "://" in lake else Path(lake).absolute()
-    if local is None:
-        raise UsageError("--store: expected the address of a database, since the lake is on an object store")
-    return f"sqlite:///{local / 'pages' / 'pages.sqlite'}"

@@ -7,6 +7,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from orchestration.decisions.log import DecisionLog
 from orchestration.pages.archives import Archives
 from orchestration.pages.copies import Copies
 from orchestration.pages.settings import PagesSettings
@@ -24,6 +25,7 @@ class Pages:
         archives: indexes that can be searched.
         copies: of the lake's pictures.
         store: what people did.
+        decisions: what they decided, in the same database.
         secret: random bytes that signatures are made with.
     """
 
@@ -32,6 +34,7 @@ class Pages:
     archives: Archives
     copies: Copies
     store: Store
+    decisions: DecisionLog
     secret: bytes
 
     def close(self) -> None:

@@ -4,9 +4,8 @@
     articles   texts that were searched with, by the digest of what they say
     uploads    pictures that were searched by, by the digest of their bytes
 
-Rows are added and never changed. What a request has written is on the disk before it is answered: SQLite in WAL mode
-with `synchronous = FULL` loses nothing that was committed when a process is killed. Other modules define their tables
-on `METADATA` and write within `Store.begin()`.
+Rows are added and never changed. What a request has written is on the disk before it is answered
+(`orchestration.database`). Other modules define their tables on `METADATA` and write within `Store.begin()`.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError as AlreadyThere
 from sqlalchemy.exc import SQLAlchemyError
 
+from orchestration.database import open_database
 from schemas.documents import UNDETERMINED
 from schemas.errors import NotFoundError, UsageError
 
-SQLITE = "sqlite:///"
 KEY_DIGITS = 24
 METADATA = sql.MetaData()
 KEPT = sql.Table(
@@ -80,16 +78,12 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
-        if address.startswith(SQLITE):
-            Path(address.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+        self.engine = open_database(address)
         try:
-            self.engine = sql.create_engine(address)
-            if self.engine.dialect.name == "sqlite":
-                sql.event.listen(self.engine, "connect", _keep_what_is_committed)
             METADATA.create_all(self.engine)
-        except (SQLAlchemyError, ImportError) as problem:
-            line = str(problem).splitlines()[0]
-            raise UsageError(f"--store {_without_password(address)}: cannot be opened: {line}") from problem
+        except SQLAlchemyError as problem:
+            line, name = str(problem).splitlines()[0], self.engine.url.render_as_string(hide_password=True)
+            raise UsageError(f"--store {name}: cannot be opened: {line}") from problem
 
     def begin(self) -> AbstractContextManager[sql.Connection]:
         """Return a transaction: committed, on the disk, when its block ends without an error."""
@@ -155,15 +149,3 @@ class Store:
                 connection.execute(sql.insert(table).values(**values))
         except AlreadyThere:
             return
-
-
-def _keep_what_is_committed(connection: Any, _: Any) -> None:
-    for setting in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 30000"):
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _without_password(address: str) -> str:
-    try:
-        return sql.make_url(address).render_as_string(hide_password=True)
-    except SQLAlchemyError:
-        return "(no address of a database)"
