@@ -10,6 +10,7 @@ import training.cli
 from orchestration.decisions.commands import decisions_app
 from orchestration.link import link
 from orchestration.pages.command import pages
+from orchestration.sample import sample
 from orchestration.search import evaluate_search, index, search
 from orchestration.settings import settings
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 pipelines.cli.register(app)
+pipelines.cli.datasets_app.command()(sample)
 training.cli.register(app)
 app.command()(settings)
 app.command()(link)

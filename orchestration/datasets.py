@@ -17,7 +17,7 @@ import pyarrow as pa
 from schemas.features import column_to_vectors
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.lake import read_part
+from schemas.parts import read_part
 
 if TYPE_CHECKING:
     from torch import Tensor

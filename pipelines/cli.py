@@ -12,6 +12,8 @@ import typer
 
 from pipelines.card.show import describe, failure_rows, one_line, retrieval_lines
 from pipelines.config import recipe as recipe_of
+from pipelines.exports import cli as exports
+from pipelines.options import JsonOption, LakeOption, SetOption
 from schemas.configs import override
 from schemas.console import Console
 from schemas.duplicates import DUPLICATE_SCHEMA
@@ -19,12 +21,6 @@ from schemas.errors import GateError, UsageError
 from schemas.failures import Reason, Stage
 from schemas.lake import Folder, Lake
 from schemas.manifest import diff, read_manifest, table_parts, verify
-
-LakeOption = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
-]
 
 features_app = typer.Typer(help="Choose an extractor of features.", no_args_is_help=True)
 lake_app = typer.Typer(help="Look after a lake.", no_args_is_help=True)
@@ -34,6 +30,7 @@ datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_h
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the one command."""
     app.command(context_settings={"allow_extra_args": True})(build)
+    exports.register(datasets_app)
     app.add_typer(datasets_app, name="datasets")
     app.add_typer(features_app, name="features")
     app.add_typer(lake_app, name="lake")

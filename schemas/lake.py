@@ -164,6 +164,12 @@ class Sink:
         self.stream.close()
         self.renamed[0].replace(self.renamed[1])
 
+    def discard(self) -> None:
+        """Close the file and leave no trace of it; on a store where closing makes it appear, the caller deletes it."""
+        self.stream.close()
+        if self.renamed is not None:
+            self.renamed[0].unlink(missing_ok=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Lake:

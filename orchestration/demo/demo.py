@@ -118,7 +118,7 @@ def _score_lines(report: Path) -> list[str]:
 
 def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:
     """Write the first documents of a split as `documents.jsonl` with picture files beside it, links left out."""
-    from training.data.lake import read_part, split_parts
+    from schemas.parts import read_part, split_parts
 
     manifest, version = read_manifest(lake, reference)
     lines: list[str] = []

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -68,21 +68,41 @@ def part_name(index: int, count: int) -> str:
     return f"part-{index:05d}-of-{count:05d}.parquet"
 
 
-def write_part(folder: Folder, path: str, groups: Iterable[pa.Table], schema: pa.Schema) -> FileEntry:
-    """Write tables of one schema as the row groups of one Parquet file; return its manifest entry."""
+def write_file(folder: Folder, path: str, write: Callable[[BinaryIO], int]) -> FileEntry:
+    """Write a file by a function that fills a stream and returns its rows; return its manifest entry.
+
+    Where the function raises, no file is left.
+    """
     sink = folder.create(path)
-    stream, rows = _Digesting(sink.stream), 0
-    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        for table in groups:
-            writer.write_table(table)
-            rows += table.num_rows
+    stream = _Digesting(sink.stream)
+    try:
+        rows = write(cast(BinaryIO, stream))
+    except BaseException:
+        sink.discard()
+        if sink.renamed is None:
+            folder.delete(path)
+        raise
     sink.commit()
     return FileEntry(path=path, bytes=stream.tell(), sha256=stream.digest.hexdigest(), rows=rows)
 
 
+def write_part(folder: Folder, path: str, groups: Iterable[pa.Table], schema: pa.Schema) -> FileEntry:
+    """Write tables of one schema as the row groups of one Parquet file; return its manifest entry."""
+
+    def write(stream: BinaryIO) -> int:
+        rows = 0
+        with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+            for table in groups:
+                writer.write_table(table)
+                rows += table.num_rows
+        return rows
+
+    return write_file(folder, path, write)
+
+
 def write_rows(folder: Folder, path: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> FileEntry:
     """Write rows of a schema as one Parquet file; return its manifest entry."""
-    return write_part(folder, path, (to_table(group, schema) for group in _groups(rows, 64 * ROWS_PER_GROUP)), schema)
+    return write_part(folder, path, (to_table(group, schema) for group in groups_of(rows, 64 * ROWS_PER_GROUP)), schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +135,13 @@ class ShardWriter:
             write_part(
                 folder,
                 f"documents/{split}/{name}",
-                (self._documents(group) for group in _groups(documents)),
+                (self._documents(group) for group in groups_of(documents)),
                 document_schema(self.features.sentences),
             ),
             write_part(
                 folder,
                 f"images/{split}/{name}",
-                (self._images(group) for group in _groups(images)),
+                (self._images(group) for group in groups_of(images)),
                 image_schema(self.features.images),
             ),
         )
@@ -166,7 +186,7 @@ def retrievals(featured: FeaturedDocument) -> Iterator[Retrieval]:
             yield Retrieval(Retrieved.IMAGE, each.packed.image.hash, each.packed.image.source, each.packed.retrieved)
 
 
-def _groups(rows: Sequence[T], size: int = ROWS_PER_GROUP) -> Iterator[Sequence[T]]:
+def groups_of(rows: Sequence[T], size: int = ROWS_PER_GROUP) -> Iterator[Sequence[T]]:
     """Yield the rows of one row group after the other."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

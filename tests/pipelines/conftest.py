@@ -46,6 +46,12 @@ def ten_documents(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def picture_drawer() -> Callable[[Path, int], None]:
+    """Return what draws a picture unlike those of other seeds to a path."""
+    return draw_picture
+
+
 @pytest.fixture
 def quiet() -> Callable[[str], None]:
     return lambda line: None

@@ -19,8 +19,9 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.parts import read_part, split_parts
 from training.data.documents import DocumentSet
-from training.data.lake import Columns, read_part, read_split, split_parts
+from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64
 from training.data.views import TextView
 from training.evaluation.baselines import class_word_vectors, mean_vectors

@@ -19,9 +19,9 @@ from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
 from schemas.manifest import Manifest, read_manifest
+from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
-from training.data.lake import split_parts
 from training.data.loading import read_for_model
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig

@@ -17,7 +17,7 @@ from schemas.documents import Split
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from training.data.lake import read_part, split_parts
+from schemas.parts import read_part, split_parts
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import Evaluation

@@ -48,6 +48,7 @@ class ExampleDocument:
         images: a JPEG per image in order; None where there is no picture to show.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
         probabilities: that each of them is true, 0 to 1; () where they are not known.
+        is_predicted: whether a model predicted links; else the document is shown as it is, with those it has.
         links: true (sentence, image) links; None: unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
     """
@@ -60,6 +61,7 @@ class ExampleDocument:
     links: tuple[tuple[int, int], ...] | None
     concepts: tuple[tuple[str, ...], ...] = ()
     probabilities: tuple[float, ...] = ()
+    is_predicted: bool = True
 
     def __post_init__(self) -> None:
         n, m = len(self.sentences), len(self.images)
@@ -116,6 +118,7 @@ class EdgeKind(StrEnum):
     WRONG = "wrong"
     MISSED = "missed"
     PREDICTED = "predicted"
+    KNOWN = "known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +204,9 @@ def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
         s, i, weight = link
         right = EdgeKind.RIGHT if (s, i) in (true or ()) else EdgeKind.WRONG
         edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, known.get(link)))
-    missed = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
-    return (*edges, *(Edge(s, i, EdgeKind.MISSED) for s, i in missed))
+    others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
+    kind = EdgeKind.MISSED if document.is_predicted else EdgeKind.KNOWN
+    return (*edges, *(Edge(s, i, kind) for s, i in others))
 
 
 def edge_width_px(weight: float, largest: float) -> float:

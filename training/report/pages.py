@@ -85,6 +85,7 @@ EDGE_MEANINGS: Mapping[EdgeKind, str] = {
     EdgeKind.WRONG: "predicted, not true",
     EdgeKind.MISSED: "true, not predicted",
     EdgeKind.PREDICTED: "predicted, truth unknown",
+    EdgeKind.KNOWN: "a link of the data set",
 }
 _PANELS: Mapping[str, Mapping[str, str]] = {
     "Loss": {"validation_loss": "validation", "train_loss": "training"},
@@ -394,6 +395,20 @@ def examples_page(
         f"(Hessel et al. 2019, figure 5).{told}"
     )
     return linked_page(documents, model=model, about=about)
+
+
+def shown_page(groups: Sequence[ExampleGroup], *, kicker: str, title: str, about: str) -> str:
+    """Return the page of documents of a data set as they are, with the links they have.
+
+    Args:
+        groups: documents under their titles.
+        kicker: what kind of page it is.
+        title: of the page.
+        about: which documents they are.
+    """
+    drawn = [(group.title, [draw_example(document) for document in group.documents]) for group in groups]
+    legend = edge_legend(graph for _, graphs in drawn for graph in graphs)
+    return render("shown", kicker=kicker, title=title, about=about, groups=drawn, legend=legend)
 
 
 def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:

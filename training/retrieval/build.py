@@ -27,10 +27,11 @@ from schemas.indexes import CellsNote, IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 from schemas.metadata import Metadata
+from schemas.parts import part_name, read_part
 from schemas.tables import check_schema
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet
-from training.data.lake import Columns, part_name, read_part, read_split
+from training.data.lake import Columns, read_split
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32
 from training.evaluation.metrics.calibration import Calibration

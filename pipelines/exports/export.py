@@ -1,0 +1,127 @@
+"""Writing a version in a format that other projects read: `multilink datasets export`.
+
+    <target>/README.md     the card: what it is, how it is read
+    <target>/...           the files of the format (`formats.py`)
+    <target>/export.json   written last: the version, the format, and every file with its size, rows and SHA-256
+
+One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from pipelines.card.card import README, render
+from pipelines.card.show import split_lines
+from pipelines.exports.formats import FORMATS
+from pipelines.exports.lance_format import write_lance
+from pipelines.exports.reading import Shard, shards_of
+from pipelines.shards.writing import write_file
+from schemas.console import Say
+from schemas.errors import UsageError
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+
+EXPORT = "export.json"
+LANCE = "lance"
+NAMES = (*FORMATS, LANCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What an export is: the content of its `export.json`."""
+
+    dataset: str
+    version: str
+    format: str
+    files: tuple[FileEntry, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: str, say: Say) -> Export:
+    """Write a version into a folder in a format, with a card.
+
+    Args:
+        manifest: of the version.
+        folder: of the version.
+        target: where it goes.
+        form: one of `NAMES`.
+        say: receives a line of progress a shard.
+
+    Raises:
+        UsageError: there is no such format, the folder holds something else, or what writes the format is not
+            installed.
+        IntegrityError: a part of the version is damaged.
+    """
+    if form not in NAMES:
+        raise UsageError(f"--to {form}: expected one of {', '.join(NAMES)}")
+    shards = list(shards_of(manifest))
+    earlier = _begin(target, [EXPORT, README, *_planned(shards, form)])
+    written = list(_written(shards, folder, target, form, say))
+    export = Export(
+        dataset=manifest.dataset,
+        version=manifest.version,
+        format=form,
+        files=(*written, _write_text(target, README, _card(manifest, shards, form))),
+    )
+    kept = {EXPORT, *(entry.path for entry in export.files)}
+    for path in [path for path in target.files() if path not in kept and path.startswith(earlier)]:
+        target.delete(path)
+    target.write(EXPORT, (json.dumps(export.to_json(), indent=1) + "\n").encode())
+    return export
+
+
+def _begin(target: Folder, planned: Sequence[str]) -> tuple[str, ...]:
+    """Note which paths will be written, and return the beginnings of those that belong to this or an earlier export."""
+    there = list(target.files())
+    if there and EXPORT not in there:
+        raise UsageError(f"{target.uri}: expected an empty folder or an earlier export, found {there[0]}")
+    noted = json.loads(target.read(EXPORT))["files"] if there else []
+    earlier = sorted({*planned, *(entry["path"] for entry in noted)})
+    target.write(EXPORT, json.dumps({"files": [{"path": path} for path in earlier]}).encode())
+    return tuple(earlier)
+
+
+def _planned(shards: Sequence[Shard], form: str) -> list[str]:
+    if form == LANCE:
+        return [f"{split}.lance/" for split in dict.fromkeys(shard.split for shard in shards)]
+    return [path.format(shard.name) for shard in shards for path in FORMATS[form].paths]
+
+
+def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str, say: Say) -> Iterator[FileEntry]:
+    if form == LANCE:
+        for split, of_split in groupby(shards, attrgetter("split")):
+            say(f"writing {split}.lance")
+            yield from write_lance(of_split, folder, target, f"{split}.lance")
+        return
+    for number, shard in enumerate(shards, start=1):
+        paths = [path.format(shard.name) for path in FORMATS[form].paths]
+        yield from FORMATS[form].write(list(shard.read(folder)), target, paths)
+        say(f"{number} of {len(shards)} shards: {paths[0]}")
+
+
+def _write_text(target: Folder, path: str, text: str) -> FileEntry:
+    return write_file(target, path, lambda stream: 0 * stream.write(text.encode()))
+
+
+def _card(manifest: Manifest, shards: Sequence[Shard], form: str) -> str:
+    patterns = {
+        split: f"{split}.lance" if form == LANCE else FORMATS[form].paths[0].format(f"{split}-*")
+        for split in dict.fromkeys(shard.split for shard in shards)
+    }
+    return render(
+        "export.md.j2",
+        manifest=manifest,
+        form=form,
+        patterns=patterns,
+        is_on_hub=form != LANCE,
+        statistics=split_lines(manifest),
+    )

@@ -1,0 +1,192 @@
+"""A true subset of a version, as a version of its own: `multilink datasets subset`.
+
+Which documents are in a share follows from their ids: a tenth is within a fifth, whatever the version, and documents
+keep their splits. Every column of theirs goes along, features included, and of the images exactly those they show.
+Shards of the parent become shards of about the wanted size, neighbours together; rows are not computed anew.
+
+The manifest's settings name the parent (`subset`), and so does an input. What the build left out, its duplicates and
+its leaks are the parent's to tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.card.card import write_cards
+from pipelines.exports.reading import Shard, shards_of
+from pipelines.exports.where import matching, parse_where
+from pipelines.settings import ShardsConfig
+from pipelines.shards.manifest import DocumentSize, summarise
+from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
+from pipelines.sources.draws import hashed
+from schemas.console import Say
+from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema
+from schemas.errors import UsageError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import FileEntry, Manifest, version_name
+from schemas.parts import read_part
+from schemas.tables import ADDED
+from schemas.versions import code_digest, code_version, fingerprint
+
+_DRAW = "subset"  # its own draw: that of splits would take whole splits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which documents are in a subset.
+
+    Attributes:
+        share: of the documents, 0 to 1.
+        where: a condition on them (`where.py`); "": none.
+    """
+
+    share: float = 1.0
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UsageError(f"--share {self.share:g}: expected more than 0, and at most 1")
+        if self.share == 1 and not self.where:
+            raise UsageError("subset: expected --share or --where")
+
+    def rows(self, documents: pa.Table) -> pa.Table:
+        """Return the rows of a documents part that are in the subset."""
+        if self.where:
+            documents = matching(documents, parse_where(self.where))
+        chosen = [hashed(0, _DRAW, key) < self.share * 2**64 for key in documents["id"].to_pylist()]
+        return documents.filter(pa.array(chosen, pa.bool_()))
+
+
+def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Selection, *, say: Say) -> Manifest:
+    """Write a subset of a version beside it, and return its manifest; `latest` stays where it is.
+
+    Raises:
+        UsageError: no document is in it, or the condition is none.
+        IntegrityError: a part of the version is damaged.
+    """
+    chosen = _draft(manifest, selection)
+    target = lake.dataset(chosen.dataset, chosen.version)
+    if target.exists(MANIFEST):
+        return Manifest.from_json(target.read(MANIFEST).decode())
+    groups = {split: list(_groups(manifest, folder, selection, split)) for split in Split}
+    if not any(groups.values()):
+        raise UsageError(f"no document of {manifest.dataset}@{manifest.version} is in this subset")
+    files, statistics = list[FileEntry](), {}
+    for split, shards in groups.items():
+        sizes, hashes = Counter[DocumentSize](), set[str]()
+        for index, some in enumerate(shards):
+            name = part_name(index, len(shards))
+            documents, images = _rows(manifest, folder, selection, some)
+            files += [
+                _written(
+                    target, f"documents/{split}/{name}", documents, document_schema(manifest.columns("documents"))
+                ),
+                _written(target, f"images/{split}/{name}", images, image_schema(manifest.columns("images"))),
+            ]
+            sizes.update(_sizes(documents))
+            hashes.update(images["hash"].to_pylist())
+            say(f"{split}: {index + 1} of {len(shards)} shards, {sum(sizes.values())} documents")
+        statistics[str(split)] = summarise(sizes, len(hashes))
+    chosen = dataclasses.replace(chosen, files=tuple(sorted(files)), splits=statistics)
+    chosen = write_cards(target, chosen)
+    target.settle(MANIFEST, chosen.to_json().encode())
+    return chosen
+
+
+def _draft(parent: Manifest, selection: Selection) -> Manifest:
+    """Return the manifest of a subset without its files and statistics."""
+    deciding: dict[str, Any] = {
+        "config": {
+            **parent.config,
+            "subset": {"parent": f"{parent.dataset}@{parent.version}", **dataclasses.asdict(selection)},
+        },
+        "inputs": {
+            **parent.inputs,
+            "code": code_digest("schemas", "pipelines"),
+            "parent": fingerprint(sorted(entry.sha256 for entry in parent.files)),
+        },
+        "schema_versions": parent.schema_versions,
+    }
+    return dataclasses.replace(
+        parent,
+        version=version_name(**deciding),
+        files=(),
+        splits={},
+        failures={},
+        stages={},
+        notes={},
+        code_version=code_version(),
+        **deciding,
+    )
+
+
+def _groups(manifest: Manifest, folder: Folder, selection: Selection, split: Split) -> Iterator[list[Shard]]:
+    """Yield neighbouring shards of a split that together have as many chosen documents as a shard should."""
+    wanted = manifest.config.get("shards", {}).get("documents", ShardsConfig().documents)
+    group, count = list[Shard](), 0
+    for shard in (shard for shard in shards_of(manifest) if shard.split is split):
+        found = len(selection.rows(_part(folder, shard.documents, document_schema())))
+        if found and count + found > wanted and group:
+            yield group
+            group, count = [], 0
+        if found:
+            group, count = [*group, shard], count + found
+    if group:
+        yield group
+
+
+def _rows(
+    manifest: Manifest, folder: Folder, selection: Selection, shards: Iterable[Shard]
+) -> tuple[pa.Table, pa.Table]:
+    """Return the chosen documents of some shards, by id, and each of their images once, by hash."""
+    documents, images = list[pa.Table](), list[pa.Table]()
+    for shard in shards:
+        rows = selection.rows(_part(folder, shard.documents, document_schema(manifest.columns("documents"))))
+        shown = pa.array({image["hash"] for images in rows["images"].to_pylist() for image in images}, pa.string())
+        part = _part(folder, shard.images, image_schema(manifest.columns("images")))
+        documents.append(rows)
+        images.append(part.filter(pc.is_in(part["hash"], shown)))
+    by_id, by_hash = pa.concat_tables(documents), pa.concat_tables(images)
+    _, once = np.unique(by_hash["hash"].to_numpy(zero_copy_only=False).astype(str), return_index=True)
+    return by_id.take(pc.sort_indices(by_id["id"])), by_hash.take(pa.array(once))
+
+
+def _part(folder: Folder, entry: FileEntry, schema: pa.Schema) -> pa.Table:
+    """Return a part with every column of a schema; one that was added since is null where the part lacks it."""
+    import pyarrow.parquet as pq
+
+    with folder.open(entry.path) as stream:
+        there = set(pq.read_schema(stream).names)
+    table = read_part(folder, entry, [name for name in schema.names if name in there], schema)
+    for field in schema:
+        if field.name not in there and ADDED in field.metadata:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.select(schema.names).cast(schema)
+
+
+def _written(target: Folder, path: str, table: pa.Table, schema: pa.Schema) -> FileEntry:
+    groups = (table.slice(start, ROWS_PER_GROUP) for start in range(0, len(table), ROWS_PER_GROUP))
+    return write_part(target, path, groups, schema)
+
+
+def _sizes(documents: pa.Table) -> Iterator[DocumentSize]:
+    for row in documents.select(["sentences", "images", "links", AFTER_SENTENCE]).to_pylist():
+        links, after = row["links"], row[AFTER_SENTENCE] or ()
+        pairs = None if links is None else len({(link["sentence"], link["image"]) for link in links})
+        placed = sum(place is not None for place in after)
+        yield DocumentSize(len(row["sentences"]), len(row["images"]), pairs, placed)
+
+
+def subset_lines(manifest: Manifest, parent: Manifest) -> Sequence[str]:
+    """Return in words what a subset is."""
+    counts = {split: (row.documents, parent.splits[split].documents) for split, row in manifest.splits.items()}
+    told = ", ".join(f"{split} {some} of {all_} documents" for split, (some, all_) in counts.items())
+    return [f"{manifest.dataset}@{manifest.version}: {told}", f"of {parent.dataset}@{parent.version}"]

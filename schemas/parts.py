@@ -1,0 +1,77 @@
+"""Parts of a data set version as a reader meets them: in pairs, each checked against the manifest first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.documents import Split
+from schemas.errors import IntegrityError, NotFoundError
+from schemas.lake import Folder
+from schemas.manifest import FileEntry, Manifest
+from schemas.tables import check_schema
+from schemas.versions import digest_stream
+
+_VERIFIED_PARTS = 65_536  # remembered as checked
+
+
+def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry, FileEntry]]:
+    """Return a split's shards: its (documents, images) parts of equal number, in order.
+
+    Raises:
+        NotFoundError: the data set version has no part in that split.
+        IntegrityError: a documents part has no images part beside it.
+    """
+    documents, images = manifest.parts("documents", split), manifest.parts("images", split)
+    if not documents:
+        there = ", ".join(sorted(manifest.splits)) or "none"
+        raise NotFoundError(f"{manifest.dataset}@{manifest.version} has no split '{split}'; splits: {there}")
+    if [part_name(entry) for entry in documents] != [part_name(entry) for entry in images]:
+        raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")
+    return list(zip(documents, images, strict=True))
+
+
+def part_name(entry: FileEntry) -> str:
+    """Return the name of a part in the folder of its split."""
+    return entry.path.rsplit("/", 1)[-1]
+
+
+def read_part(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: pa.Schema | None = None) -> pa.Table:
+    """Return some columns of a part, after its bytes, its schema and its number of rows were checked.
+
+    Raises:
+        IntegrityError: the part is damaged, or not of this schema.
+    """
+    _verify(folder, entry)
+    with folder.open(entry.path) as stream:
+        file = pq.ParquetFile(stream)
+        if schema is not None:
+            check_schema(file.schema_arrow, schema, where=entry.path)
+        table = file.read(columns=list(columns))
+    if table.num_rows != entry.rows:
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
+    return table
+
+
+@lru_cache(_VERIFIED_PARTS)
+def _verify(folder: Folder, entry: FileEntry) -> None:
+    """Raise an `IntegrityError` where a file is not there or its bytes are not those the manifest names.
+
+    Of an object store, which keeps checksums of its own, no more is read than what is asked for: the size is compared.
+    """
+    try:
+        with folder.open(entry.path) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            digest = entry.sha256 if folder.local is None and size == entry.bytes else digest_stream(stream)
+    except FileNotFoundError as problem:
+        raise IntegrityError(f"{folder.uri}/{entry.path}: missing, though the manifest names it") from problem
+    if digest != entry.sha256:
+        raise IntegrityError(
+            f"{folder.uri}/{entry.path}: damaged: SHA-256 {digest[:16]}..., the manifest says {entry.sha256[:16]}...; "
+            "`multilink datasets verify` names every damaged file"
+        )

@@ -1,0 +1,60 @@
+"""One version, built from documents that have everything a format must carry, or have none of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.config import recipe
+from pipelines.run import build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest
+
+DOCUMENTS = 24
+
+
+@dataclass(frozen=True)
+class Built:
+    lake: Lake
+    manifest: Manifest
+    folder: Folder
+
+    @property
+    def reference(self) -> str:
+        return f"{self.manifest.dataset}@{self.manifest.version}"
+
+
+def record(number: int) -> dict[str, Any]:
+    """Return a document: every third has known links, every fourth no known place; picture 0 is in all of them."""
+    images = [{"path": "pictures/all.png"}, {"path": f"pictures/{number}.png", "licence": "CC0"}]
+    if number % 4:
+        images = [{**image, "after_sentence": place} for image, place in zip(images, (2, 0), strict=True)]
+    return {
+        "id": f"d{number:02d}",
+        "language": "de" if number % 2 else "en",
+        "url": f"https://example.org/{number}",
+        "sentences": [f"Überschrift {number}: „Ein Haus“", {"text": "Two words.", "role": "caption"}, "End."],
+        "images": images,
+        "links": ([[1, 0], [2, 1]], [], None)[number % 3],
+    }
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, picture_drawer: Callable[[Path, int], None]) -> Built:
+    folder = tmp_path_factory.mktemp("exports")
+    for number in range(DOCUMENTS):
+        picture_drawer(folder / "own" / "pictures" / f"{number}.png", number)
+    picture_drawer(folder / "own" / "pictures" / "all.png", 99)
+    path = folder / "own" / "documents.jsonl"
+    path.write_text("".join(json.dumps(record(number)) + "\n" for number in range(DOCUMENTS)), encoding="utf-8")
+    config = override(recipe("documents"), [f"source.documents={path}", "shards.documents=4"])
+    lake = Lake.at(str(folder / "lake"))
+    summary = build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None)
+    return Built(lake, summary.manifest, Folder(summary.path))

@@ -1,0 +1,197 @@
+"""Documents leave in every format, twice with the same bytes, and the readers of those projects read them."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from pipelines.exports.export import EXPORT, NAMES, export_version
+from pipelines.exports.formats import FORMATS
+from pipelines.exports.reading import ShownDocument, shards_of
+from schemas.errors import UsageError
+from schemas.lake import Folder
+
+Documents = dict[str, ShownDocument]
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def documents(built: Any) -> Documents:
+    found = [document for shard in shards_of(built.manifest) for document in shard.read(built.folder)]
+    return {document.row["id"]: document for document in found}
+
+
+@pytest.fixture
+def exported(built: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    if request.param == "lance":
+        pytest.importorskip("lance", reason="pylance is not installed")
+    export_version(built.manifest, built.folder, Folder(str(tmp_path / "out")), form=request.param, say=quiet)
+    return tmp_path / "out"
+
+
+def of_format(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("exported", [name], indirect=True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def decoded(jpeg: bytes) -> bytes:
+    return Image.open(io.BytesIO(jpeg)).convert("RGB").tobytes()
+
+
+def layout(document: ShownDocument) -> tuple[list[str | None], list[int | None]]:
+    """Return texts and image numbers as a person would set the page."""
+    texts, places = [s["text"] for s in document.row["sentences"]], document.row["after_sentence"]
+    pieces: list[tuple[float, int, str | None, int | None]] = [
+        (number + 1, 0, text, None) for number, text in enumerate(texts)
+    ]
+    for number in range(len(document.pictures)):
+        place = None if places is None else places[number]
+        pieces.append((len(texts) + 1 if place is None else place + 0.5, number, None, number))
+    pieces.sort(key=lambda piece: piece[:2])
+    return [piece[2] for piece in pieces], [piece[3] for piece in pieces]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_export_has_the_same_bytes_twice_and_replaces_an_earlier_one(built: Any, tmp_path: Path, name: str) -> None:
+    target = Folder(str(tmp_path / "out"))
+    export_version(built.manifest, built.folder, target, form=name, say=quiet)
+    first = files(tmp_path / "out")
+    other = next(form for form in FORMATS if form != name)
+    export_version(built.manifest, built.folder, target, form=other, say=quiet)
+    export_version(built.manifest, built.folder, target, form=name, say=quiet)
+    assert files(tmp_path / "out") == first
+    export = json.loads(first.pop(EXPORT))
+    assert {entry["path"]: entry["bytes"] for entry in export["files"]} == {p: len(b) for p, b in first.items()}
+    assert "README.md" in first
+
+
+def test_a_folder_of_something_else_is_left_alone(built: Any, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"expected an empty folder or an earlier export, found thesis\.txt"):
+        export_version(built.manifest, built.folder, Folder(str(tmp_path)), form="hf", say=quiet)
+    with pytest.raises(UsageError, match="expected one of mmc4, obelics, webdataset, hf, lance"):
+        export_version(built.manifest, built.folder, Folder(str(tmp_path / "x")), form="arrow", say=quiet)
+    assert files(tmp_path) == {"thesis.txt": b"mine"}
+
+
+@of_format("mmc4")
+def test_mmc4_has_the_published_fields_and_its_pictures_by_name(exported: Path, documents: Documents) -> None:
+    seen = set()
+    for path in sorted(exported.glob("docs-*.jsonl")):
+        with tarfile.open(exported / path.name.replace("docs-", "images-").replace(".jsonl", ".tar")) as archive:
+            names = archive.getnames()
+            assert names == sorted(set(names))
+            pictures = {name: archive.extractfile(name).read() for name in names}  # type: ignore[union-attr]
+        for line in path.read_text(encoding="utf-8").splitlines():
+            found = json.loads(line)
+            document = documents[found["multilink"]["id"]]
+            seen.add(found["multilink"]["id"])
+            assert found["text_list"] == [sentence["text"] for sentence in document.row["sentences"]]
+            assert found["url"] == document.row["provenance"]["url"]
+            assert [pictures[each["image_name"]] for each in found["image_info"]] == [
+                picture["jpeg"] for picture in document.pictures
+            ]
+            matched = [each["matched_text_index"] for each in found["image_info"]]
+            links = document.row["links"]
+            assert matched == ([1, 2] if links else [None, None])
+            assert found["similarity_matrix"] is None
+    assert seen == documents.keys()
+
+
+@of_format("obelics")
+def test_obelics_is_two_parallel_lists_that_datasets_shows_with_pictures(exported: Path, documents: Documents) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    loaded = datasets.load_dataset(str(exported), cache_dir=str(exported.parent / "cache"))
+    rows = [row for split in loaded.values() for row in split]
+    assert {json.loads(row["multilink"])["id"] for row in rows} == documents.keys()
+    for row in rows:
+        document = documents[json.loads(row["multilink"])["id"]]
+        texts, images = layout(document)
+        assert row["texts"] == texts
+        assert row["image_index"] == images
+        for place, image in enumerate(images):
+            picture = None if image is None else document.pictures[image]
+            assert row["images"][place] == (picture and picture["source"])
+            shown = row["pictures"][place]
+            assert (shown and shown.convert("RGB").tobytes()) == (picture and decoded(picture["jpeg"]))
+            details = json.loads(row["metadata"])[place]
+            assert (details and details["original_width"]) == (picture and picture["width"])
+
+
+@of_format("webdataset")
+def test_webdataset_reads_samples_with_their_pictures(exported: Path, documents: Documents) -> None:
+    webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
+    shards = sorted(str(path) for path in exported.glob("*.tar"))
+    samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode("pil"))
+    assert {sample["json"]["multilink"]["id"] for sample in samples} == documents.keys()
+    for sample in samples:
+        document = documents[sample["json"]["multilink"]["id"]]
+        texts, images = layout(document)
+        assert sample["json"]["texts"] == texts
+        assert sample["json"]["images"] == [None if image is None else f"{image}.jpg" for image in images]
+        for number, picture in enumerate(document.pictures):
+            assert sample[f"{number}.jpg"].convert("RGB").tobytes() == decoded(picture["jpeg"])
+
+
+@of_format("hf")
+def test_datasets_loads_a_row_a_document_with_its_pictures_decoded(exported: Path, documents: Documents) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    loaded = datasets.load_dataset(str(exported), cache_dir=str(exported.parent / "cache"))
+    assert set(loaded) == {"train", "val", "test"}
+    assert loaded["train"].features["images"] == datasets.List(datasets.Image())
+    rows = {row["id"]: row for split in loaded.values() for row in split}
+    assert rows.keys() == documents.keys()
+    for name, row in rows.items():
+        document = documents[name]
+        for column in ("language", "split", "sentences", "links", "after_sentence", "provenance"):
+            assert row[column] == document.row[column]
+        assert row["image_licences"] == [None, "CC0"]
+        shown = [picture.convert("RGB").tobytes() for picture in row["images"]]
+        assert shown == [decoded(picture["jpeg"]) for picture in document.pictures]
+
+
+@of_format("lance")
+def test_lance_reads_the_rows(exported: Path, documents: Documents) -> None:
+    lance = pytest.importorskip("lance", reason="pylance is not installed")
+    found = {}
+    for split in ("train", "val", "test"):
+        for row in lance.dataset(str(exported / f"{split}.lance")).to_table().to_pylist():
+            found[row["id"]] = row
+    assert found.keys() == documents.keys()
+    for name, row in found.items():
+        assert row["links"] == documents[name].row["links"]
+        assert [each["bytes"] for each in row["images"]] == [each["jpeg"] for each in documents[name].pictures]
+
+
+def test_datasets_shows_the_pictures_of_the_data_set_itself(built: Any, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    loaded = datasets.load_dataset(built.folder.uri, "images", cache_dir=str(tmp_path))
+    stored = pq.read_table(sorted(Path(built.folder.uri, "images", "train").iterdir())[0])
+    shown = {row["hash"]: row["jpeg"] for row in loaded["train"]}
+    for row in stored.select(["hash", "jpeg"]).to_pylist():
+        assert shown[row["hash"]].convert("RGB").tobytes() == decoded(row["jpeg"])
+
+
+def test_the_command_says_what_it_wrote(built: Any, tmp_path: Path) -> None:
+    arguments = ["datasets", "export", "documents", str(tmp_path / "out"), "--to", "hf", "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--lake", built.lake.root.uri])
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout.splitlines()[-1])
+    assert values["format"] == "hf"
+    assert values["version"] == built.manifest.version
+    assert set(NAMES) == {*FORMATS, "lance"}
