@@ -27,7 +27,7 @@ from schemas.documents import Role, Split
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.lake import read_part
+from schemas.parts import read_part
 
 DATASET = "decisions"  # name it gets in the lake
 FILE = "documents.jsonl"

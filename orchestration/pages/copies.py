@@ -18,7 +18,7 @@ import pyarrow as pa
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.lake import read_part
+from schemas.parts import read_part
 
 TABLE = "images"
 
