@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orchestration.pages.rendering import page
+from orchestration.pages.rendering import own_path, page
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.state import Shared
 from orchestration.pages.writes import cookie, form_of, is_secure
@@ -75,14 +75,14 @@ class Access:
 @router.get("/enter", name="enter")
 def enter(request: Request, then: str = "/") -> Response:
     """Ask for the token."""
-    return page(request, "enter.html.j2", then=_own_path(then), is_wrong=False)
+    return page(request, "enter.html.j2", then=own_path(then), is_wrong=False)
 
 
 @router.post("/enter")
 async def entered(request: Request, shared: Shared) -> Response:
     """Check a token and remember that it was right."""
     form = await form_of(request)
-    then, shown = _own_path(str(form.get("then", "/"))), str(form.get("token", ""))
+    then, shown = own_path(str(form.get("then", "/"))), str(form.get("token", ""))
     if not _equal(shown, shared.settings.token):
         return page(request, "enter.html.j2", status=403, then=then, is_wrong=True)
     answer = RedirectResponse(then, 303)
@@ -114,12 +114,6 @@ def _equal(first: str, second: str) -> bool:
 def _name(host: str) -> str:
     """Return a Host header without its port."""
     return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
-
-
-def _own_path(address: str) -> str:
-    """Return an address where it is a path of these pages, else the first page: nobody is sent elsewhere."""
-    is_own = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
-    return address if is_own else "/"
 
 
 def _unknown() -> Response:

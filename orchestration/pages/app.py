@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -18,7 +17,7 @@ from orchestration.decisions.log import DecisionLog
 from orchestration.pages.access import Access
 from orchestration.pages.archives import AliasesOf, Archives
 from orchestration.pages.copies import Copies
-from orchestration.pages.limits import Limits
+from orchestration.pages.limits import HEADERS, Limits
 from orchestration.pages.rendering import page
 from orchestration.pages.settings import PagesSettings
 from orchestration.pages.state import Pages
@@ -28,8 +27,7 @@ from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
 
 # In the order of the navigation; each has a `router`, and `NAV` where it stands there.
-MODULES = ("articles", "pictures", "decisions", "placement", "comparison", "links", "datasets", "access")
-log = logging.getLogger("multilink.pages")
+MODULES = ("articles", "documents", "pictures", "decisions", "placement", "comparison", "links", "datasets", "access")
 
 
 def create_app(settings: PagesSettings) -> FastAPI:
@@ -101,7 +99,7 @@ async def _health() -> Response:
 
 
 async def _error(request: Request, problem: Exception) -> Response:
-    """Return the page of an error; what nobody expected is told to the log alone."""
+    """Return the page of an error; of one that nobody expected, the server's log has the rest."""
     status, line = 500, ""
     if isinstance(problem, MultilinkError):
         status = 404 if isinstance(problem, NotFoundError) else 400 if isinstance(problem, UsageError) else 500
@@ -111,9 +109,8 @@ async def _error(request: Request, problem: Exception) -> Response:
     elif isinstance(problem, RequestValidationError):
         status = 400
         line = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
-    else:
-        log.error("%s %s", request.method, request.url.path, exc_info=problem)
     answer = page(request, "error.html.j2", status=status, code=status, line=line)
+    answer.headers.update(HEADERS)  # of an unexpected one, `Limits` does not hear
     if "hx-request" in request.headers:  # in place of the page, not of the part that was asked for
         answer.headers.update({"HX-Retarget": "main", "HX-Reselect": "main", "HX-Reswap": "outerHTML"})
     return answer

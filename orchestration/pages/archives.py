@@ -10,18 +10,22 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from orchestration.archive import Archive
+from orchestration.pages.entities import Gazetteer
 from schemas.errors import NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
+from training.retrieval.filters import Filters
 
 AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version
+KEPT_FACETS = 512  # of different filters
 ALIASES = ("champion", "challenger")  # in the order in which they are offered
 _REGISTERED = re.compile(r"models:/([^/@]+)/(\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
     """An index that can be chosen.
 
@@ -55,6 +59,8 @@ class Archives:
         self._reading = reading
         self._opening, self._open = threading.Lock(), ExitStack()
         self._archives: dict[str, Archive] = {}
+        self.gazetteer = cache(lambda choice: Gazetteer(self.opened(choice).index.records))
+        self.facets = lru_cache(KEPT_FACETS)(self._facets)
         found = (_choice(folder, aliases_of) for folder in (map(_folder, indexes) if indexes else _folders(lake)))
         self.choices = sorted(found, key=lambda each: (_standing(each), each.key))
 
@@ -77,6 +83,9 @@ class Archives:
             if choice.key not in self._archives:
                 self._archives[choice.key] = self._open.enter_context(Archive(choice.uri, self._reading))
             return self._archives[choice.key]
+
+    def _facets(self, choice: Choice, filters: Filters) -> dict[str, list[tuple[str, int]]]:
+        return self.opened(choice).index.records.facets(filters)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -1,7 +1,8 @@
 """From a template and what it shows to an answer, in the visitor's language.
 
 Every template finds: `t` (texts of `texts/`), `percent`, `ui` (the interface's language), `languages`, `here`
-(this address with some of its parameters changed), `csrf` and `csrf_field` (what a write must carry), `user`, `nav`.
+(this address with some of its parameters changed), `kept` (its parameters as fields of a form), `csrf` and `csrf_field`
+(what a write must carry), `user`, `nav`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
         "ui": ui,
         "languages": LANGUAGES,
         "here": partial(address, request),
+        "kept": partial(kept_fields, request),
         "path": request.url.path,
         "csrf": token,
         "csrf_field": lambda: Markup('<input type="hidden" name="{}" value="{}">').format(FIELD, token),
@@ -75,3 +77,16 @@ def address(request: Request, path: str | None = None, **changes: str | Sequence
         kept += [(name, value) for value in values]
     query = urlencode(kept)
     return (path or request.url.path) + (f"?{query}" if query else "")
+
+
+def kept_fields(request: Request, *without: str) -> Markup:
+    """Return this address's parameters as fields of a form that asks for more, without some of them."""
+    field = Markup('<input type="hidden" name="{}" value="{}">')
+    pairs = request.query_params.multi_items()
+    return Markup("").join(field.format(name, value) for name, value in pairs if name not in without)
+
+
+def own_path(target: str) -> str:
+    """Return an address where it is a path of these pages, else the first page: nobody is sent elsewhere."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own else "/"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,9 @@ from training.data.requirements import inputs_of
 from training.data.views import TextView
 from training.model import LinkModel
 from training.text.vocabulary import token_spans
-from training.towers.attention import attention_weights
+from training.towers.attention import attended_in
 from training.towers.inputs import image_input, text_input
+from training.towers.packing import recording
 
 ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY, Role.SENTENCE)
 Word = tuple[str, int]  # a role, and the number of a token of its text
@@ -161,10 +161,7 @@ class QueryReader:
         Raises:
             UsageError: a query has no text that the model reads.
         """
-        raw = [replace(self.raw(query), picture=None) for query in queries]
-        if not all(each.texts for each in raw):
-            raise UsageError("expected a text, found none")
-        documents = self.model.read(self.reader(raw))
+        documents = self.model.read(self.reader([self._texts(query) for query in queries]))
         return self.model.encode_sentences(text_input(documents))
 
     def picture(self, address: str) -> Float32:
@@ -179,25 +176,31 @@ class QueryReader:
         found: Float32 = self.model.encode_images(image_input(documents))[0]
         return found
 
-    def sources(self, query: Query) -> list[SourceText]:
-        """Return the texts as the model reads them, with what it attends to in each and to each source."""
-        raw = self.raw(query)
-        documents = self.model.read(self.reader([replace(raw, picture=None)]))
-        try:
-            (attended,) = attention_weights(self.model.text, text_input(documents))
-        except UsageError:  # attends to nothing
-            attended = {}
-        weights: dict[str, float] = {}
-        if "sources" in attended:
-            fused = attended["sources"]
-            weights = dict(zip(fused.tokens, map(float, fused.scores), strict=True))
+    def read(self, query: Query) -> tuple[Float32, list[SourceText]]:
+        """Return the d numbers of the unit vector of a query's texts, and the texts as the model read them for it.
+
+        Raises:
+            UsageError: the query has no text that the model reads.
+        """
+        raw = self._texts(query)
+        given = text_input(self.model.read(self.reader([raw])))
+        with recording() as layers:
+            vector: Float32 = self.model.encode_sentences(given)[0]
+        attended = next(iter(attended_in(self.model.text, given, layers)), {})
+        fused = attended.get("sources")
+        weights = dict(zip(fused.tokens, map(float, fused.scores), strict=True)) if fused else {}
         found = []
         for role, text in raw.texts:
-            own: Any = attended.get(role) or attended.get("words")
-            tokens = own.tokens if own else ()
-            scores = tuple(map(float, own.scores)) if own else ()
+            own = attended.get(role) or attended.get("words")
+            tokens, scores = (own.tokens, tuple(map(float, own.scores))) if own else ((), ())
             found.append(SourceText(role, text, tokens, scores, weights.get(role)))
-        return found
+        return vector, found
+
+    def _texts(self, query: Query) -> RawDocument:
+        raw = replace(self.raw(query), picture=None)
+        if not raw.texts:
+            raise UsageError("expected a text, found none")
+        return raw
 
     def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
         """Return by role what each word of its text adds: how far the mean cosine with images falls without it.

@@ -29,6 +29,7 @@ LEXICAL_WORDS = 64  # of a text, the rarest
 COMMON_SHARE = 0.2  # a word in more pictures tells none from others: its weight in BM25 is next to nothing
 FACETS = {"date": "substr(date, 1, 4)", "credit": "credit", "licence": "licence", "orientation": "orientation"}
 FACET_VALUES = 20
+MAX_VALUES = 100_000
 ROWS_AT_ONCE = 500  # asked for in one statement
 _WORD = re.compile(r"\w+")
 _COLUMNS = (
@@ -157,6 +158,17 @@ class Records:
         # As one text: a third of the time of as many rows.
         ((text,),) = self._all(f"SELECT group_concat(row) FROM images WHERE {filters.sql}", filters.parameters)
         return np.sort(np.fromstring(text or "", np.int64, sep=","))
+
+    def number(self, filters: Filters) -> int:
+        """Return how many pictures filters leave."""
+        return int(self._all(f"SELECT count(*) FROM images WHERE {filters.sql or 'TRUE'}", filters.parameters)[0][0])
+
+    def values(self, field: str) -> list[str]:
+        """Return the different values of `place`, `credit` or `keywords`, at most MAX_VALUES, in order."""
+        of = {"place": "place", "credit": "credit", "keywords": "value"}[field]
+        source = "images, json_each(keywords)" if field == "keywords" else "images"
+        found = self._all(f"SELECT DISTINCT {of} FROM {source} WHERE {of} IS NOT NULL ORDER BY 1 LIMIT {MAX_VALUES}")
+        return [str(value) for (value,) in found]
 
     def pictures(self, rows: Sequence[int]) -> list[Picture]:
         """Return the pictures of rows, in the given order."""

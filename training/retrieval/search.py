@@ -120,7 +120,7 @@ def search(
     if rank_by is not RankBy.VISUAL and not query.text:
         raise UsageError(f"ranking by {rank_by}: expected a text, found none")
     queries = QueryReader(index.model, reader)
-    text = queries.vectors([query])[0] if query.given else None
+    text, sources = queries.read(query) if query.given else (None, [])
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
@@ -137,7 +137,7 @@ def search(
     images = _images(index, vector, text, ranking)
     return SearchResult(
         images=tuple(images),
-        sources=tuple(queries.sources(query)) if query.given else (),
+        sources=tuple(sources),
         searched=index.records.count if selected is None else len(selected),
         expected=_expected(images),
         is_refined=is_refined,

@@ -6,7 +6,7 @@ belong to (`Tower.attended`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,14 +51,21 @@ def attention_weights(tower: Tower, given: TextInput | ImageInput) -> list[Mappi
     with torch.inference_mode(), recording() as layers:
         tower(rows)
     tower.train(was_training)
-    tokens = tower.attended(given) if layers else {}
-    if not tokens:
+    if not (found := attended_in(tower, given, layers)):
         raise UsageError("this tower attends to nothing: it has no attention weights")
+    return found
+
+
+def attended_in(
+    tower: Tower, given: TextInput | ImageInput, layers: Sequence[Sequence[Weights]]
+) -> list[Mapping[str, Attention]]:
+    """Return what each row attended to while `layers` were recorded, as `attention_weights`; empty: to nothing."""
+    tokens = tower.attended(given) if layers else {}
     names = list(tokens) if len(tokens) > 1 else list(tokens) * len(layers)
-    named = list(zip(names, layers, strict=True))
+    named = list(zip(names, layers, strict=True)) if tokens else []
 
     def of_row(row: int) -> dict[str, Attention]:
         own = {name: tuple(layer[row] for of, layer in named if of == name) for name in tokens}
         return {name: Attention(tokens[name][row], weights) for name, weights in own.items()}
 
-    return [of_row(row) for row in range(len(rows))]
+    return [of_row(row) for row in range(len(layers[0]))] if named else []

@@ -7,10 +7,10 @@ function live(form) {
   for (const button of form.querySelectorAll("button[data-without-script]")) button.hidden = true;
 }
 
-// <div data-arrows>: one tab stop; arrow keys, Home and End move among its links.
+// <div data-arrows="SELECTOR">: one tab stop; arrow keys, Home and End move among its links, or what is selected.
 function arrows(group) {
-  const links = [...group.querySelectorAll("a, button")];
-  const kept = links.find((link) => link.id && link.id === group.dataset.at) ?? links[0];
+  const links = [...group.querySelectorAll(group.dataset.arrows || "a, button")];
+  const kept = links.find((link) => link === document.activeElement) ?? links[0];
   for (const link of links) link.tabIndex = link === kept ? 0 : -1;
   group.addEventListener("keydown", (event) => {
     const at = links.indexOf(document.activeElement);

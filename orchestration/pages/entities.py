@@ -1,0 +1,169 @@
+"""Names in a text: persons, places, organisations and others, and the pictures of which the archive says them.
+
+A spaCy model of the text's language finds them where one is installed. Without one, names are what the archive itself
+knows (places, credits, keywords of its pictures), found in the text as they are or with a slip of the pen, and runs of
+words with capitals that the archive's descriptions contain. Which of the two it was is said on the page.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from training.retrieval.filters import parse_filters
+
+if TYPE_CHECKING:
+    from training.retrieval.records import Records
+
+Kind = Literal["PER", "LOC", "ORG", "MISC"]
+KINDS: tuple[Kind, ...] = ("PER", "LOC", "ORG", "MISC")
+MOST = 24  # chips
+MOST_TYPED = 3  # names that are proposed for one that is not known
+LEAST_LETTERS = 4  # of a name in which a slip is forgiven
+_SPACY: Mapping[str, Kind] = {
+    "PER": "PER", "PERSON": "PER", "LOC": "LOC", "GPE": "LOC", "FAC": "LOC", "ORG": "ORG", "MISC": "MISC",
+    "NORP": "MISC", "EVENT": "MISC", "PRODUCT": "MISC", "WORK_OF_ART": "MISC", "LAW": "MISC",
+}  # fmt: skip
+_FIELDS: Mapping[str, Kind] = {"place": "LOC", "credit": "ORG", "keywords": "MISC"}
+_WORD = re.compile(r"[^\W\d_](?:\w|['’\-](?=\w))*")
+_LONGEST = 4  # words of a name that is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A name.
+
+    Attributes:
+        name: as the archive has it, else as it was written.
+        kind: what it names.
+        images: pictures of which the archive says it.
+        written: as the text has it.
+    """
+
+    name: str
+    kind: Kind
+    images: int
+    written: str
+
+
+class Gazetteer:
+    """The names that an archive knows."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._names: dict[str, tuple[str, Kind]] = {}
+        for field, kind in _FIELDS.items():
+            for value in records.values(field):
+                for name in _parts(value) if field == "place" else [value]:
+                    self._names.setdefault(plain(name), (name, kind))
+        self._names.pop("", None)
+
+    def images(self, name: str) -> int:
+        """Return of how many pictures the archive says a name."""
+        return self._records.number(parse_filters(entities=[name])) if _WORD.search(name) else 0
+
+    def known(self, written: str) -> tuple[str, Kind] | None:
+        """Return the name that is meant, and its kind: the same but for accents and capitals, or with a slip."""
+        key = plain(written)
+        if key in self._names:
+            return self._names[key]
+        nearest = self._nearest(key, 1)
+        return self._names[nearest[0]] if nearest else None
+
+    def proposed(self, written: str) -> list[Entity]:
+        """Return the names that come nearest to one that was typed, the nearest first."""
+        found = (self._names[key] for key in self._nearest(plain(written), MOST_TYPED))
+        return [Entity(name, kind, self.images(name), written) for name, kind in found]
+
+    def _nearest(self, key: str, count: int) -> list[str]:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
+        if len(key) < LEAST_LETTERS:
+            return []
+        slips = 1 if len(key) < 9 else 2
+        found = process.extract(key, self._names.keys(), scorer=OSA.distance, score_cutoff=slips, limit=count)
+        return [name for name, _, _ in found]
+
+
+def find_entities(text: str, language: str, gazetteer: Gazetteer) -> tuple[list[Entity], bool]:
+    """Return the names in a text, by kind and then by number of pictures, and whether spaCy found them."""
+    recognise = recogniser(language)
+    written = _by_spacy(recognise(text)) if recognise else _by_capitals(text, gazetteer)
+    found: dict[str, Entity] = {}
+    for name, kind in written:
+        known = gazetteer.known(name)
+        said = known[0] if known else name
+        if plain(said) not in found:
+            found[plain(said)] = Entity(said, kind or (known[1] if known else "MISC"), gazetteer.images(said), name)
+    kept = [each for each in found.values() if each.images or recognise]
+    kept = sorted(kept, key=lambda each: -each.images)[:MOST]
+    return sorted(kept, key=lambda each: (KINDS.index(each.kind), -each.images)), recognise is not None
+
+
+@cache
+def recogniser(language: str) -> Any:
+    """Return the spaCy model with named entities that is installed for a language; None where there is none."""
+    try:
+        import spacy
+    except ModuleNotFoundError:
+        return None
+    for name in sorted(spacy.util.get_installed_models()):
+        if name.partition("_")[0] == language:
+            loaded = spacy.load(name)
+            if {"ner", "entity_ruler"} & set(loaded.pipe_names):
+                return loaded
+    return None
+
+
+def plain(name: str) -> str:
+    """Return a name without capitals, accents and spaces around it."""
+    letters = unicodedata.normalize("NFKD", name.casefold())
+    return " ".join("".join(each for each in letters if not unicodedata.combining(each)).split())
+
+
+def _by_spacy(found: Any) -> Iterator[tuple[str, Kind | None]]:
+    for each in found.ents:
+        if each.label_ in _SPACY:
+            yield each.text.strip(), _SPACY[each.label_]
+
+
+def _by_capitals(text: str, gazetteer: Gazetteer) -> Iterator[tuple[str, Kind | None]]:
+    """Yield runs of words with capitals: those that the archive knows by name, the longest first, and pairs."""
+    for run in _runs(text):
+        place = 0
+        while place < len(run):
+            longest = range(min(_LONGEST, len(run) - place), 0, -1)
+            named = (" ".join(run[place : place + count]) for count in longest)
+            name = next((each for each in named if gazetteer.known(each)), None)
+            if name is not None:
+                yield name, None
+            place += len(name.split()) if name is not None else 1
+        if len(run) > 1:
+            yield " ".join(run), None
+
+
+def _runs(text: str) -> Iterator[Sequence[str]]:
+    """Yield the runs of words that begin with a capital, with spaces alone between them."""
+    run: list[str] = []
+    end = 0
+    for found in _WORD.finditer(text):
+        if run and text[end : found.start()] != " ":
+            yield run
+            run = []
+        if found[0][0].isupper():
+            run.append(found[0])
+        elif run:
+            yield run
+            run = []
+        end = found.end()
+    if run:
+        yield run
+
+
+def _parts(place: str) -> Iterable[str]:
+    return (part.strip() for part in place.split(","))

@@ -1,0 +1,139 @@
+"""What the tests of the pages start and read: a server, the recorded news with a model, an archive that means harm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from orchestration.pages.app import create_app
+from orchestration.pages.settings import PagesSettings
+from schemas.lake import Lake
+from training.listening import TimedProtocol, bind
+
+ROOT = Path(__file__).resolve().parents[3]
+NEWS = ROOT / "tests" / "replay" / "recording" / "news"
+EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
+EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
+EPOCHS = 12
+
+
+@dataclass(frozen=True)
+class Server:
+    """Pages that are running."""
+
+    url: str
+
+    def client(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=120, follow_redirects=True, **options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Newsroom(Server):
+    """Pages of the news archive.
+
+    Attributes:
+        lake: its lake.
+        news: path of the index of the news.
+        evil: key of the index of the archive that means harm.
+    """
+
+    lake: Lake
+    news: str
+    evil: str
+
+
+@contextmanager
+def served(settings: PagesSettings) -> Iterator[Server]:
+    """Run pages on a free port of loopback."""
+    app, address = create_app(settings), bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="critical"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.bound]}, daemon=True)
+    thread.start()
+    try:
+        yield Server(address.url)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        address.bound.close()
+
+
+def token_in(page: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
+
+
+def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> httpx.Response:
+    """Search as a browser without a script does: open the page, fill in its form, send it."""
+    token = token_in(client.get("/").text)
+    answer = client.post("/articles", data={"csrf": token, **texts, **options})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def shown(page: str) -> list[str]:
+    """Return the content hashes of the pictures of a ranking, in order; near-duplicates are not counted."""
+    return re.findall(r'<a class="open"[^>]*href="/images/[^/]+/([0-9a-f]{64})', page)
+
+
+def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
+    from pipelines.config import recipe
+    from pipelines.run import build_dataset
+    from pipelines.sources.diy.submissions import Credentials
+    from schemas.configs import override
+
+    config = override(recipe(recipe_name), settings)
+    if model is not None:
+        names = (model.card.data.image_features,)  # type: ignore[attr-defined]
+        config = replace(config, features=replace(config.features, images=names))
+    made = build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None).manifest
+    return f"{made.dataset}@{made.version}"
+
+
+def trained(lake: Lake, reference: str, folder: Path) -> Path:
+    """Train a model of four sources for a few seconds."""
+    from schemas.configs import override
+    from training.data.loading import load_training_data
+    from training.loop.context import Context
+    from training.loop.trainer import train
+    from training.recipes import recipe
+
+    steps = [f"training.epochs={EPOCHS}", "training.learning_rate=2e-3", "image.standardise=true"]
+    config = override(recipe("tiny-liu-2020-multi-source"), steps)
+    data = load_training_data(lake, reference, config)
+    return train(config, data, Context(), run_directory=folder / "run").model
+
+
+def indexed(model: object, lake: Lake, reference: str, calibration: object) -> str:
+    from training.retrieval.build import build_index
+
+    made = build_index(
+        model, lake, reference, uri="models:/searcher/1", name="searcher-1",  # type: ignore[arg-type]
+        calibration=calibration, say=lambda _: None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return made.folder.uri
+
+
+def write_evil(folder: Path) -> Path:
+    """Write an archive whose words, names and file names are HTML, scripts and paths."""
+    archive = folder / "evil"
+    archive.mkdir()
+    names = [EVIL_NAME, "b.jpg", "c.jpg"]
+    for number, name in enumerate(names):
+        shutil.copy(NEWS / "pictures" / f"{number:03d}.jpg", archive / name)
+    said = {"title": EVIL, "caption": EVIL, "credit": "javascript:window.harmed=4", "licence": EVIL, "place": EVIL}
+    said |= {"keywords": [EVIL, "Graz"], "date": "2020"}  # type: ignore[dict-item]
+    rows = [{"id": "../../../etc/passwd", "image": name, **said} for name in names[:1]]
+    rows += [{"id": f"e-{number}", "image": name, **said} for number, name in enumerate(names[1:])]
+    path = archive / "archive.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
