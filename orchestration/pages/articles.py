@@ -130,5 +130,5 @@ def _shown(request: Request, shared: Pages, key: str, article: Article) -> Respo
             content["language"] = language_of(asked, article, archive)
             content["known_languages"] = inputs_of(archive.index.model.card.config).languages or OFFERED
             content["found"] = find(shared, choice, article, asked)
-    helpers = {"copy_of": copy_of, "language_name": language_name, "quote": quote}
+    helpers: dict[str, Any] = {"copy_of": copy_of, "language_name": language_name, "quote": quote}
     return page(request, "article.html.j2", **content, **helpers, kinds=KINDS, ranks=list(RankBy))

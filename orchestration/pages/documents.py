@@ -19,7 +19,7 @@ from schemas.documents import Role, Split
 from schemas.errors import NotFoundError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest, read_manifest
-from training.data.lake import read_part
+from schemas.parts import read_part
 
 NAV = ("documents.nav", "/documents")
 AT_ONCE = 40  # documents on a page
