@@ -25,7 +25,7 @@ from pipelines.images.packed import copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
-from pipelines.shards.transforms import DigestInputs, ExplainFailures, WriteShards, WriteTable
+from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter
 from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.takedowns import Takedowns
@@ -127,6 +127,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
         split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
         split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),
+        (featured.documents, featured.images) | "count rights" >> CountRights() | "rights" >> as_facts("rights"),
         tables | "files" >> as_facts("files"),
         shards.summaries | "summaries" >> as_facts("shards"),
         shards.unique_images | "unique images" >> as_facts("unique_images"),

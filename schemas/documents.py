@@ -33,6 +33,7 @@ import pyarrow as pa
 from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, image_fields, sentence_fields
 from schemas.metadata import METADATA_TYPE, Metadata
+from schemas.rights import RIGHTS_TYPE, Rights
 from schemas.tables import column, table_schema, travels
 
 UNDETERMINED = "und"
@@ -244,6 +245,7 @@ class Image:
     is_flat: bool = False
     licence: str | None = None
     metadata: Metadata | None = None
+    rights: Rights | None = None
 
 
 def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
@@ -265,10 +267,11 @@ def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
         column("licence", pa.string(), "licence where known", nullable=True),
         column("jpeg", pa.binary(), "RGB JPEG, shorter side 256 px", nullable=True),
         column("metadata", METADATA_TYPE, "what its source, its XMP, IPTC or EXIF says; null: nothing", is_added=True),
+        column("rights", RIGHTS_TYPE, "what its file says of its rights; null: nothing", is_added=True),
     ]
     return table_schema("images", 1, [*columns, *image_fields(features)])
 
 
 # What is known of a picture by its bytes alone.
-KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat", "metadata")
+KNOWN_COLUMNS = ("hash", "format", "width", "height", "original_bytes", "fingerprint", "is_flat", "metadata", "rights")
 COPY_SCHEMA = pa.schema([image_schema().field(name) for name in (*KNOWN_COLUMNS, "jpeg")])

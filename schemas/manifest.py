@@ -69,7 +69,8 @@ class Manifest:
         stages: how many elements went in and out of each stage, were rejected, and failed.
         config: the settings that change what is built.
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
-        notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`).
+        notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`); how
+            many documents and images state which licence and other rights (`rights`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 

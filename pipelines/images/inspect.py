@@ -54,6 +54,7 @@ def inspect_image(data: bytes, *, config: ImagesConfig, fingerprint: Fingerprint
     pixels = decode_image(
         data, max_pixels=config.max_pixels, min_side_px=config.min_side_px, allow_animated=config.allow_animated
     )
+    metadata, rights = read_metadata(data)
     image = Image(
         hash=hashlib.sha256(data).hexdigest(),
         format=pixels.format,
@@ -62,7 +63,8 @@ def inspect_image(data: bytes, *, config: ImagesConfig, fingerprint: Fingerprint
         original_bytes=len(data),
         fingerprint=fingerprint_image(pixels, fingerprint),
         is_flat=is_flat(pixels),
-        metadata=read_metadata(data),
+        metadata=metadata,
+        rights=rights,
     )
     return image, encode_jpeg(pixels, quality=config.jpeg_quality)
 

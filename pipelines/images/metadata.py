@@ -1,4 +1,4 @@
-"""What a picture's file says of it in words: XMP, IPTC and EXIF, read by Pillow, in this order of trust.
+"""What a picture's file says of it in words, and of its rights: XMP, IPTC and EXIF, by Pillow, in this order of trust.
 
 XMP is the youngest of the three and Unicode, IPTC is what agencies write, EXIF what cameras do. Each field is taken
 from the first that has it. All three are untrusted: every part is bounded before it is parsed, XML passes through
@@ -14,11 +14,13 @@ from typing import Any
 
 from PIL import ExifTags, ImageFile, IptcImagePlugin
 
+from pipelines.images.claims import read_claim
 from schemas.codecs import open_picture
 from schemas.failures import is_about_machine
 from schemas.metadata import Metadata, day_of, keywords_of, plain_text
+from schemas.rights import Rights
 
-METADATA_METHOD = 1  # another way to read them gets another number: packs keep what was read
+METADATA_METHOD = 2  # another way to read them gets another number: packs keep what was read
 MAX_BLOCK_BYTES = 256 * 2**10  # of XMP or IPTC
 
 # XMP properties by their local name; the first that is there counts.
@@ -29,6 +31,13 @@ _XMP: Mapping[str, Sequence[str]] = {
     "rights": ("UsageTerms", "license", "rights", "WebStatement"),
     "date": ("DateCreated", "DateTimeOriginal", "CreateDate"),
     "keywords": ("subject",),
+    "rights.creator": ("creator",),
+    "rights.credit": ("Credit",),
+    "rights.copyright": ("rights",),
+    "rights.licence": ("license", "WebStatement"),
+    "rights.terms": ("UsageTerms",),
+    "rights.source_type": ("DigitalSourceType",),
+    "rights.data_mining": ("DataMining",),
 }
 _XMP_PLACE = ("Location", "City", "State", "Country")
 # IPTC-IIM datasets of record 2.
@@ -39,18 +48,25 @@ _IPTC: Mapping[str, Sequence[int]] = {
     "rights": (116,),
     "date": (55,),
     "keywords": (25,),
+    "rights.creator": (80,),
+    "rights.credit": (110,),
+    "rights.copyright": (116,),
 }
 _IPTC_PLACE = (92, 90, 95, 101)  # sub-location, city, state, country
 _EXIF: Mapping[str, ExifTags.Base] = {
     "caption": ExifTags.Base.ImageDescription,
     "credit": ExifTags.Base.Artist,
     "rights": ExifTags.Base.Copyright,
+    "rights.creator": ExifTags.Base.Artist,
+    "rights.copyright": ExifTags.Base.Copyright,
 }
+_OF_RIGHTS = "rights."  # before the name of a field of `Rights`; the others are of `Metadata`
+_TERMS = ("rights.source_type", "rights.data_mining")  # terms of a vocabulary: the last part of their URI
 _MAKERS = re.compile(r"(olympus|sony|samsung|minolta|konica|kodak|digital ?camera|asus) .*|default|untitled", re.I)
 
 
-def read_metadata(data: bytes) -> Metadata | None:
-    """Return what the file of a decodable picture says of it; None where it says nothing that can be read."""
+def read_metadata(data: bytes) -> tuple[Metadata | None, Rights | None]:
+    """Return what the file of a decodable picture says of it, and of its rights; None where it says nothing."""
     found: dict[str, Any] = {}
     with open_picture(data) as picture:
         for read in (_xmp, _iptc, _exif):
@@ -61,7 +77,10 @@ def read_metadata(data: bytes) -> Metadata | None:
                     raise
                 continue
             found = part | found
-    return Metadata(**found) if found else None
+        claim = read_claim(data, picture.format or "")
+    words = {name: value for name, value in found.items() if not name.startswith(_OF_RIGHTS)}
+    rights = {name.removeprefix(_OF_RIGHTS): value for name, value in found.items() if name.startswith(_OF_RIGHTS)}
+    return Metadata(**words) if words else None, Rights(**rights, claim=claim) if rights or claim else None
 
 
 def _xmp(picture: ImageFile.ImageFile) -> Iterator[tuple[str, Any]]:
@@ -129,6 +148,10 @@ def _field(name: str, values: Sequence[str]) -> Any:
     """Return a field of its values: one text, one date, or all keywords; None or () where nothing is left."""
     if name == "keywords":
         return keywords_of(values)
+    if name == "rights.creator":
+        return plain_text("; ".join(keywords_of(values)))
+    if name in _TERMS:
+        return plain_text(values[0].rstrip("/").rpartition("/")[2]) if values else None
     text = plain_text(values[0]) if values else None
     return day_of(text) if name == "date" and text else text
 

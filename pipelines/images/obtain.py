@@ -29,6 +29,7 @@ from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.lake import Folder
 from schemas.metadata import Metadata
+from schemas.rights import Rights
 from schemas.tables import row_of
 
 WEB = "web"  # the folder of images in the raw store
@@ -93,7 +94,8 @@ class Inspector:
         refs = [ref for ref in self._index.find(new) if ref is not None]
         known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
         for ref, row in zip(refs, known, strict=True):
-            self._remember(PackedImage(Image(**row | {"metadata": Metadata.of(row["metadata"])}), ref))
+            said = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
+            self._remember(PackedImage(Image(**row | said), ref))
 
     def _remember(self, found: PackedImage) -> None:
         self._recent[found.image.hash] = found

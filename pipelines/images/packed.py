@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.images.claims import claim_libraries
 from pipelines.images.inspect import METHOD
 from pipelines.images.metadata import METADATA_METHOD
 from pipelines.packs import PackFolder, PackRef
@@ -56,7 +57,7 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     depends_on = {
         "config": resolve(config),
         "fingerprint": str(fingerprint),
-        "libraries": picture_libraries(),
+        "libraries": picture_libraries() | claim_libraries(),
         "metadata": METADATA_METHOD,
     }
     settings = digest_of(depends_on)[:_SETTINGS_DIGITS]

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.features.extraction import FeaturePlan
+from pipelines.images.claims import claim_libraries
+from pipelines.shards.rights import rights_table
 from pipelines.splits.leaks import LeakCount
 from pipelines.transforms import stage_table
 from schemas.codecs import picture_libraries
@@ -44,7 +46,7 @@ def build_identity(config: Mapping[str, Json], extractors: Iterable[tuple[str, s
     inputs = {"code": code_digest("schemas", "pipelines")}
     inputs |= {f"extractors.{name}": value for name, value in extractors}
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
-    libraries = {"pyarrow": pyarrow, **picture_libraries()}
+    libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
     return {
         "config": config,
@@ -83,7 +85,7 @@ def compose_manifest(
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
-            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s.
+            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -108,6 +110,7 @@ def compose_manifest(
             "failures": {reason: message._asdict() for reason, message in sorted(known["explained"])},
             "leaks": _counts(known["leaks"]),
             "heeded_leaks": _counts(known["heeded_leaks"]),
+            "rights": rights_table(known["rights"]),
         },
         **deciding,
     )

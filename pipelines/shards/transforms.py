@@ -20,6 +20,7 @@ from pipelines.features.extraction import FeaturedDocument
 from pipelines.progress import Progress
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import Message, add_digests, commonest, content_digest, kind_of, merge_messages
+from pipelines.shards.rights import rights_of_document, rights_of_image
 from pipelines.shards.writing import HASH_BYTES, ShardSummary, ShardWriter, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from schemas.documents import Document, Split
@@ -165,6 +166,19 @@ class ExplainFailures(beam.PTransform):
 
 def _of_reason(kind: tuple[str, str], message: Message) -> tuple[str, Message]:
     return kind[0], message
+
+
+@dataclass(eq=False)
+class CountRights(beam.PTransform):
+    """(featured documents, featured images) to ((kind, what is stated), number) of each thing that is stated."""
+
+    def expand(self, featured: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        documents, images = featured
+        stated = (
+            documents | "of documents" >> beam.FlatMap(rights_of_document),
+            images | "of images" >> beam.FlatMap(rights_of_image),
+        ) | "all that is stated" >> beam.Flatten()
+        return stated | "count" >> beam.combiners.Count.PerElement()
 
 
 class DigestInputs(beam.PTransform):

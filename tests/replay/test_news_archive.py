@@ -52,7 +52,7 @@ def test_texts_name_what_the_picture_shows() -> None:
 
 def test_what_is_said_of_a_picture_is_in_its_record_or_in_its_file() -> None:
     for article, record in zip(ARTICLES, RECORDS, strict=True):
-        own = read_metadata((NEWS / record["image"]).read_bytes())
+        own = read_metadata((NEWS / record["image"]).read_bytes())[0]
         if "title" in record:
             assert own is None and article["picture"] == {name: record[name] for name in article["picture"]}
         else:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from pipelines.images.inspect import inspect_image
-from pipelines.images.metadata import MAX_BLOCK_BYTES, read_metadata
+from pipelines.images.metadata import MAX_BLOCK_BYTES
+from pipelines.images.metadata import read_metadata as read_both
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected
 from schemas.metadata import MAX_KEYWORDS, MAX_TEXT, Metadata
@@ -26,6 +27,10 @@ XMP = """<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?>
     <rdf:li xml:lang="x-default">A boat</rdf:li></rdf:Alt></dc:description>
   <dc:subject><rdf:Bag><rdf:li>Flut</rdf:li><rdf:li>Rhein</rdf:li><rdf:li>Flut</rdf:li></rdf:Bag></dc:subject>
 </rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end="w"?>"""
+
+
+def read_metadata(data: bytes) -> Metadata | None:
+    return read_both(data)[0]
 
 
 def picture() -> Image.Image:

@@ -1,0 +1,54 @@
+"""What is stated of the rights of a version's documents and images: counted for its manifest and its card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from pipelines.features.extraction import FeaturedDocument, FeaturedImage
+
+NOT_STATED = "not stated"
+OTHERS = "others"
+MOST = 50  # statements of a kind that are listed
+_LONG = 120  # characters of a statement
+Stated = tuple[str, str]  # what it is of, and what is stated
+
+
+def rights_of_document(featured: FeaturedDocument) -> Iterator[Stated]:
+    """Yield what is stated of a document: its licence."""
+    yield "documents by licence", (featured.document.provenance.licence or NOT_STATED)[:_LONG]
+
+
+def rights_of_image(featured: FeaturedImage) -> Iterator[Stated]:
+    """Yield what is stated of an image: its licence by its source, else by its file; and what else its file says."""
+    image, rights = featured.packed.image, featured.packed.image.rights
+    yield "images by licence", (image.licence or (rights and rights.licence) or NOT_STATED)[:_LONG]
+    if rights is None:
+        return
+    for kind in ("creator", "credit", "copyright"):
+        if getattr(rights, kind):
+            yield "images that name", kind
+    if rights.source_type:
+        yield "images by digital source type", rights.source_type[:_LONG]
+    if rights.data_mining:
+        yield "images by PLUS data mining", rights.data_mining[:_LONG]
+    if rights.claim is not None:
+        yield "images by C2PA claim", "intact" if rights.claim.is_intact else "broken"
+        for use in rights.claim.training:
+            yield "images by use in C2PA claim", use[:_LONG]
+        if rights.claim.source_type:
+            yield "images by digital source type in C2PA claim", rights.claim.source_type[:_LONG]
+
+
+def rights_table(counted: Iterable[tuple[Stated, int]]) -> dict[str, dict[str, int]]:
+    """Return how many have each statement, by what it is of; of many statements the rarest are summed up."""
+    table: dict[str, Counter[str]] = {}
+    for (kind, value), number in counted:
+        table.setdefault(kind, Counter())[value] += number
+    return {kind: _commonest(values) for kind, values in sorted(table.items())}
+
+
+def _commonest(values: Counter[str]) -> dict[str, int]:
+    ordered = sorted(values.items(), key=lambda each: (-each[1], each[0]))
+    rest = sum(number for _, number in ordered[MOST:])
+    return dict(ordered[:MOST]) | ({OTHERS: rest} if rest else {})
