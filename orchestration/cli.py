@@ -1,4 +1,4 @@
-"""The one command, `multilink`: puts the halves' commands together and turns errors into one line and an exit status.
+"""The one command, `multilink`: runs a command of `commands.py` and turns errors into one line and an exit status.
 
 0   done
 1   a build, a run or a gate said no
@@ -9,15 +9,11 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from orchestration.commands import app
-from orchestration.demo.demo import demo
-from orchestration.local.up import up
 from orchestration.pipes import reported
 from orchestration.project import recall
 from schemas.errors import MultilinkError
@@ -31,25 +27,6 @@ QUIET = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-
-app.command()(demo)
-app.command()(up)
-
-
-def _say_version(*, wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"multilink {version('multilink')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    *,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Take the options that come before a command."""
 
 
 def main() -> None:

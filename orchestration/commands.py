@@ -1,34 +1,139 @@
-"""The commands that do one thing each, of both halves and across them: what a step of `steps.py` is one of.
+"""The tree of the one command: where each of its commands is.
 
-`cli.py` adds those that take several steps.
+A module is imported when its command is used: help and mistakes do not wait for libraries that they do not need. What
+the help says of a command is read from its source: the first line of a function's docstring, or the `help` of a group.
 """
 
-import typer
+from __future__ import annotations
 
-import pipelines.cli
-import training.cli
-from orchestration.decisions.commands import decisions_app
-from orchestration.link import link
-from orchestration.pages.command import pages
-from orchestration.sample import sample
-from orchestration.search import evaluate_search, index, search
-from orchestration.settings import settings
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+COMMANDS = {  # name -> module:function, or module:group
+    "build": "pipelines.cli:build",
+    "datasets": "pipelines.cli:datasets_app",
+    "features": "pipelines.cli:features_app",
+    "lake": "pipelines.cli:lake_app",
+    "train": "training.cli:train",
+    "evaluate": "training.cli:evaluate",
+    "examples": "training.cli:examples",
+    "compare": "training.cli:compare",
+    "promote": "training.cli:promote",
+    "approve": "training.cli:approve",
+    "promotions": "training.cli:promotions",
+    "rollback": "training.cli:rollback",
+    "copy": "training.cli:copy",
+    "serve": "training.cli:serve",
+    "supervised": "training.cli:supervised",
+    "sweep": "training.cli:sweep",
+    "transfer": "training.cli:transfer",
+    "settings": "orchestration.settings:settings",
+    "link": "orchestration.link:link",
+    "index": "orchestration.search:index",
+    "search": "orchestration.search:search",
+    "evaluate-search": "orchestration.search:evaluate_search",
+    "pages": "orchestration.pages.command:pages",
+    "decisions": "orchestration.decisions.commands:decisions_app",
+    "demo": "orchestration.demo.demo:demo",
+    "up": "orchestration.local.up:up",
+}
+ADDED = {"datasets": {"sample": "orchestration.sample:sample"}}  # commands of a group that are not in its module
+_PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is taken."""
+
+    def __getitem__(self, name: str) -> Any:
+        made = _command(name, COMMANDS[name])
+        for other, place in ADDED.get(name, {}).items():
+            made.add_command(_command(other, place))
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _command(name: str, place: str) -> Any:
+    """Import the function or the group at `module:attribute`, and return it as a command of this name."""
+    module, _, attribute = place.partition(":")
+    found, parent = getattr(import_module(module), attribute), typer.Typer(**_PLAIN)
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    return get_group(parent).commands[name]
+
+
+class LazyGroup(TyperGroup):
+    """A group whose help imports none of its commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line(place)) for name, place in COMMANDS.items()])
+
+
+def help_line(place: str) -> str:
+    """Return what a command is for, of a `module:attribute` that is not imported for it."""
+    module, _, attribute = place.partition(":")
+    return _help_lines(module)[attribute]
+
+
+@cache
+def _help_lines(module: str) -> dict[str, str]:
+    """Return the first line of help of each function and each group of a module, by name."""
+    spec, lines = find_spec(module), {}
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{module}: no such module here")
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name):
+                lines[name] = (ast.get_docstring(node) or "").partition("\n")[0]
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=keywords)):
+                lines[name] = "".join(str(ast.literal_eval(each.value)) for each in keywords if each.arg == "help")
+    return lines
+
+
+def _say_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"multilink {version('multilink')}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="multilink",
     help="Learn which sentence of a document goes with which image, with no link ever shown in training.",
+    cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    **_PLAIN,
 )
-pipelines.cli.register(app)
-pipelines.cli.datasets_app.command()(sample)
-training.cli.register(app)
-app.command()(settings)
-app.command()(link)
-app.command()(index)
-app.command()(search)
-app.command()(evaluate_search)
-app.command()(pages)
-app.add_typer(decisions_app, name="decisions")
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""

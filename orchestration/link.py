@@ -40,7 +40,13 @@ def link(
         ),
     ] = None,
     input_path: Annotated[
-        str | None, typer.Option("--input", metavar="FILE", help="Documents as JSON Lines, with image paths or URLs.")
+        Path | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            callback=options.is_there,
+            help="Documents as JSON Lines, with image paths or URLs.",
+        ),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link what is in its shards.")] = None,
     lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
@@ -56,9 +62,7 @@ def link(
     precision: Annotated[
         float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
     ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
-    ] = None,
+    calibration: options.Calibration = None,
     refine_below: Annotated[
         float | None,
         typer.Option(
@@ -84,11 +88,14 @@ def link(
     if dataset is not None:
         if settings or page is not None:
             raise UsageError("--set and --page: of --input alone; a data set's vectors are in its shards")
+        reference = options.known_dataset(lake, dataset)
+        for split in splits or ():
+            options.known_split(split)
         from training.linking_commands import run_link_version
 
         summary = run_link_version(
             model=model,
-            dataset=dataset,
+            dataset=reference,
             lake=lake,
             output=output,
             splits=splits or (),
@@ -104,7 +111,7 @@ def link(
             raise UsageError("--input: takes --model beside it, no --split or --workers")
         summary = link_file(
             model,
-            Path(input_path),
+            input_path,
             Path(output),
             settings or [],
             page=page,
@@ -120,11 +127,13 @@ def link(
 
 
 def refinement(below: float | None, weight: float) -> RefineConfig | None:
+    if below is None:
+        if weight:
+            raise UsageError("--refine-weight: expected --refine-below beside it")
+        return None
     from training.evaluation.metrics.relations import RefineConfig
 
-    if below is None and weight:
-        raise UsageError("--refine-weight: expected --refine-below beside it")
-    return None if below is None else RefineConfig(below=below, weight=weight)
+    return RefineConfig(below=below, weight=weight)
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:
@@ -157,23 +166,20 @@ def link_file(
     """Link the documents of a JSON Lines file, write links, failures and a page, and return the summary.
 
     Raises:
-        UsageError: the file or the model is not there, the model reads vectors that no extractor here makes, or the
+        UsageError: the model is not there, the model reads vectors that no extractor here makes, or the
             precision is wanted of a model without calibration.
     """
-    if not source.is_file():
-        raise UsageError(f"--input {source}: no such file")
     from pipelines.config import recipe
     from pipelines.documents_for_linking import read_vectors
     from pipelines.sources.jsonl import read_documents
     from schemas.configs import override
     from training.linking_commands import run_link
-    from training.mlflow.registering import calibration_of
-    from training.mlflow.registry import load
+    from training.mlflow.registry import calibration_of, load
     from training.mlflow.runs import open_tracking
 
     client = open_tracking(tracking)
     loaded = load(model, client)
-    calibration = calibration_of(client, loaded, calibration_path)
+    calibration = calibration_of(loaded, calibration_path)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
         failures: list[Failure] = []

@@ -29,7 +29,6 @@ from schemas.lake import Folder
 from schemas.links import PredictedLink
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument, Linker
-from training.mlflow.registering import calibration_of
 from training.mlflow.registry import load
 from training.mlflow.runs import open_tracking
 
@@ -53,7 +52,7 @@ class Model:
         client = open_tracking(tracking_uri)
         loaded = load(address, client)
         self.uri = loaded.uri
-        self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=calibration_of(client, loaded, None))
+        self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=loaded.calibration)
         self._config = override(recipe("documents"), settings)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
         self._extraction = extraction_for(loaded.model.card, list(settings), Folder(self._scratch.name))

@@ -12,7 +12,6 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from schemas.errors import ConfigError
-from schemas.lake import Folder
 
 FILE = "multilink.toml"
 _SQLITE = "sqlite:///"
@@ -21,6 +20,8 @@ _VARIABLES = {"lake": "MULTILINK_LAKE", "tracking_uri": "MLFLOW_TRACKING_URI"}
 
 def remember(directory: Path, *, lake: str, tracking_uri: str) -> None:
     """Write a workspace into the project file of a directory; one inside of it by its relative path."""
+    from schemas.lake import Folder
+
     sqlite = tracking_uri.startswith(_SQLITE)
     store = _SQLITE + _relative(tracking_uri.removeprefix(_SQLITE), directory) if sqlite else tracking_uri
     values = {"lake": _relative(lake, directory), "tracking_uri": store}

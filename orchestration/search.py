@@ -13,8 +13,8 @@ import typer
 
 from schemas.console import Console, Say, aligned
 from schemas.documents import UNDETERMINED
-from schemas.errors import UsageError
-from schemas.lake import Lake
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Folder, Lake
 from training import options
 
 if TYPE_CHECKING:
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
 SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 SEARCH_TAG = "multilink"
-IndexPath = Annotated[str, typer.Option("--index", help="Path or URI of the folder that `multilink index` printed.")]
+
+
+def _is_index(path: str) -> str:
+    if not Folder(path).exists():
+        raise NotFoundError(f"--index {path}: no folder is there")
+    return path
+
+
+IndexPath = Annotated[
+    str,
+    typer.Option("--index", callback=_is_index, help="Path or URI of the folder that `multilink index` printed."),
+]
 
 
 def index(
@@ -44,9 +55,7 @@ def index(
         ),
     ] = None,
     settings: options.ReadingSettings = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
-    ] = None,
+    calibration: options.Calibration = None,
     tracking: options.Tracking = None,
     is_json: options.Json = False,
 ) -> None:
@@ -62,14 +71,15 @@ def index(
         raise UsageError("--pictures: takes --model beside it")
     if settings and pictures is None:
         raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
-    from training.mlflow.registering import calibration_of
-    from training.mlflow.registry import champion_of_dataset, load
+    if dataset is not None:
+        dataset = options.known_dataset(lake, dataset)
+        from training.mlflow.registry import calibration_of, champion_of_dataset, load
     from training.mlflow.runs import open_tracking
     from training.retrieval.build import build_index
 
     home, client = Lake.at(lake), open_tracking(tracking)
     if model is None:
-        model = champion_of_dataset(client, home.find(dataset or "")[0]).uri
+        model = champion_of_dataset(client, (dataset or "").partition("@")[0]).uri
     loaded = load(model, client)
     if pictures is not None:
         dataset = _build_archive(loaded.model, pictures, settings or [], home, console.say)
@@ -79,7 +89,7 @@ def index(
         dataset or "",
         uri=loaded.uri,
         name=_index_name(loaded),
-        calibration=calibration_of(client, loaded, calibration),
+        calibration=calibration_of(loaded, calibration),
         say=console.say,
     )
     console.summarise(_index_lines(made), {"path": made.folder.uri, "reused": made.is_reused, **_about(made)})

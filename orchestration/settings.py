@@ -8,7 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -16,9 +16,9 @@ import typer
 
 import pipelines.config
 import training.recipes
-from schemas.configs import dotted_keys, override, resolve
+from schemas.configs import dotted_keys, override, pick, resolve
 from schemas.console import Console
-from schemas.errors import UsageError
+from schemas.plugins import SOURCES, plugins, told
 
 WIDTH = 100
 INDENT = "    "
@@ -55,13 +55,14 @@ def settings(
     """
     console = Console(is_json=is_json)
     builds, trainings = pipelines.config.RECIPES, training.recipes.RECIPES
+    builds = {each: partial(pipelines.config.recipe, each) for each in plugins(SOURCES)} | {**builds}
     if not name:
-        rows = {"build": summaries(builds), "train": summaries(trainings)}
+        rows = {"build": summaries(pipelines.config.RECIPES), "train": summaries(trainings)}
+        rows["build"] |= {each: told(SOURCES, each) for each in plugins(SOURCES)}
         console.summarise(list_recipes(rows), rows)
         return
-    if name not in {*builds, *trainings}:
-        raise UsageError(f"no recipe '{name}'; recipes: {', '.join(sorted({*builds, *trainings}))}")
-    found = list(settings_of(override((builds.get(name) or trainings[name])(), set_ or [])))
+    make: Callable[[], Any] = pick({**trainings, **builds}, name, what="recipe")
+    found = list(settings_of(override(make(), set_ or [])))
     console.summarise(describe(found), {"settings": [asdict(setting) for setting in found]})
 
 

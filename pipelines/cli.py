@@ -25,21 +25,15 @@ from schemas.manifest import diff, read_manifest, table_parts, verify
 features_app = typer.Typer(help="Choose an extractor of features.", no_args_is_help=True)
 lake_app = typer.Typer(help="Look after a lake.", no_args_is_help=True)
 datasets_app = typer.Typer(help="Look at the data sets of a lake.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the one command."""
-    app.command(context_settings={"allow_extra_args": True})(build)
-    exports.register(datasets_app)
-    app.add_typer(datasets_app, name="datasets")
-    app.add_typer(features_app, name="features")
-    app.add_typer(lake_app, name="lake")
+exports.register(datasets_app)
 
 
 def build(
-    context: typer.Context,
     dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: LakeOption,
+    beam_options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Beam's own options.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: SetOption = None,
     runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
@@ -61,7 +55,7 @@ def build(
         credentials=Credentials.from_environment(os.environ),
         runner=parse_runner(runner),
         workers=workers,
-        beam_options=context.args,
+        beam_options=beam_options or (),
         say=console.say,
     )
     console.summarise(summary_lines(summary), summary.to_json())

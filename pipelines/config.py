@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pipelines.settings import (
     NO_LIMIT,
@@ -33,8 +34,9 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.vist import VistSource
 from pipelines.sources.wikipedia.imageclef import ImageclefSource
 from pipelines.sources.wikipedia.live import WikipediaSource
-from schemas.configs import Json, require, resolve
+from schemas.configs import Json, pick, require, resolve
 from schemas.errors import ConfigError
+from schemas.plugins import SOURCES, load_plugin, plugins, told
 
 Source = (
     DiySource
@@ -199,13 +201,26 @@ def _without_limits(dataset: str, source: Source, thresholds: DocumentsConfig) -
     )
 
 
+def _of_plugin(name: str) -> BuildConfig:
+    """Return the build of a data set of another package.
+
+    Raises:
+        ConfigError: its package cannot be loaded, or gives no build of that name.
+    """
+    make = load_plugin(SOURCES, name)
+    found = make() if callable(make) else make
+    if not (isinstance(found, BuildConfig) and found.dataset == name):
+        raise ConfigError(f"{told(SOURCES, name)}: expected a function that returns a BuildConfig of '{name}'")
+    return found
+
+
 _ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news, archive)
 RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL} | {"wiki-live": wiki_live}
 
 
 def datasets() -> list[str]:
-    """Return the names of the data sets that can be built."""
-    return sorted({recipe().dataset for recipe in RECIPES.values()})
+    """Return the names of the data sets that can be built, those of other packages among them."""
+    return sorted({*(recipe().dataset for recipe in RECIPES.values()), *plugins(SOURCES)})
 
 
 def recipe(dataset: str, name: str | None = None) -> BuildConfig:
@@ -214,10 +229,6 @@ def recipe(dataset: str, name: str | None = None) -> BuildConfig:
     Raises:
         ConfigError: there is no such data set, or no such recipe for it.
     """
-    if dataset not in datasets():
-        raise ConfigError(f"unknown data set '{dataset}'; data sets: {', '.join(datasets())}")
-    name = name or dataset
-    fitting = [key for key, make in RECIPES.items() if make().dataset == dataset]
-    if name not in fitting:
-        raise ConfigError(f"unknown recipe '{name}' of {dataset}; recipes: {', '.join(fitting)}")
-    return RECIPES[name]()
+    pick(dict.fromkeys(datasets()), dataset, what="data set")
+    fitting = {key: make for key, make in RECIPES.items() if make().dataset == dataset}
+    return pick(fitting or {dataset: partial(_of_plugin, dataset)}, name or dataset, what="recipe")()

@@ -2,8 +2,9 @@
 
 A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
 scalars, or further such dataclasses. A field can be one of several dataclasses, told apart by the default of their
-`name`; setting the name chooses one. A dataclass can also have a property `unused`: the names of fields that its other
-fields make void. This module turns a configuration into JSON-ready values, reads it back, and applies
+`name`; setting the name chooses one. One of them may stand for those of other packages: its `plugins` names the group
+of their entry points (`schemas.plugins`). A dataclass can also have a property `unused`: the names of fields that its
+other fields make void. This module turns a configuration into JSON-ready values, reads it back, and applies
 `key.subkey=value` overrides. What a configuration *means* is validated by its own `__post_init__`.
 """
 
@@ -17,11 +18,12 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import getitem
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
+from schemas.plugins import load_plugin, plugins, told
 from schemas.versions import plain
 
 C = TypeVar("C")
@@ -35,20 +37,22 @@ def resolve(config: object) -> dict[str, Json]:
     return cast(dict[str, Json], plain(config))
 
 
-def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
+def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "", like: object = None) -> C:
     """Return the configuration that `resolve` gave `values` for.
 
     Args:
         kind: its class.
         values: by the names of its fields; what is not there has its default.
         prefix: of its keys in messages, where it is part of another (`images.`).
+        like: a configuration whose parts without a name keep their classes; None: those of the declared types.
 
     Raises:
         ConfigError: a key is unknown or a value has the wrong type.
     """
     hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    known = {name: _coerce(values[name], hints[name], key=prefix + name) for name in names if name in values}
+    kept = {name: _kept(hints[name], getattr(like, name, None)) for name in names}
+    known = {name: _coerce(values[name], kept[name], key=prefix + name) for name in names if name in values}
     config = kind(**known)
     used = [name for name in names if name not in getattr(config, "unused", ())]
     for name in values:
@@ -98,7 +102,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
             keys = {name: hint for name, hint in keys.items() if not name.startswith(prefix)}
             keys |= {prefix + name: hint for name, hint in dotted_keys(after, part).items()}
         inner[leaf] = value
-    return restore(type(config), values)
+    return restore(type(config), values, like=config)
 
 
 def dotted_keys(config: object, choice: Any = None) -> dict[str, Any]:
@@ -136,6 +140,19 @@ def require(condition: bool, *, field: str, value: object, rule: str) -> None:
         raise ConfigError(f"{field} = {value!r}: {rule}")
 
 
+def pick(known: Mapping[str, C], name: str, *, what: str) -> C:
+    """Return what has a name.
+
+    Raises:
+        ConfigError: nothing has; the message gives the nearest name, and all of them.
+    """
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise ConfigError(f"unknown {what} '{name}'; {hint}{what}s: {', '.join(sorted(known))}")
+
+
 def _assignment(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator:
@@ -151,10 +168,37 @@ def _chosen_part(config: object, parents: list[str]) -> Any:
     return hint if _named(get_args(hint)) or hasattr(config, "unused") else None
 
 
-def _named(members: Iterable[Any]) -> dict[str, Any]:
-    """Return the dataclasses of a union by their names; none where they have no names."""
+def _kept(hint: Any, part: object) -> Any:
+    """Return the class that a part has, where nothing in its settings tells it from the others of its type."""
+    is_one_of_several = get_origin(hint) in (Union, types.UnionType) and not _named(get_args(hint))
+    return type(part) if is_one_of_several and dataclasses.is_dataclass(part) else hint
+
+
+def _named(members: Iterable[Any]) -> dict[str, Callable[[], Any]]:
+    """Return the dataclasses of a union by their names, those of other packages last; none where they have no names."""
     kinds = [member for member in members if dataclasses.is_dataclass(member)]
-    return {str(field.default): kind for kind in kinds for field in dataclasses.fields(kind) if field.name == NAME}
+    found = {str(_default_name(kind)): partial(_itself, kind) for kind in kinds if _default_name(kind)}
+    groups = [group for kind in kinds if (group := getattr(kind, "plugins", None))]
+    return {name: partial(_of_plugin, group, name) for group in groups for name in plugins(group)} | found
+
+
+def _itself(kind: Any) -> Any:
+    return kind
+
+
+def _of_plugin(group: str, name: str) -> Any:
+    """Return the dataclass of another package's settings."""
+    kind = load_plugin(group, name)
+    if not (dataclasses.is_dataclass(kind) and _default_name(kind) == name):
+        raise ConfigError(
+            f"{told(group, name)}: expected a dataclass whose name is '{name}' by default, found {kind!r}"
+        )
+    return kind
+
+
+def _default_name(kind: Any) -> Any:
+    defaults = [field.default for field in dataclasses.fields(kind) if field.name == NAME]
+    return next((default for default in defaults if default is not dataclasses.MISSING), None)
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -214,7 +258,7 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
     if (named := _named(members)) and isinstance(value, Mapping):
         name = _coerce(value.get(NAME), Literal[tuple(named)], key=f"{key}.{NAME}")
-        return restore(named[name], value, prefix=f"{key}.")
+        return restore(named[name](), value, prefix=f"{key}.")
     of_its_names = [member for member in members if isinstance(value, dict) and value and _names(member) == {*value}]
     *others, last = of_its_names or [member for member in members if value is None or member is not type(None)]
     for member in others:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from schemas.tables import column, table_schema
 
+LEVEL = 0.95  # of every interval
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -21,13 +21,6 @@ from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the one command."""
-    commands = (train, evaluate, examples, compare, promote, approve, promotions, rollback, copy, serve, supervised)
-    for command in (*commands, sweep, transfer):
-        app.command()(command)
-
-
 def train(
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; a resumed run knows its own.")] = None,
@@ -40,14 +33,15 @@ def train(
     with_report: Annotated[
         bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
     ] = True,
-    tracking: options.Tracking = None,
+    tracking: options.NewTracking = None,
     is_json: options.Json = False,
 ) -> None:
-    """Train on a data set with Ray, log the run in MLflow, and register the kept model as the challenger."""
+    """Train on a data set, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     if resume is None:
-        override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])  # a mistake is told before torch is imported
+        override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+        dataset = options.known_dataset(lake, dataset or "")
     from training.mlflow.tracked_training import run_train
 
     console = Console(is_json=is_json)
@@ -80,7 +74,8 @@ def evaluate(
     lake: options.LakePath = "",
     report: options.Report = None,
     scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Score matrices made elsewhere instead: JSON Lines.")
+        Path | None,
+        typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices made elsewhere: JSON Lines."),
     ] = None,
     with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
     baseline: Annotated[
@@ -113,23 +108,27 @@ def evaluate(
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
     if settings and scores is not None:
         raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+    if baseline is not None:
+        _check(
+            "evaluate --baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"]
+        )
+    elif scores is not None:
+        _check("evaluate --scores", given, refused=["--model", "--dataset", "--report"])
+    else:
+        _check("evaluate", given, needed=["--model", "--dataset", "--lake"])
+    reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
     from training.commands import run_baseline, run_evaluate, run_evaluate_scores, run_report
     from training.evaluation.evaluate import STANDARD_CONFIG
 
     config = override(STANDARD_CONFIG, settings or [])
     if baseline is not None:
-        _check(
-            "evaluate --baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"]
-        )
-        summary = run_baseline(baseline=baseline, dataset=dataset or "", lake=lake, split=split, config=config)
+        summary = run_baseline(baseline=baseline, dataset=reference, lake=lake, split=split, config=config)
     elif scores is not None:
-        _check("evaluate --scores", given, refused=["--model", "--dataset", "--report"])
         summary = run_evaluate_scores(scores)
     else:
-        _check("evaluate", given, needed=["--model", "--dataset", "--lake"])
         summary = run_evaluate(
             model=model or "",
-            dataset=dataset or "",
+            dataset=reference,
             lake=lake,
             split=split,
             tracking=tracking,
@@ -156,6 +155,7 @@ def examples(
 
     Beside it stands the loss of the model's objective on the split: what there is to judge by without links.
     """
+    dataset = options.known_dataset(lake, dataset)
     from training.commands import run_examples
     from training.report.pages import examples_page, write_page
 
@@ -182,6 +182,10 @@ def compare(
     is_json: options.Json = False,
 ) -> None:
     """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
+    if len(models) < 2:
+        raise UsageError(f"compare: expected at least two models, found {len(models)}")
+    if dataset is not None:
+        dataset = options.known_dataset(lake, dataset)
     from training.commands import run_compare
     from training.report.pages import comparison_lines, comparison_page, write_page
 
@@ -205,17 +209,16 @@ def supervised(
 
     Trains in this process; nothing is registered.
     """
-    config = override(named_recipe(recipe), settings or [])
-    from training.evaluation.studies import supervised_curve
-    from training.report.pages import curve_table, supervised_page, write_page
-
-    console, home = Console(is_json=is_json), Lake.at(lake)
+    config, reference = override(named_recipe(recipe), settings or []), options.known_dataset(lake, dataset)
     try:
         parts = [float(share) for share in _items(shares, "--shares")]
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
-    reference = "@".join(home.find(dataset))
-    points = list(supervised_curve(config, home, reference, shares=parts, split=split, say=console.say))
+    from training.evaluation.studies import supervised_curve
+    from training.report.pages import curve_table, supervised_page, write_page
+
+    console = Console(is_json=is_json)
+    points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=console.say))
     page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
     _summarise(console, [f"{reference}, {split}", *curve_table(points).lines()], values, page)
@@ -237,13 +240,15 @@ def sweep(
     workers: Annotated[int, typer.Option(help="Training processes.")] = 1,
     split: options.Split = "test",
     report: options.Report = None,
-    tracking: options.Tracking = None,
+    tracking: options.NewTracking = None,
     is_json: options.Json = False,
 ) -> None:
     """Train every combination of some settings as `train` does, and judge the models side by side.
 
     Called again, it goes on where it was: what was trained with the same settings is not trained again.
     """
+    override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+    dataset = options.known_dataset(lake, dataset)
     from training.report.pages import sweep_page, sweep_table, write_page
     from training.sweep import PAPER, run_sweep
 
@@ -275,13 +280,15 @@ def transfer(
     is_json: options.Json = False,
 ) -> None:
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
+    addresses = _items(models, "--models")
+    references = [options.known_dataset(lake, dataset) for dataset in _items(datasets, "--datasets")]
     from training.commands import run_transfer
     from training.report.pages import transfer_page, transfer_table, write_page
 
     console = Console(is_json=is_json)
     cells = run_transfer(
-        models=_items(models, "--models"),
-        datasets=_items(datasets, "--datasets"),
+        models=addresses,
+        datasets=references,
         lake=lake,
         split=split,
         tracking=tracking,
@@ -297,7 +304,7 @@ def promote(
     model: options.Model,
     version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/gate.py.")
+        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/policy.py.")
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
@@ -312,7 +319,9 @@ def promote(
     Without a policy: it must beat random, not be worse than the champion, on at least 20 documents of the validation
     split of the latest version.
     """
-    from training.mlflow.gate import read_policy
+    from training.mlflow.policy import read_policy
+
+    rules = read_policy(policy)
     from training.mlflow.promotion import promote as promote_version
     from training.mlflow.runs import open_tracking
 
@@ -323,7 +332,7 @@ def promote(
         version,
         lake=None if lake is None else Lake.at(lake),
         dataset=dataset,
-        policy=read_policy(policy),
+        policy=rules,
         is_dry_run=is_dry_run,
         say=console.say,
     )
@@ -417,9 +426,7 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; who reaches it is answered.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: one that is free.")] = 5050,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Calibration of the model; its run's by default.")
-    ] = None,
+    calibration: options.Calibration = None,
     tracking: options.Tracking = None,
     is_json: options.Json = False,
 ) -> None:

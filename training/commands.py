@@ -236,11 +236,8 @@ def run_compare(
         say: takes a line of progress.
 
     Raises:
-        UsageError: there are fewer than two models; a model, the data set or split is not there; or no document could
-            be scored with every model.
+        UsageError: a model, the data set or split is not there; or no document could be scored with every model.
     """
-    if len(models) < 2:
-        raise UsageError(f"compare: expected at least two models, found {len(models)}")
     client, home = open_tracking(tracking), Lake.at(lake)
     entries = [model if model in set(Baseline) else load(model, client) for model in models]
     loaded = [entry for entry in entries if isinstance(entry, LoadedModel)]
@@ -348,8 +345,6 @@ def run_examples(
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
-    if split not in set(Split):
-        raise UsageError(f"--split {split}: expected one of {', '.join(Split)}")
     home, client = Lake.at(lake), open_tracking(tracking)
     reference = "@".join(home.find(dataset))
     loaded = load(model, client)

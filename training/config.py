@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import ClassVar, Literal
+from math import isfinite
+from typing import Any, ClassVar, Literal
 
 from schemas.configs import require
 from schemas.documents import Role
+from schemas.plugins import OBJECTIVES, TOWERS, load_plugin, plugins
 
 
 class Similarity(StrEnum):
@@ -79,7 +81,7 @@ OBJECTIVE_SETTINGS: Mapping[ObjectiveName, frozenset[str]] = {
     ObjectiveName.COHERENCE: frozenset({"relations", "relation_weight"}),
     ObjectiveName.SUPERVISED: frozenset({"margin", "labelled_share"}),
 }
-_ALL_SETTINGS = frozenset[str]().union(*OBJECTIVE_SETTINGS.values())
+_ALL_SETTINGS = frozenset[str]({"options"}).union(*OBJECTIVE_SETTINGS.values())
 
 
 class Loss(StrEnum):
@@ -412,10 +414,36 @@ class FineTunedConfig(ImageTowerConfig):
     batch_norm: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherTextTower(TowerConfig):
+    """Stands for the text towers of other packages.
+
+    Settings of one are a dataclass on top of `TowerConfig`, or of one above that reads the same: a tower of
+    `WordsConfig` is given words, one of `SentenceConfig` sentence vectors. `tower` is its class, as `module:name`.
+    """
+
+    plugins: ClassVar[str] = TOWERS
+    tower: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherImageTower(ImageTowerConfig):
+    """Stands for the image towers of other packages; as `OtherTextTower`, on top of `ImageTowerConfig`."""
+
+    plugins: ClassVar[str] = TOWERS
+    tower: ClassVar[str] = ""
+
+
 TextConfig = (
-    GruConfig | TransformerConfig | BilstmAttentionConfig | SubwordAttentionConfig | MultiSourceConfig | SentenceConfig
+    GruConfig
+    | TransformerConfig
+    | BilstmAttentionConfig
+    | SubwordAttentionConfig
+    | MultiSourceConfig
+    | SentenceConfig
+    | OtherTextTower
 )
-ImageConfig = LinearConfig | LinearBnConfig | RegionConceptConfig | FineTunedConfig
+ImageConfig = LinearConfig | LinearBnConfig | RegionConceptConfig | FineTunedConfig | OtherImageTower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +480,7 @@ class ObjectiveConfig:
         relation_weight: lambda_cls, what `coherence` is multiplied with (A: 0.1).
         labelled_share: share of the training documents whose links `supervised` is shown (L figure 5). A smaller
             share's documents are among a larger one's.
+        options: settings of an objective of another package, each as `NAME=NUMBER`.
     """
 
     name: str = ObjectiveName.CROSS_DOCUMENT.value
@@ -472,9 +501,15 @@ class ObjectiveConfig:
     relations: str = "all"
     relation_weight: float = 0.1
     labelled_share: float = 1.0
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _take_plain_names(self)
+        rule = f"expected NAME=NUMBER, NAME one of {', '.join(self._defaults) or 'none'}"
+        for item in self.options:
+            name, _, value = item.partition("=")
+            is_option = name in self._defaults and _is_number(value)
+            require(is_option, field="objective.options", value=item, rule=rule)
         for known in fields(self):
             if known.name in self.unused:
                 value, rule = getattr(self, known.name), f"is no setting of objective.name = '{self.name}'"
@@ -494,22 +529,39 @@ class ObjectiveConfig:
             is_mean = self.terms == (ObjectiveName.NOSTRUCT,)
             object.__setattr__(self, "negatives", Negatives.MEAN if is_mean else Negatives.HARDEST)
 
+    def option(self, name: str) -> float:
+        """Return a setting of an objective of another package."""
+        given = dict(item.split("=", 1) for item in self.options)
+        return float(given.get(name, self._defaults[name]))
+
     @property
-    def terms(self) -> tuple[ObjectiveName, ...]:
-        """Return the objectives that the name sums, in the order of `ObjectiveName`."""
-        known = {**{str(name): (name,) for name in ObjectiveName}, **SHORT_NAMES}
+    def _others(self) -> list[Any]:
+        """Return the classes of the terms that are of other packages."""
+        return [load_plugin(OBJECTIVES, term) for term in self.terms if term not in OBJECTIVE_SETTINGS]
+
+    @property
+    def _defaults(self) -> dict[str, float]:
+        return {name: value for kind in self._others for name, value in getattr(kind, "options", {}).items()}
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Return the objectives that the name sums, in the order of `ObjectiveName`; those of other packages last."""
+        names = dict.fromkeys([*ObjectiveName, *plugins(OBJECTIVES)])
+        known = {**{str(name): (name,) for name in names}, **SHORT_NAMES}
         parts = self.name.split("+")
         for part in parts:
             rule = f"expected one of {', '.join(known)}, or several joined by +; found {part!r}"
             require(part in known, field="objective.name", value=self.name, rule=rule)
         found = [name for part in parts for name in known[part]]
         require(len(set(found)) == len(found), field="objective.name", value=self.name, rule="sums a term twice")
-        return tuple(name for name in ObjectiveName if name in found)
+        return tuple(name for name in names if name in found)
 
     @property
     def unused(self) -> frozenset[str]:
         """Return the settings that none of the terms reads; they are no keys of this configuration."""
-        return _ALL_SETTINGS - frozenset[str]().union(*(OBJECTIVE_SETTINGS[term] for term in self.terms))
+        used = [OBJECTIVE_SETTINGS[ObjectiveName(term)] for term in self.terms if term in OBJECTIVE_SETTINGS]
+        used += [{*getattr(kind, "reads", ()), "options"} for kind in self._others]
+        return _ALL_SETTINGS - frozenset[str]().union(*used)
 
     @property
     def reads_relations(self) -> bool:
@@ -652,7 +704,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         require(self.dimensions > 0, field="dimensions", value=self.dimensions, rule="must be positive")
-        for tower in (self.text, self.image):
+        for part, tower in (("text", self.text), ("image", self.image)):
+            rule = f"is an {tower.part} tower"
+            require(tower.part == part, field=f"{part}.name", value=tower.name, rule=rule)
             if isinstance(tower, TransformerConfig | RegionConceptConfig):
                 rule = f"a transformer's heads must divide dimensions = {self.dimensions}"
                 fits = self.dimensions % tower.heads == 0
@@ -687,6 +741,13 @@ def _check_numbers(
         elif name in shares:
             holds, rule = 0 < value <= 1, "must be in (0, 1]"
         require(holds, field=f"{part}.{name}", value=value, rule=rule)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _is_k(text: str) -> bool:

@@ -23,8 +23,7 @@ from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined, threshold_of, write_links
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.mlflow.registering import calibration_of
-from training.mlflow.registry import LoadedModel, champion_of_dataset, load
+from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load
 from training.mlflow.runs import open_tracking
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
@@ -177,7 +176,7 @@ def run_link_version(
         reference,
         uri=loaded.uri,
         output=Folder(output if "://" in output else str(Path(output).absolute())),
-        calibration=calibration_of(client, loaded, calibration_path),
+        calibration=calibration_of(loaded, calibration_path),
         precision=precision,
         refine=refine,
     )

@@ -1,4 +1,7 @@
-"""Options that several commands have: their names, where their values come from, and what their help says."""
+"""Options that several commands have: their names, where their values come from, and what their help says.
+
+What can be checked of a value without a library is checked here, before a command imports any.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,41 @@ from urllib.parse import urlsplit
 import typer
 
 from schemas.console import Console
-from schemas.errors import UsageError
+from schemas.documents import Split as Splits
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Lake
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
+SQLITE = "sqlite:///"
 
-Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
-LakePath = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
-Model = Annotated[str, typer.Option(help="Registered model.")]
-Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
-]
-ReadingSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
-]
-Split = Annotated[str, typer.Option(help="train, val or test.")]
+
+def known_dataset(lake: str, reference: str) -> str:
+    """Return NAME@VERSION of a data set of a lake; errors as of `Lake.find`."""
+    if not reference:
+        raise UsageError("--dataset: expected NAME or NAME@VERSION, found nothing")
+    return "@".join(Lake.at(lake).find(reference))
+
+
+def known_split(split: str) -> str:
+    """Return a split's name.
+
+    Raises:
+        UsageError: there is no split of that name.
+    """
+    if split not in set(Splits):
+        raise UsageError(f"--split {split}: expected one of {', '.join(Splits)}")
+    return split
+
+
+def is_there(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Return the path that an option was given.
+
+    Raises:
+        NotFoundError: no file is there.
+    """
+    if path is not None and not path.is_file():
+        raise NotFoundError(f"{option.opts[0]} {path}: no such file")
+    return path
 
 
 def _answered(uri: str | None) -> str | None:
@@ -55,12 +76,51 @@ def _answered(uri: str | None) -> str | None:
             return uri
 
 
+def _with_models(uri: str | None) -> str | None:
+    """Return the address of a store that is there: who reads models makes no database of a mistyped name."""
+    if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
+        raise NotFoundError(f"--tracking-uri {uri}: no such file")
+    return _answered(uri)
+
+
+def _with_folder(uri: str | None) -> str | None:
+    """Return the address of a store that is there or can be made: a database in a folder that is there."""
+    if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).parent.is_dir():
+        raise NotFoundError(f"--tracking-uri {uri}: no such folder")
+    return _answered(uri)
+
+
+Calibration = Annotated[
+    Path | None, typer.Option(metavar="FILE", callback=is_there, help="Calibration of the model; its own by default.")
+]
+Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
+LakePath = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
+Model = Annotated[str, typer.Option(help="Registered model.")]
+Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
+]
+ReadingSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
+]
+Split = Annotated[str, typer.Option(callback=known_split, help="train, val or test.")]
 Tracking = Annotated[
     str | None,
     typer.Option(
         "--tracking-uri",
         envvar="MLFLOW_TRACKING_URI",
-        callback=_answered,
+        callback=_with_models,
         help="MLflow's address; ./mlflow.db by default.",
+    ),
+]
+NewTracking = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking-uri",
+        envvar="MLFLOW_TRACKING_URI",
+        callback=_with_folder,
+        help="MLflow's address; ./mlflow.db by default. A database that is not there is made.",
     ),
 ]

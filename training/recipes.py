@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from schemas.configs import override
+from schemas.configs import override, pick
 from schemas.documents import Role
-from schemas.errors import ConfigError
 from training.config import (
     PACKAGED,
     TRAINED,
@@ -255,6 +254,4 @@ def recipe(name: str) -> TrainConfig:
     Raises:
         ConfigError: there is no recipe of that name.
     """
-    if name not in RECIPES:
-        raise ConfigError(f"unknown recipe '{name}'; recipes: {', '.join(sorted(RECIPES))}")
-    return RECIPES[name]()
+    return pick(RECIPES, name, what="recipe")()

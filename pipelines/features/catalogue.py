@@ -6,8 +6,9 @@ the rounding of its arithmetic. A column's fingerprint names everything the valu
 an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
 looked up: `pipelines.images.packed`.
 
-To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry. A name
-that is in no registry but has a weight file ending in `.onnx` is a network of the user's own.
+To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry; or an
+entry of another package (`schemas.plugins`). A name that is in no registry but has a weight file ending in `.onnx` is a
+network of the user's own.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind
+from schemas.plugins import EXTRACTORS, load_plugin, plugins, told
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
 ROUNDS = 3
 _WORDS = ("we", "cut", "sand", "glue", "paint", "two", "long", "panels", "of", "red", "oak", "with", "a", "saw")
-_OWN_NETWORKS = {IMAGES: "onnx:image_extractor", DOCUMENTS: "onnx:OnnxText"}
-_OWN_REGIONS = "given_regions:GivenRegions"
+_HERE = "pipelines.features"
+_OWN_NETWORKS = {IMAGES: f"{_HERE}.onnx:image_extractor", DOCUMENTS: f"{_HERE}.onnx:OnnxText"}
+_OWN_REGIONS = f"{_HERE}.given_regions:GivenRegions"
 
 
 class Extractor(Protocol):
@@ -61,12 +64,13 @@ class Entry:
     """A column known by name, described without importing its extractor.
 
     Attributes:
-        factory: `module:callable` in this package.
+        factory: `module:callable`, the module's name in full.
         network: columns of one network come from one extractor.
         kind: of the column.
         dimensions: of a vector, or of a region's vector; 0 for classes, or where it is not known yet.
         weights: where its weights come from: `packaged`, `your own`, or the name that `features.weights` has to give.
         licence: of the weights, where they are packaged.
+        table: of another package's: whether it reads pictures (`images`) or sentences (`documents`).
     """
 
     factory: str
@@ -75,10 +79,11 @@ class Entry:
     dimensions: int = 0
     weights: str = PACKAGED
     licence: str = ""
+    table: str = IMAGES
 
 
 def _of_network(network: str, dimensions: int, weights: str, licence: str = "") -> dict[str, Entry]:
-    entry = partial(Entry, factory="networks:Network", network=network, weights=weights, licence=licence)
+    entry = partial(Entry, factory=f"{_HERE}.networks:Network", network=network, weights=weights, licence=licence)
     return {
         network: entry(dimensions=dimensions),
         f"{network}-classes": entry(kind=FeatureKind.CLASSES),
@@ -97,7 +102,7 @@ ENTRIES: dict[str, dict[str, Entry]] = {
         **_of_network("resnet152", 2048, "resnet152"),
         **_of_network("resnet50", 2048, "resnet50"),
         _DETECTOR: Entry(
-            factory="faster_rcnn:FasterRcnn",
+            factory=f"{_HERE}.faster_rcnn:FasterRcnn",
             network=_DETECTOR,
             kind=FeatureKind.REGIONS,
             dimensions=1024,
@@ -105,7 +110,9 @@ ENTRIES: dict[str, dict[str, Entry]] = {
         ),
     },
     DOCUMENTS: {
-        _ENCODER: Entry(factory="sentences:UseMultilingual", network=_ENCODER, dimensions=512, licence="Apache-2.0")
+        _ENCODER: Entry(
+            factory=f"{_HERE}.sentences:UseMultilingual", network=_ENCODER, dimensions=512, licence="Apache-2.0"
+        )
     },
 }
 
@@ -130,21 +137,33 @@ def extractors(
         entry = _entry(name, table, weights)
         networks.setdefault((entry.factory, entry.network), []).append(name)
     return [
-        resolve_name(f"pipelines.features.{factory}")(network, columns, config, weights)
-        for (factory, network), columns in networks.items()
+        resolve_name(factory)(network, columns, config, weights) for (factory, network), columns in networks.items()
     ]
 
 
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
     known = ENTRIES[table]
+    if name not in known and name in plugins(EXTRACTORS):
+        return _of_plugin(name, table)
     if table == IMAGES and name not in known and name in weights and _is_regions(weights[name]):
         return Entry(factory=_OWN_REGIONS, network=name, kind=FeatureKind.REGIONS, weights=OWN)
     if name not in known and name not in _own_networks(weights):
+        names = ", ".join(sorted({*known, *plugins(EXTRACTORS)}))
         raise ConfigError(
-            f"{SETTINGS[table]} = {name!r}: expected one of {', '.join(sorted(known))}, or a network of your own: "
+            f"{SETTINGS[table]} = {name!r}: expected one of {names}, or a network of your own: "
             f"features.weights={name}=PATH.onnx, or regions of others: features.weights={name}=PATH.tsv"
         )
     return known.get(name) or Entry(factory=_OWN_NETWORKS[table], network=name, weights=OWN)
+
+
+def _of_plugin(name: str, table: str = "") -> Entry:
+    """Return the entry of another package's extractor; of a table, where one is named."""
+    entry = load_plugin(EXTRACTORS, name)
+    if not isinstance(entry, Entry):
+        raise ConfigError(f"{told(EXTRACTORS, name)}: expected an Entry of the catalogue, found {entry!r}")
+    if table not in ("", entry.table):
+        raise ConfigError(f"{SETTINGS[table]} = {name!r}: it is for {SETTINGS[entry.table]}")
+    return entry
 
 
 def _own_networks(weights: Mapping[str, WeightFile]) -> list[str]:
@@ -168,6 +187,7 @@ def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) ->
     """
     weights = parse_weights(config.weights, http)
     rows = [_listed(name, table, config, http) for table, entries in ENTRIES.items() for name in entries]
+    rows += [_listed(name, _of_plugin(name).table, config, http) for name in plugins(EXTRACTORS)]
     rows += [_listed(name, IMAGES, config, http) for name, file in weights.items() if _is_regions(file)]
     for name in _own_networks(weights):  # of images or of sentences: the other row says so
         found = [_listed(name, table, config, http) for table in ENTRIES]
@@ -216,6 +236,8 @@ def measured(name: str, config: FeaturesConfig, http: HttpConfig | None = None, 
         ConfigError: the extractor is not known, or its weights are not given.
     """
     table = DOCUMENTS if name in {*ENTRIES[DOCUMENTS], *config.sentences} else IMAGES
+    if name in plugins(EXTRACTORS):
+        table = _of_plugin(name).table
     [extractor] = extractors([name], table, config, http)
     if hasattr(extractor, "reads_names"):
         raise ConfigError(f"{name}: its values are looked up, not computed")

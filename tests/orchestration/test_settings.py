@@ -45,4 +45,4 @@ def test_the_command_lists_recipes_and_settings(capsys: pytest.CaptureFixture[st
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["settings"]
     assert {row["key"]: row["value"] for row in rows}["objective.similarity"] == "tk"
     assert run(["settings", "nothing"]) == 2
-    assert "no recipe 'nothing'; recipes: alikhani-2022, " in capsys.readouterr().err
+    assert "unknown recipe 'nothing'; recipes: alikhani-2022, " in capsys.readouterr().err

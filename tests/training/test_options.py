@@ -54,5 +54,9 @@ def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, uri
     assert isinstance(run(uri), UsageError)
 
 
-def test_other_stores_are_not_asked(tmp_path: Path) -> None:
-    assert run(f"sqlite:///{tmp_path}/mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
+def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    assert str(run(uri)) == f"--tracking-uri {uri}: no such file"
+    (tmp_path / "mlflow.db").touch()
+    assert run(uri) == uri
+    assert run("postgresql://host/mlflow") == "postgresql://host/mlflow"

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.evaluation import Score
+from schemas.evaluation import LEVEL, Score
 from training.data.ragged import Float64, Floats, Int64
 from training.data.streams import stream
 
 RESAMPLES = 10_000
 MEDIAN_RESAMPLES = 2_000
-LEVEL = 0.95
 NUMBERS_AT_ONCE = 1 << 22
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import UsageError
 from training.data.ragged import Float64, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 
@@ -34,7 +34,6 @@ def evaluate_scores(path: Path) -> Evaluation:
     """Return the evaluation of a scores file.
 
     Raises:
-        NotFoundError: there is no such file.
         UsageError: a line is broken, an id comes twice, or no document can be scored.
     """
     documents = list(read_scores(path))
@@ -48,8 +47,6 @@ def evaluate_scores(path: Path) -> Evaluation:
 
 def read_scores(path: Path) -> Iterator[ScoredDocument]:
     """Yield the documents of a scores file, in order; empty lines are passed over."""
-    if not path.is_file():
-        raise NotFoundError(f"--scores {path}: no such file")
     seen: dict[str, int] = {}
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):

@@ -14,178 +14,33 @@ retrieve their images. A candidate is promoted if every check passes:
 - latest: it was scored on the latest version of the target data set;
 - approval: where the policy asks for one, a named person has approved it (`multilink approve`).
 
-A policy file is TOML; a key that is left out has its default, an unknown one is an error:
-
-    measure = "auto"              # what decides: auc, reciprocal_rank, recall_at_1, _5, _10; auto: see `Measure`
-    split = "val"                 # whose documents are scored; never test, whose scores are reported
-    min_documents = 20            # that must have been scored
-    latest_only = true            # the data set scored on must be the latest version in the lake
-    approval = false              # whether a person must approve a version before it becomes the champion
-    approvers = []                # who may; empty: anyone who gives a name
-
-    [minimum]                     # means in percent that a candidate must reach
-    auc = 70.0
-    precision_at_1 = 40.0
-
-    [[guards]]                    # other data sets, on their latest version, on which it may not fall back
-    dataset = "rqa"
-    margin = 2.0
-
-Loading models, scoring documents and moving aliases are `promotion.py`'s.
+What a policy file says is `policy.py`'s. Loading models, scoring documents and moving aliases are `promotion.py`'s.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
-from schemas.configs import Json, require, resolve, restore
-from schemas.documents import Split
-from schemas.errors import ConfigError, NotFoundError, UsageError
+from schemas.configs import Json, resolve
+from schemas.errors import UsageError
+from schemas.evaluation import LEVEL
 from training.data.ragged import Float64
 from training.data.streams import stream
-from training.evaluation.bootstrap import LEVEL, Interval
+from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.metrics.links import LinkScore, PairScore, ScoreKind
+from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy
 
 Scores = Mapping[str, LinkScore | PairScore]
 TITLES = {metric: title for kind in ScoreKind for metric, title in kind.metrics.items()}
 APPROVAL = "approval"  # the check of it
 RANDOM_AUC = 50.0
-NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
-BEST = 100.0  # every score is from 0 to this
 RESAMPLES = 10_000
 NUMBERS_AT_ONCE = 1 << 22
-
-
-class Measure(StrEnum):
-    """What decides; all but AUC are of retrieval, an image for a text, and exist where AUC does not.
-
-    `auto` is AUC, and where no document has one (a text and an image each), the reciprocal rank.
-    """
-
-    AUTO = "auto"
-    AUC = "auc"
-    RECIPROCAL_RANK = "reciprocal_rank"
-    RECALL_AT_1 = "recall_at_1"
-    RECALL_AT_5 = "recall_at_5"
-    RECALL_AT_10 = "recall_at_10"
-
-    @property
-    def is_of_retrieval(self) -> bool:
-        """Return whether it is for sure of retrieval."""
-        return self not in (Measure.AUTO, Measure.AUC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minimum:
-    """Means in percent that a candidate must reach on the target; None: any.
-
-    The first three are of links, the others of retrieval: they are of the kind of the policy's measure.
-    """
-
-    auc: float | None = None
-    precision_at_1: float | None = None
-    precision_at_5: float | None = None
-    reciprocal_rank: float | None = None
-    recall_at_1: float | None = None
-    recall_at_5: float | None = None
-    recall_at_10: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            is_percent = value is None or 0 <= value <= BEST
-            require(is_percent, field=f"minimum.{name}", value=value, rule="must be from 0 to 100")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """A data set on which a candidate must keep what the champion can.
-
-    Attributes:
-        dataset: its name; the latest version is scored.
-        margin: mean of the measure, in percentage points, that the candidate may lose.
-        split: as in `Policy`.
-        measure: what decides on this data set.
-    """
-
-    dataset: str = ""
-    margin: float = 0.0
-    split: str = ""
-    measure: Measure = Measure.AUTO
-
-    def __post_init__(self) -> None:
-        is_name = bool(self.dataset) and "@" not in self.dataset
-        rule = "expected a name without version; the latest is scored"
-        require(is_name, field="guards.dataset", value=self.dataset, rule=rule)
-        require(self.margin >= 0, field="guards.margin", value=self.margin, rule="must not be negative")
-        require(self.split != Split.TEST, field="guards.split", value=self.split, rule=NOT_TEST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """Settings of the rule.
-
-    Attributes:
-        level: of the intervals.
-        measure: what decides on the target.
-        split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `test`:
-            a champion chosen by the scores that are reported would make them too good. Validation links choose no
-            epoch and train nothing, so they are as good as unseen.
-        min_documents: how many documents must have been scored (with both models), on the target and on each guard.
-        latest_only: whether the data set scored on must be the latest version in its lake.
-        approval: whether the version's tag `approved_by` must name a person.
-        approvers: whom it may name; empty: anyone.
-        minimum: scores that must be reached.
-        guards: data sets on which the candidate may not fall back.
-    """
-
-    level: float = LEVEL
-    measure: Measure = Measure.AUTO
-    split: str = ""
-    min_documents: int = 20
-    latest_only: bool = True
-    approval: bool = False
-    approvers: tuple[str, ...] = ()
-    minimum: Minimum = field(default_factory=Minimum)
-    guards: tuple[Guard, ...] = ()
-
-    def __post_init__(self) -> None:
-        require(0 < self.level < 1, field="level", value=self.level, rule="must be between 0 and 1")
-        require(self.min_documents >= 1, field="min_documents", value=self.min_documents, rule="must be at least 1")
-        require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
-        rule = "expected approval = true with it"
-        require(self.approval or not self.approvers, field="approvers", value=self.approvers, rule=rule)
-        names = [guard.dataset for guard in self.guards]
-        require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
-
-
-STANDARD_POLICY = Policy()
-
-
-def read_policy(path: Path | None) -> Policy:
-    """Return the policy of a TOML file, or the standard policy where there is none.
-
-    Raises:
-        NotFoundError: there is no such file.
-        ConfigError: it is no TOML, a key is unknown (the nearest is named), a value has the wrong type or range.
-    """
-    if path is None:
-        return STANDARD_POLICY
-    if not path.is_file():
-        raise NotFoundError(f"--policy {path}: no such file")
-    try:
-        return restore(Policy, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"--policy {path}: expected TOML: {problem}") from problem
-    except ConfigError as problem:
-        raise ConfigError(f"--policy {path}: {problem}") from problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Who was champion of a registered model, from when to when, by which decision, and on which data.
 
 Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still told, and
-an alias that was set by hand is not. Also who approved a version, which a policy may ask for (`gate.py`).
+an alias that was set by hand is not. Also who approved a version, which a policy may ask for (`policy.py`).
 """
 
 from __future__ import annotations

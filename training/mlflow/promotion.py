@@ -1,7 +1,7 @@
 """The promotion gate: score candidate and champion on the same data, decide, record, move the alias; and the way back.
 
-The rule and its settings are `gate.py`'s. The decision is kept in the log of champions, as a tag of the candidate's
-version and as a file of its run; a refusal in the latter two; a dry run leaves nothing behind.
+The rule is `gate.py`'s, its settings are `policy.py`'s. The decision is kept in the log of champions, as a tag of the
+candidate's version and as a file of its run; a refusal in the latter two; a dry run leaves nothing behind.
 
 Who is champion after whom is a log that only grows, so that two successors cannot both win and none is half done.
 MLflow's aliases can be set, not compared and set. What a registry does decide in one transaction, whatever its database
@@ -42,7 +42,8 @@ from schemas.errors import BuildError, GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.evaluation.evaluate import evaluate_model
-from training.mlflow.gate import STANDARD_POLICY, Check, Contest, Decision, Measure, Policy, contest_of, decide, refuse
+from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
+from training.mlflow.policy import STANDARD_POLICY, Measure, Policy
 from training.mlflow.registry import (
     APPROVED_TAG,
     CHAMPION,

@@ -1,7 +1,9 @@
 """A registered model as MLflow's `python_function`: data frame of documents in, data frame of their links out.
 
 MLflow imports this module by name and calls `_load_pyfunc`, wherever the package is installed; no code is pickled or
-copied. Everything a document is computed from is `LinkModel`'s; here lists become arrays and back.
+copied. The calibration, once an evaluation has made one, lies beside the model's files, so that links have the same
+probability here, over HTTP and by `multilink link`. Everything a document is computed from is `LinkModel`'s; here lists
+become arrays and back.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
 from training.data.requirements import inputs_of
 from training.data.views import TextView
-from training.evaluation.metrics.calibration import Calibration
+from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.linking.links import Linker
 from training.model import LinkModel
 
@@ -175,18 +177,32 @@ def _example(model: LinkModel) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
-    return LinkPredictor(LinkModel.load(folder), uri=_address(folder))
+    return LinkPredictor(LinkModel.load(folder), uri=_address(folder), calibration=logged_calibration(folder))
+
+
+def logged_calibration(folder: Path) -> Calibration | None:
+    """Return the calibration that was logged beside a model's folder, or None where none was.
+
+    Raises:
+        IntegrityError: what is there is no calibration.
+    """
+    root = _logged_root(folder)
+    found = None if root is None else root / FILE_NAME
+    return None if found is None or not found.is_file() else read_calibration(found)
 
 
 def _address(folder: Path) -> str:
     """Return the version that MLflow downloaded a model's folder as, or the folder where it did not."""
-    for parent in folder.parents:
-        if (parent / ADDRESS_FILE).is_file():
-            note = read_yaml(str(parent), ADDRESS_FILE)
-            return f"models:/{note['model_name']}/{note['model_version']}"
-        if (parent / "MLmodel").is_file():
-            break
-    return str(folder)
+    root = _logged_root(folder)
+    if root is None or not (root / ADDRESS_FILE).is_file():
+        return str(folder)
+    note = read_yaml(str(root), ADDRESS_FILE)
+    return f"models:/{note['model_name']}/{note['model_version']}"
+
+
+def _logged_root(folder: Path) -> Path | None:
+    """Return the folder of the logged model that a model's files are in."""
+    return next((parent for parent in folder.parents if (parent / "MLmodel").is_file()), None)
 
 
 def _items(value: Any) -> list[Any]:

@@ -2,10 +2,10 @@
 
 With the version: both towers as one logged model, its signature, digests, reports, and the model card: what a person
 must know before using it, as Markdown (`model_card.md.j2`). The card says what is known when a model is registered, and
-is written anew with the scores when the model has been evaluated on the data it is for. With the run:
+is written anew with the scores when the model has been evaluated on the data it is for. So is `calibration.json`, from
+which links have their probabilities. With the run:
 
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
-    evaluation/calibration.json                                   of the data set version it was trained on
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.data.requirements import told
 from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
-from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.evaluation.metrics.calibration import FILE_NAME, Calibration
 from training.evaluation.metrics.links import ScoreKind
 from training.mlflow import pyfunc
 from training.mlflow.registry import (
     CHALLENGER,
     DATASET_DIGEST_TAG,
+    DECISION_TAG,
     MODEL_DIGEST_TAG,
     LoadedModel,
     ModelVersion,
@@ -45,8 +46,9 @@ from training.mlflow.registry import (
     make_name,
     model_name,
     models_of,
+    versions,
 )
-from training.mlflow.runs import log_scores, read_artifact
+from training.mlflow.runs import log_scores
 from training.model import LinkModel
 from training.model_files import folder_digest
 
@@ -56,6 +58,7 @@ SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
 MODEL_ARTIFACT = "model"
+DESCRIPTION_CHARACTERS = 5_000  # that MLflow's tables hold
 FOLDER = "evaluation"
 _NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
 _AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
@@ -70,9 +73,14 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def model_card(model: LinkModel, version: ModelVersion, report: EvaluationReport | None) -> str:
-    """Return the card of a registered model, with the scores of its evaluation where there is one."""
-    card = model.card
+def model_card(
+    model: LinkModel, version: ModelVersion, report: EvaluationReport | None, *, has_tables: bool = True
+) -> str:
+    """Return the card of a registered model, with the scores of its evaluation where there is one.
+
+    Without its tables of settings, environment and tags it fits into MLflow's description of a version.
+    """
+    card, tags = model.card, {name: value for name, value in version.tags.items() if name != DECISION_TAG}
     environment = Environment(
         loader=PackageLoader("training.mlflow", "."), undefined=StrictUndefined, trim_blocks=True, autoescape=False
     )
@@ -93,8 +101,10 @@ def model_card(model: LinkModel, version: ModelVersion, report: EvaluationReport
         tables={
             "Settings": flatten(resolve(card.config)),
             "Environment it was registered in": {"Python": platform.python_version()} | installed_versions(),
-            "Tags": version.tags,
-        },
+            "Tags": tags,
+        }
+        if has_tables
+        else {},
     )
 
 
@@ -135,7 +145,13 @@ def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name:
 def write_card(
     client: mlflow.MlflowClient, version: ModelVersion, model: LinkModel, report: EvaluationReport | None
 ) -> None:
-    """Write the card of a registered version, with the scores of its evaluation where there is one."""
+    """Write the card of a registered version, with the scores of its evaluation where there is one.
+
+    On MLflow's page of the version it is the description.
+    """
+    client.update_model_version(
+        version.name, version.version, model_card(model, version, report, has_tables=False)[:DESCRIPTION_CHARACTERS]
+    )
     with tempfile.TemporaryDirectory(prefix="multilink-card-") as scratch:
         card = Path(scratch) / CARD_FILE
         card.write_text(model_card(model, version, report), encoding="utf-8")
@@ -193,7 +209,7 @@ def _requirements() -> list[str]:
 def record_evaluation(
     client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
 ) -> None:
-    """Keep an evaluation with the run of a model, if it has one.
+    """Keep an evaluation with the run of a model, if it has one, and the calibration with the model itself.
 
     Metrics and the calibration are kept for the data set version it was trained on alone, the table for any.
     """
@@ -201,10 +217,13 @@ def record_evaluation(
         return
     is_own = f"{report.dataset}@{report.dataset_version}" == loaded.model.card.data.reference
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
-        report.write(Path(scratch) / f"{report.dataset}-{report.dataset_version}-{report.split}")
-        if is_own and calibration is not None:
-            (Path(scratch) / FILE_NAME).write_text(calibration.to_json(), encoding="utf-8")
-        client.log_artifacts(loaded.run_id, scratch, FOLDER)
+        report.write(Path(scratch, FOLDER, f"{report.dataset}-{report.dataset_version}-{report.split}"))
+        client.log_artifacts(loaded.run_id, str(Path(scratch, FOLDER)), FOLDER)
+        found = loaded.version or next(iter(versions(client, f"run_id = '{loaded.run_id}'")), None)
+        if is_own and calibration is not None and found is not None:
+            path = Path(scratch, FILE_NAME)
+            path.write_text(calibration.to_json(), encoding="utf-8")
+            attach(client, found, path)
     if is_own:
         log_scores(client, loaded.run_id, metric_values(report))
 
@@ -216,20 +235,6 @@ def metric_values(report: EvaluationReport) -> dict[str, float]:
         ends = {metric: score.value, f"{metric}_low": score.low, f"{metric}_high": score.high}
         found |= {name: value for name, value in ends.items() if value is not None}
     return {_NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value for name, value in found.items()}
-
-
-def calibration_of(client: mlflow.MlflowClient, loaded: LoadedModel, path: Path | None = None) -> Calibration | None:
-    """Return a model's calibration: of a file where one is given, else of its run; None where there is none.
-
-    Raises:
-        UsageError: the file is not there.
-        IntegrityError: what is there is no calibration.
-    """
-    if path is not None:
-        return read_calibration(path)
-    name = f"{FOLDER}/{FILE_NAME}"
-    text = None if loaded.run_id is None else read_artifact(client, loaded.run_id, name)
-    return None if text is None else Calibration.from_json(text, where=f"{name} of run {loaded.run_id}")
 
 
 def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> Rival:

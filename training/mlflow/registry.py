@@ -24,6 +24,8 @@ from mlflow.models import Model
 
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
+from training.evaluation.metrics.calibration import Calibration, read_calibration
+from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, fetch_files
 from training.model import LinkModel
 from training.model_files import check_files
@@ -230,12 +232,14 @@ class LoadedModel:
         uri: its address, an alias resolved to the version it stood for.
         version: of the registry; None for a run's model or a folder.
         run_id: run that trained it, where known.
+        calibration: of its evaluation on the data it was trained on; None before that.
     """
 
     model: LinkModel
     uri: str
     version: ModelVersion | None = None
     run_id: str | None = None
+    calibration: Calibration | None = None
 
 
 def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
@@ -251,11 +255,14 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         return load_version(find_version(client, *registered))
     if of_run := _OF_RUN.fullmatch(uri):
         with download(uri) as folder:
-            return LoadedModel(model=LinkModel.load(folder), uri=uri, run_id=of_run["run"])
+            return LoadedModel(
+                model=LinkModel.load(folder), uri=uri, run_id=of_run["run"], calibration=logged_calibration(folder)
+            )
     if ":/" in uri:
         raise UsageError(f"--model {uri}: expected {_FORMS}")
     if Path(uri).is_dir():
-        return LoadedModel(model=LinkModel.load(Path(uri)), uri=str(Path(uri).absolute()))
+        folder = Path(uri).absolute()
+        return LoadedModel(model=LinkModel.load(folder), uri=str(folder), calibration=logged_calibration(folder))
     try:
         return load_version(find_version(client, uri, CHAMPION))
     except NotFoundError as problem:
@@ -271,7 +278,22 @@ def load_version(version: ModelVersion) -> LoadedModel:
     """
     with download(version.uri) as folder:
         check_files(folder, version.tags.get(MODEL_DIGEST_TAG))
-        return LoadedModel(model=LinkModel.load(folder), uri=version.uri, version=version, run_id=version.run_id)
+        return LoadedModel(
+            model=LinkModel.load(folder),
+            uri=version.uri,
+            version=version,
+            run_id=version.run_id,
+            calibration=logged_calibration(folder),
+        )
+
+
+def calibration_of(loaded: LoadedModel, path: Path | None = None) -> Calibration | None:
+    """Return the calibration of a file where one is given, else the model's own; None where there is none.
+
+    Raises:
+        IntegrityError: the file holds no calibration.
+    """
+    return loaded.calibration if path is None else read_calibration(path)
 
 
 def registered_name(uri: str) -> tuple[str, str] | None:

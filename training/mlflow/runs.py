@@ -176,6 +176,11 @@ def start_run(
         "workers": str(workers),
         "code_version": code_version(),
         **told(config),
+        "mlflow.source.type": "JOB",
+        "mlflow.source.name": f"multilink train --dataset {dataset}@{version} --recipe {config.recipe}",
+        "mlflow.note.content": f"{'+'.join(config.objective.terms)} with similarity {config.objective.similarity} on "
+        f"`{dataset}@{version}`, recipe `{config.recipe}`, {config.training.epochs} epochs, {workers} workers. "
+        "`report` among the artefacts is the evaluation.",
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
         **({PARENT_TAG: parent} if parent else {}),
     }

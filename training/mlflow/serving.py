@@ -30,8 +30,7 @@ from training.evaluation.metrics.calibration import Calibration
 from training.listening import REQUEST_S, TimedProtocol, bind
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
-from training.mlflow.registering import calibration_of
-from training.mlflow.registry import LoadedModel, load
+from training.mlflow.registry import LoadedModel, calibration_of, load
 from training.mlflow.runs import open_tracking
 
 MAX_BODY_BYTES = 32 << 20
@@ -65,7 +64,7 @@ def run_serve(
     """
     client = open_tracking(tracking)
     loaded = load(model, client)
-    app = make_app(loaded, calibration_of(client, loaded, calibration_path))
+    app = make_app(loaded, calibration_of(loaded, calibration_path))
     address = bind(host, port)
     ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
     lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]

@@ -251,9 +251,7 @@ def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
 
 def _reference(dataset: str | None, run: TrackedRun | None) -> str:
     if run is None:
-        if dataset is None:
-            raise UsageError("--dataset: expected NAME or NAME@VERSION, found nothing")
-        return dataset
+        return dataset or ""
     own = f"{run.tags[DATASET_TAG]}@{run.tags[VERSION_TAG]}"
     if dataset is not None and dataset not in (own, run.tags[DATASET_TAG]):
         raise UsageError(f"--dataset {dataset}: run {run.id} was started on {own}; leave it out")

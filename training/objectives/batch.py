@@ -6,8 +6,11 @@ Choosing comes first so that an objective that uses a few rows of a document (No
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -101,9 +104,14 @@ class Objective(ABC):
     """A term that can be minimised: what it needs encoded, and its losses.
 
     Attributes:
+        reads: of an objective of another package, the settings of `ObjectiveConfig` that it reads.
+        options: its own settings, with what they are by default; `config.option(name)` returns one.
         config: its settings.
         seed: keys its random draws.
     """
+
+    reads: ClassVar[Collection[str]] = ()
+    options: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     config: ObjectiveConfig
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Which objective a configuration names. A new objective is a module of this package and one line here."""
+"""Which objective a configuration names: a module of this package and one line here, or one of another package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from schemas.errors import ConfigError
+from schemas.plugins import OBJECTIVES as GROUP
+from schemas.plugins import load_plugin, told
 from training.config import ObjectiveConfig, ObjectiveName
 from training.objectives.batch import EncodedBatch, Objective
 from training.objectives.coherence import Coherence
@@ -18,7 +21,7 @@ from training.objectives.nostruct import NoStruct
 from training.objectives.pair_retrieval import EuclideanBatchHard, Hal, Order, TripletHardest, TripletSum
 from training.objectives.supervised import Supervised
 
-OBJECTIVES: Mapping[ObjectiveName, type[Objective]] = {
+OBJECTIVES: Mapping[str, type[Objective]] = {
     ObjectiveName.CROSS_DOCUMENT: CrossDocument,
     ObjectiveName.INTRA_DOCUMENT: IntraDocument,
     ObjectiveName.DROPOUT_SUBDOCUMENT: DropoutSubdocument,
@@ -44,6 +47,19 @@ class Sum(Objective):
 
 
 def build_objective(config: ObjectiveConfig, *, seed: int) -> Objective:
-    """Return the objective a configuration names, a sum where it names several; `seed` keys the random draws."""
-    terms = tuple(OBJECTIVES[name](config, seed) for name in config.terms)
+    """Return the objective a configuration names, a sum where it names several; `seed` keys the random draws.
+
+    Raises:
+        ConfigError: one of another package cannot be loaded, or is no `Objective`.
+    """
+    terms = tuple((OBJECTIVES.get(name) or _of_plugin(name))(config, seed) for name in config.terms)
     return terms[0] if len(terms) == 1 else Sum(config, seed, terms)
+
+
+def _of_plugin(name: str) -> type[Objective]:
+    kind = load_plugin(GROUP, name)
+    if not (isinstance(kind, type) and issubclass(kind, Objective)):
+        raise ConfigError(
+            f"{told(GROUP, name)}: expected a class of training.objectives.batch.Objective, found {kind!r}"
+        )
+    return kind

@@ -1,10 +1,17 @@
-"""Which tower a configuration names. A new one is a module here, a dataclass in `training.config`, and a line below."""
+"""Which tower a configuration names.
+
+A new one is a module here, a dataclass in `training.config`, and a line below; or one of another package, whose
+settings name its class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
+from typing import cast
 
-from training.config import TrainConfig
+from schemas.errors import ConfigError
+from training.config import TowerConfig, TrainConfig
 from training.text.vocabulary import Vocabulary
 from training.towers.bilstm_attention import BilstmAttentionTower
 from training.towers.fine_tuned import FineTunedTower
@@ -39,5 +46,15 @@ def build_towers(config: TrainConfig, sizes: Sizes, vocabulary: Vocabulary | Non
     Raises:
         ConfigError: a tower reads words or vectors that are not given, or its package is not installed.
     """
-    text = TEXT_TOWERS[config.text.name](config.text, sizes, vocabulary)
-    return text, IMAGE_TOWERS[config.image.name](config.image, sizes, text)
+    text = _tower(TEXT_TOWERS, config.text)(config.text, sizes, vocabulary)
+    return text, _tower(IMAGE_TOWERS, config.image)(config.image, sizes, text)
+
+
+def _tower(known: Mapping[str, Callable[..., Tower]], config: TowerConfig) -> Callable[..., Tower]:
+    if config.name in known:
+        return known[config.name]
+    where = getattr(config, "tower", "")
+    try:
+        return cast(Callable[..., Tower], resolve_name(where))
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise ConfigError(f"{config.part}.name = '{config.name}': its tower {where!r}: {problem}") from problem

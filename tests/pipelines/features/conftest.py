@@ -87,7 +87,12 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for kind in (Colours, Cells, Hues, Lengths):
         setattr(module, kind.__name__, kind)
         name = kind.__name__.lower()
-        entry = Entry(factory=f"of_tests:{kind.__name__}", network=name, kind=kind.kind, dimensions=kind.dimensions)
+        entry = Entry(
+            factory=f"pipelines.features.of_tests:{kind.__name__}",
+            network=name,
+            kind=kind.kind,
+            dimensions=kind.dimensions,
+        )
         monkeypatch.setitem(ENTRIES[DOCUMENTS if kind is Lengths else IMAGES], name, entry)
     COUNTS.clear()
     return COUNTS

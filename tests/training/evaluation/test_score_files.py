@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import UsageError
 from training.evaluation.score_files import evaluate_scores
 
 GOOD = {"id": "a", "scores": [[0.9, 0.1], [0.2, 0.3]], "links": [[0, 0]]}
@@ -61,11 +61,6 @@ def test_a_broken_line_is_named(tmp_path: Path, line: object, message: str) -> N
         evaluate_scores(_file(tmp_path, GOOD, line))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such file"):
-        evaluate_scores(tmp_path / "absent.jsonl")
 
 
 def test_nothing_to_score(tmp_path: Path) -> None:

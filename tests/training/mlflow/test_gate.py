@@ -8,20 +8,16 @@ import pytest
 from schemas.errors import ConfigError, NotFoundError
 from training.evaluation.metrics.links import LinkScore
 from training.mlflow.gate import (
-    STANDARD_POLICY,
     Check,
     Contest,
     Decision,
-    Guard,
-    Minimum,
-    Policy,
     decide,
     difference_interval,
     mean_bounds,
     mean_interval,
-    read_policy,
     refuse,
 )
+from training.mlflow.policy import STANDARD_POLICY, Guard, Minimum, Policy, read_policy
 
 
 def _scores(values: np.ndarray, *, precision: float = 50.0) -> dict[str, LinkScore]:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from orchestration.commands import app
 from schemas.errors import GateError, NotFoundError, UsageError
 from training.mlflow.copying import copy_version
-from training.mlflow.gate import Policy
 from training.mlflow.history import approve, championships
+from training.mlflow.policy import Policy
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registry import APPROVED_TAG, find_version, standing
 from training.mlflow.runs import connect

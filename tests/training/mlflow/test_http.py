@@ -22,7 +22,7 @@ from training.data.documents import GivenDocument
 from training.linking_commands import run_link
 from training.mlflow.copying import copy_version
 from training.mlflow.promotion import current, promote, rollback
-from training.mlflow.registering import artifact_folder, calibration_of, register
+from training.mlflow.registering import artifact_folder, register
 from training.mlflow.registry import DECISION_TAG, find_version, load
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
@@ -118,7 +118,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
         "report/index.html",
         "report/evaluation.parquet",
     }
-    calibration = calibration_of(client, loaded)
+    calibration = load("models:/linker@champion", client).calibration
     assert calibration is not None and calibration.dataset == "synthetic@v1"
 
     restored, replaced = rollback(client, "linker")

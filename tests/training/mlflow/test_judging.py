@@ -21,8 +21,7 @@ from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
 from training.evaluation.metrics.links import score_documents
 from training.linking_commands import run_link
-from training.mlflow.registering import calibration_of
-from training.mlflow.registry import find_version, load
+from training.mlflow.registry import calibration_of, find_version, load
 from training.model import LinkModel
 from training.report.pages import comparison_page
 
@@ -110,12 +109,12 @@ def test_links_at_a_wanted_precision(
 ) -> None:
     register_model(trained)
     loaded = load("models:/linker/1", client)
-    assert calibration_of(client, loaded) is None
+    assert loaded.calibration is None
     documents = linkable(registry_lake)
     with pytest.raises(UsageError, match=r"models:/linker/1 has no calibration; `multilink evaluate` makes one"):
         run_link(loaded=loaded, documents=documents, output=str(tmp_path / "x.parquet"), precision=0.9, say=print)
     evaluated(client, registry_lake)
-    calibration = calibration_of(client, loaded)
+    calibration = load("models:/linker/1", client).calibration
     assert calibration is not None and calibration.dataset == "synthetic@v1" and calibration.split == "val"
     wanted = (calibration.points[0].precision + calibration.points[-1].precision) / 2
     found = {}
@@ -137,7 +136,7 @@ def test_links_at_a_wanted_precision(
     assert [row["probability"] for row in found["all"]] == pytest.approx(calibration.probability(similarities), 1e-5)
     path = tmp_path / "calibration.json"
     path.write_text(calibration.to_json())
-    assert calibration_of(client, loaded, path) == calibration
+    assert calibration_of(loaded, path) == calibration
 
 
 def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained: Path, tmp_path: Path) -> None:

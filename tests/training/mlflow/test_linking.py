@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
@@ -132,6 +133,11 @@ def test_a_served_model_gives_the_links_of_link(
         for name in ("similarity", "probability"):
             found = [each[name] for each in row["links"]]
             assert None not in found and found == pytest.approx([wanted[name] for wanted in rows], abs=1e-6)
+
+    by_pyfunc = mlflow.pyfunc.load_model("models:/linker@champion").predict(pd.DataFrame(records))
+    assert by_pyfunc["links"].tolist() == [row["links"] for row in answer["predictions"]], "to the last digit"
+    by_run = mlflow.pyfunc.load_model(f"runs:/{client.get_model_version('linker', '1').run_id}/model")
+    assert by_run.predict(pd.DataFrame(records[:1]))["links"][0] == answer["predictions"][0]["links"]
 
     example = json.loads(urllib.request.urlopen(f"{served}/example", timeout=60).read())
     status, answer = post(served, example)

@@ -13,7 +13,7 @@ from schemas.errors import GateError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.evaluation.evaluate import Evaluation, evaluate_model
 from training.mlflow import promotion
-from training.mlflow.gate import Guard, Minimum, Policy
+from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import promote, rollback
 from training.mlflow.registry import DECISION_TAG, find_version
 

@@ -138,11 +138,8 @@ def read_calibration(path: Path) -> Calibration:
     """Return the calibration of a file.
 
     Raises:
-        UsageError: there is no such file.
         IntegrityError: it holds no calibration.
     """
-    if not path.is_file():
-        raise UsageError(f"--calibration {path}: no such file")
     return Calibration.from_json(path.read_text(encoding="utf-8"), where=str(path))
 
 

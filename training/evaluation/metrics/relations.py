@@ -14,10 +14,9 @@ from torch import nn
 
 from schemas.configs import require
 from schemas.errors import UsageError
-from schemas.evaluation import Score
+from schemas.evaluation import LEVEL, Score
 from training.data.ragged import Bool, Float32, Float64, Floats
 from training.data.streams import stream
-from training.evaluation.bootstrap import LEVEL
 from training.model import LinkModel
 
 RESAMPLES = 1_000

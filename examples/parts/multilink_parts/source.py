@@ -1,0 +1,69 @@
+"""The data set `captions`: a CSV file of albums, a picture and its caption in each row.
+
+album,picture,caption
+shelf,shelf/1.jpg,Cut the boards.
+
+multilink build captions --set source.table=albums.csv --lake lake
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from pipelines.config import BuildConfig
+from pipelines.files import read_lines
+from pipelines.settings import DedupeConfig, DocumentsConfig, Policy
+from pipelines.sources.inputs import IMAGES, Input
+from pipelines.sources.records import CandidateDocument, rejected, sentence
+from schemas.documents import Link, Provenance
+from schemas.failures import Failure, Reason
+
+DATASET = "captions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionsSource:
+    """A CSV file of albums.
+
+    Attributes:
+        table: path of the file.
+        images: folder of the pictures.
+    """
+
+    inputs: ClassVar = (Input("table", published=("*.csv",), is_needed=True), IMAGES)
+    table: str = ""
+    images: str = ""
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield a document an album; its rows stand together. A row without a caption is a failure, and is left out."""
+        text = "\n".join(line.decode("utf-8", "replace") for _, line in read_lines(self.table))
+        rows = enumerate(csv.DictReader(io.StringIO(text)), start=2)
+        for album, numbered in groupby(rows, key=lambda pair: pair[1]["album"]):
+            kept = []
+            for line, row in numbered:
+                if (row["caption"] or "").strip():
+                    kept.append(row)
+                else:
+                    yield rejected(f"{self.table}:{line}", Reason.EMPTY_SENTENCE, "the row has no caption")
+            if kept:
+                yield CandidateDocument(
+                    id=album,
+                    dataset=DATASET,
+                    sentences=tuple(sentence(row["caption"]) for row in kept),
+                    image_uris=tuple(row["picture"] for row in kept),
+                    links=tuple(Link(number, number) for number in range(len(kept))),
+                    provenance=Provenance(DATASET, album),
+                )
+
+
+def captions() -> BuildConfig:
+    """Albums of captioned pictures, all of them."""
+    thresholds = DocumentsConfig(min_long_sentences=0, min_images=1, long_sentence_tokens=1)
+    return BuildConfig(
+        dataset=DATASET, source=CaptionsSource(), documents=thresholds, dedupe=DedupeConfig(policy=Policy.KEEP_ALL)
+    )
