@@ -85,10 +85,10 @@ class LazyGroup(TyperGroup):
         super().__init__(**settings)
         self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line(place)) for name, place in COMMANDS.items()])
 

@@ -231,4 +231,6 @@ def recipe(dataset: str, name: str | None = None) -> BuildConfig:
     """
     pick(dict.fromkeys(datasets()), dataset, what="data set")
     fitting = {key: make for key, make in RECIPES.items() if make().dataset == dataset}
-    return pick(fitting or {dataset: partial(_of_plugin, dataset)}, name or dataset, what="recipe")()
+    if not fitting:
+        fitting[dataset] = partial(_of_plugin, dataset)
+    return pick(fitting, name or dataset, what="recipe")()

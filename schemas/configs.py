@@ -174,7 +174,7 @@ def _kept(hint: Any, part: object) -> Any:
     return type(part) if is_one_of_several and dataclasses.is_dataclass(part) else hint
 
 
-def _named(members: Iterable[Any]) -> dict[str, Callable[[], Any]]:
+def _named(members: Iterable[Any]) -> Mapping[str, Callable[[], Any]]:
     """Return the dataclasses of a union by their names, those of other packages last; none where they have no names."""
     kinds = [member for member in members if dataclasses.is_dataclass(member)]
     found = {str(_default_name(kind)): partial(_itself, kind) for kind in kinds if _default_name(kind)}

@@ -560,7 +560,7 @@ class ObjectiveConfig:
     def unused(self) -> frozenset[str]:
         """Return the settings that none of the terms reads; they are no keys of this configuration."""
         used = [OBJECTIVE_SETTINGS[ObjectiveName(term)] for term in self.terms if term in OBJECTIVE_SETTINGS]
-        used += [{*getattr(kind, "reads", ()), "options"} for kind in self._others]
+        used += [frozenset({*getattr(kind, "reads", ()), "options"}) for kind in self._others]
         return _ALL_SETTINGS - frozenset[str]().union(*used)
 
     @property

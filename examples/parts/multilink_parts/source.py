@@ -3,7 +3,7 @@
 album,picture,caption
 shelf,shelf/1.jpg,Cut the boards.
 
-multilink build captions --set source.table=albums.csv --lake lake
+multilink build captions --set source.documents=albums.csv --lake lake
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class CaptionsSource:
     """A CSV file of albums.
 
     Attributes:
-        table: path of the file.
-        images: folder of the pictures.
+        documents: path of the file.
+        images: folder of the pictures; empty: what the file itself is in.
     """
 
-    inputs: ClassVar = (Input("table", published=("*.csv",), is_needed=True), IMAGES)
-    table: str = ""
+    inputs: ClassVar = (Input("documents", published=("*.csv",), is_needed=True), IMAGES)
+    documents: str = ""
     images: str = ""
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield a document an album; its rows stand together. A row without a caption is a failure, and is left out."""
-        text = "\n".join(line.decode("utf-8", "replace") for _, line in read_lines(self.table))
+        text = "\n".join(line.decode("utf-8", "replace") for _, line in read_lines(self.documents))
         rows = enumerate(csv.DictReader(io.StringIO(text)), start=2)
         for album, numbered in groupby(rows, key=lambda pair: pair[1]["album"]):
             kept = []
@@ -49,7 +49,7 @@ class CaptionsSource:
                 if (row["caption"] or "").strip():
                     kept.append(row)
                 else:
-                    yield rejected(f"{self.table}:{line}", Reason.EMPTY_SENTENCE, "the row has no caption")
+                    yield rejected(f"{self.documents}:{line}", Reason.EMPTY_SENTENCE, "the row has no caption")
             if kept:
                 yield CandidateDocument(
                     id=album,

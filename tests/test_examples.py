@@ -1,0 +1,198 @@
+"""What `examples/` shows works: the package of parts is installed beside multilink and used by the commands."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from schemas.plugins import load_plugin, plugins
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ROOT / "examples" / "parts"
+BROKEN = {
+    "multilink.objectives": {"missing": "broken_parts:Missing", "no-class": "broken_parts:WORD"},
+    "multilink.towers": {"no-tower": "broken_parts:WORD"},
+    "multilink.extractors": {"no-entry": "broken_parts:WORD"},
+    "multilink.sources": {"no-build": "broken_parts:WORD", "raises": "broken_parts.raising:build"},
+}
+Run = Callable[..., Any]
+
+
+def write_entry_points(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
+    """Write what an installed package leaves of its entry points."""
+    written = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    written.mkdir(parents=True)
+    (written / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [line for group, own in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in own.items()))]
+    (written / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip installed the example's package, asking no index."""
+    target = tmp_path_factory.mktemp("parts")
+    command = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(target)]
+    copied = target / "source"
+    subprocess.run(["cp", "-r", str(PARTS), str(copied)], check=True)
+    subprocess.run([sys.executable, "-m", *command, str(copied)], check=True, timeout=300)
+    return target
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Put a folder of installed packages where they are found; forget what was found before and after."""
+
+    def put(folder: Path) -> None:
+        monkeypatch.syspath_prepend(folder)
+        forget()
+
+    def forget() -> None:
+        plugins.cache_clear()
+        load_plugin.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    forget()
+
+
+def multilink(folder: Path, *arguments: str, path: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
+    environment["PYTHONPATH"] = f"{path}:{ROOT}"
+    command = [sys.executable, "-m", "orchestration", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
+    )
+
+
+def write_albums(folder: Path, photographs: dict[str, bytes]) -> Path:
+    """Write twelve albums of three pictures each, and a row without a caption."""
+    rows, names = [], sorted(photographs)
+    for number in range(12):
+        for place in range(3):
+            name = f"{number}-{place}.jpg"
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(photographs[names[(number * 3 + place) % len(names)]])
+            rows.append((f"album-{number:02}", name, f"Picture {place} of {names[(number + place) % len(names)]}."))
+    rows.append(("album-11", "0-0.jpg", " "))
+    path = folder / "albums.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("album", "picture", "caption"), *rows])
+    return path
+
+
+@pytest.mark.slow
+def test_a_package_of_parts_is_used_by_the_commands(
+    installed: Path, tmp_path: Path, photographs: dict[str, bytes]
+) -> None:
+    table = write_albums(tmp_path / "own", photographs)
+    features = "features.images=colour-histogram"
+    build = ["build", "captions", "--set", f"source.documents={table}", "--set", features, "--lake", "lake", "--json"]
+    built = multilink(tmp_path, *build, path=installed)
+    assert built.returncode == 0, built.stderr
+    images = next((tmp_path / "lake" / "datasets" / "captions").rglob("images/**/*.parquet"))
+    vectors = np.stack(pq.read_table(images).column("features.colour-histogram").to_pylist())
+    assert vectors.shape[1] == 64
+    np.testing.assert_allclose(vectors.astype(float).sum(axis=1), 1, atol=1e-2)
+
+    own = ["objective.name=info-nce", "objective.options=temperature=0.1", "text.name=sentence-mlp", "text.hidden=32"]
+    settings = [part for setting in (*own, "training.epochs=2", "dimensions=16") for part in ("--set", setting)]
+    train = ["train", "--dataset", "captions", "--recipe", "tiny", "--lake", "lake", *settings]
+    trained = multilink(tmp_path, *train, path=installed)
+    assert trained.returncode == 0, trained.stderr
+    assert "models:/multilink-captions-info-nce/1" in trained.stdout
+    link = ["link", "--model", "models:/multilink-captions-info-nce/1", "--dataset", "captions", "--lake", "lake"]
+    assert multilink(tmp_path, *link, "--output", "links", path=installed).returncode == 0
+    assert pq.read_table(tmp_path / "links" / "links").num_rows > 0
+
+    without = multilink(tmp_path, *link, "--output", "links-2", path=ROOT)  # where the package is not installed
+    assert without.returncode != 0
+    assert "sentence-mlp" in without.stderr and "Traceback" not in without.stderr
+
+
+def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_path: Callable[[Path], None]) -> None:
+    on_path(installed)
+    from training.config import ObjectiveConfig
+    from training.data.ragged import Ragged
+    from training.objectives.batch import EncodedBatch
+    from training.objectives.registry import build_objective
+
+    vectors = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), dim=1)
+    batch = EncodedBatch(
+        ids=("a", "b", "c"),
+        sentences=Ragged.of([1, 1, 1]),
+        images=Ragged.of([1, 1, 1]),
+        text_vectors=vectors[:3],
+        image_vectors=vectors[3:],
+        allowed=~torch.eye(3, dtype=torch.bool),
+    )
+    config = ObjectiveConfig(name="info-nce", similarity="dc", combine="mean", options=("temperature=0.5",))
+    found = build_objective(config, seed=0).losses(batch)
+    shares = np.exp((vectors[:3] @ vectors[3:].T).double().numpy() / 0.5)
+    expected = -np.log(np.diag(shares) / shares.sum(axis=1)) / 2 - np.log(np.diag(shares) / shares.sum(axis=0)) / 2
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    assert set(config.unused).isdisjoint({"similarity", "options"}) and "margin" in config.unused
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("objective.name=missing", "multilink.objectives 'missing' = broken_parts:Missing of broken-parts 1.0: "),
+        ("objective.options=temperature=1", "unknown key 'objective.options'"),
+        ("text.name=no-tower", "expected a dataclass whose name is 'no-tower' by default, found 'word'"),
+    ],
+)
+def test_a_broken_part_is_one_clear_error_where_it_is_used(
+    tmp_path: Path, on_path: Callable[[Path], None], change: str, words: str
+) -> None:
+    from schemas.configs import override
+    from schemas.errors import ConfigError
+    from training.recipes import recipe
+
+    broken(tmp_path)
+    on_path(tmp_path)
+    override(recipe("tiny"), ["objective.name=cross-document", "text.name=sentence"])  # what is not used does no harm
+    with pytest.raises(ConfigError, match=r".") as caught:
+        override(recipe("tiny"), [change])
+    assert words in str(caught.value)
+
+
+def test_a_broken_objective_extractor_and_source(tmp_path: Path, on_path: Callable[[Path], None]) -> None:
+    from pipelines.config import recipe
+    from pipelines.features.catalogue import extractors
+    from pipelines.settings import FeaturesConfig
+    from schemas.errors import ConfigError
+    from training.config import ObjectiveConfig
+    from training.objectives.registry import build_objective
+
+    broken(tmp_path)
+    on_path(tmp_path)
+    with pytest.raises(ConfigError, match=r"'no-class' = broken_parts:WORD.*expected a class of .*Objective"):
+        build_objective(ObjectiveConfig(name="no-class"), seed=0)
+    with pytest.raises(ConfigError, match="expected an Entry of the catalogue, found 'word'"):
+        extractors(["no-entry"], "images", FeaturesConfig())
+    with pytest.raises(ConfigError, match="expected a function that returns a BuildConfig of 'no-build'"):
+        recipe("no-build")
+    with pytest.raises(ConfigError, match=r"'raises' = .*: RuntimeError: no licence key"):
+        recipe("raises")
+    write_entry_points(tmp_path, "rival", {"multilink.objectives": {"missing": "elsewhere:Missing"}})
+    on_path(tmp_path)
+    with pytest.raises(ConfigError, match="another package has this name, too: "):
+        ObjectiveConfig(name="missing")
+
+
+def broken(folder: Path) -> None:
+    """Install a package of which no part is what it should be."""
+    write_entry_points(folder, "broken-parts", BROKEN)
+    (folder / "broken_parts").mkdir()
+    (folder / "broken_parts" / "__init__.py").write_text("WORD = 'word'\n")
+    (folder / "broken_parts" / "raising.py").write_text("raise RuntimeError('no licence key')\n")
