@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENGINE ?= flink
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --durations 15
+FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java
 
-.PHONY: setup trials demo up cluster posts live test test-cluster kubernetes test-infra check golden bench clean recording docs
+.PHONY: setup demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
+.PHONY: format lint types contracts docs check golden bench picture clean
 
 setup: $(READY)
 
@@ -36,6 +38,9 @@ live: $(READY)
 test: $(READY)
 	$(PYTEST)
 
+test-fast: $(READY)
+	$(PYTEST) -m "$(FAST)"
+
 kubernetes:
 	@infra/kubernetes/build.sh
 
@@ -48,12 +53,19 @@ test-infra: $(READY)
 test-cluster: $(READY)
 	$(BIN)/python -m pytest tests/cluster -m cluster --verbose
 
-check: $(READY)
+format: $(READY)
 	$(BIN)/ruff format --check .
+
+lint: $(READY)
 	$(BIN)/ruff check .
+
+types: $(READY)
 	$(BIN)/mypy
+
+contracts: $(READY)
 	$(BIN)/lint-imports
-	$(PYTEST)
+
+check: format lint types contracts docs test
 
 docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -33,6 +33,7 @@ COMMANDS = {  # name -> module:function, or module:group
     "promotions": "training.cli:promotions",
     "rollback": "training.cli:rollback",
     "copy": "training.cli:copy",
+    "relocate": "training.cli:relocate",
     "serve": "training.cli:serve",
     "supervised": "training.cli:supervised",
     "sweep": "training.cli:sweep",

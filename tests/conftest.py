@@ -1,11 +1,13 @@
 """Options and fixtures of the whole suite: `--refresh-golden` writes the golden files anew instead of comparing.
 
-Several processes may share the tests (`make test` takes two). Files whose tests share something costly stay together.
+Several processes may share the tests (`make test` takes three: some of them wait for servers). Files whose tests share
+something costly stay together. What a test file uses marks its tests: `pytest -m "not ray"`.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -85,9 +87,28 @@ KEPT_TOGETHER = (
 )
 
 
+# Marker -> what stands in a file whose tests need it.
+USES = {
+    "ray": r"^\s*(?:from|import) (?:ray|training\.ray)\b|ray_operator|test_kuberay",
+    "mlflow": r"^\s*(?:from|import) (?:mlflow|training\.mlflow|training\.commands|training\.linking_commands)\b",
+    "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
+    "browser": r"playwright",
+    "java": r"\bjava\b|METEOR",
+}
+
+
+@cache
+def used_by(path: Path) -> list[str]:
+    """Return the markers of a test file."""
+    text = path.read_text(encoding="utf-8")
+    return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folder = Path(__file__).parent
     for item in items:
+        for name in used_by(item.path):
+            item.add_marker(name)
         for name in KEPT_TOGETHER:
             if item.path.is_relative_to(folder / name):
                 item.add_marker(pytest.mark.xdist_group(name))

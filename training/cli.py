@@ -417,6 +417,18 @@ def copy(
     console.summarise(lines, done.to_json())
 
 
+def relocate(tracking: options.Tracking = None, is_json: options.Json = False) -> None:
+    """Mend a store of runs and models whose folder was moved or copied: its paths lead to the new place."""
+    from training.mlflow.moving import relocate as mend
+    from training.mlflow.runs import tracking_uri
+
+    uri = tracking_uri(tracking)
+    was, paths = mend(uri)
+    Console(is_json=is_json).summarise(
+        [f"{paths} paths of {uri} lead here, not to {was}"], {"was": was, "paths": paths}
+    )
+
+
 def serve(
     model: Annotated[
         str,

@@ -73,8 +73,11 @@ def test_a_word_that_is_unknown_is_found() -> None:
             parse(shlex.split(wrong))
 
 
-def test_the_commands_that_are_written_down_parse() -> None:
+def test_the_commands_that_are_written_down_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = in_files()
+    for name in ("mlflow.db", "new.jsonl"):  # files that the reader has
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
     assert len(commands) >= 8
     for command in commands:
         here = [word.replace("http://mlflow:5000", "sqlite:///mlflow.db") for word in command]  # a server is asked

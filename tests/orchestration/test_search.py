@@ -62,6 +62,7 @@ def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         dataset="x@1", split="val", documents=1, links=9, true_links=5, method=Method.PLATT, slope=2.0
     )
     (folder / "calibration.json").write_text(calibration.to_json())
+    (folder / "m.db").touch()  # a store without models
     lake = folder / "lake"
     arguments = ["index", "--lake", str(lake), "--model", str(model), "--pictures", str(folder / "archive.jsonl")]
     arguments += ["--calibration", str(folder / "calibration.json"), "--tracking-uri", f"sqlite:///{folder}/m.db"]

@@ -28,10 +28,10 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.versions import code_version
 from training.config import TrainConfig
 from training.data.requirements import told
+from training.mlflow.moving import SQLITE, check_place, folder_tags
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
-SQLITE = "sqlite:///"
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 ATTEMPTS = 3  # at bringing files
@@ -124,7 +124,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     """Return a client of the store, made ready for first use, and make it this process's default.
 
     Raises:
-        UsageError: the store cannot be opened.
+        UsageError: the store cannot be opened, or was moved.
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -140,6 +140,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     except ModuleNotFoundError as problem:
         hint = "install multilink[server]"
         raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
+    check_place(client)
     return client
 
 
@@ -294,7 +295,8 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
     if found is not None:
         return str(found.experiment_id)
     root = artifact_root(client.tracking_uri, environment=os.environ)
-    return str(client.create_experiment(name, artifact_location=root))
+    tags = folder_tags(client.tracking_uri)
+    return str(client.create_experiment(name, artifact_location=root, tags=tags))
 
 
 def run_page(client: mlflow.MlflowClient, page: str, run_id: str) -> str:

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import mlflow
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
+from orchestration.commands import app
 from schemas.errors import ConfigError, GateError
-from training import cli
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture
 def command(client: mlflow.MlflowClient) -> Run:
-    app = typer.Typer()
-    cli.register(app)
-
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(app, [*arguments, "--tracking-uri", client.tracking_uri, "--json"])
 

@@ -1,0 +1,84 @@
+"""A workspace that was moved or copied: MLflow's database names its files by absolute paths.
+
+An experiment remembers the folder of the database that it was made in. Where that is another folder than the present
+one, nothing is read from the old place: `check_place` says so, and `relocate` leads every path below the old folder to
+the new one. Stores behind a server, and artefacts on an object store, have no such paths.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import mlflow
+
+from schemas.errors import UsageError
+
+SQLITE = "sqlite:///"
+FOLDER_TAG = "multilink.folder"
+_COLUMNS = (
+    ("experiments", "artifact_location"),
+    ("experiment_tags", "value"),
+    ("runs", "artifact_uri"),
+    ("tags", "value"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+    ("model_version_tags", "value"),
+    ("datasets", "dataset_source"),
+)
+
+
+def folder_tags(uri: str) -> dict[str, str]:
+    """Return the tags by which a new experiment of a store remembers where that is; none of a server's."""
+    return {FOLDER_TAG: str(_folder(uri))} if uri.startswith(SQLITE) else {}
+
+
+def check_place(client: mlflow.MlflowClient) -> None:
+    """Raise a `UsageError` where the database of a store was moved or copied since it was written to."""
+    uri = client.tracking_uri
+    if not uri.startswith(SQLITE):
+        return
+    here = _folder(uri)
+    for experiment in client.search_experiments(filter_string=f"tags.`{FOLDER_TAG}` != '{here}'", max_results=1):
+        was = Path(experiment.tags[FOLDER_TAG])
+        if not (was.is_dir() and was.samefile(here)):
+            raise UsageError(
+                f"{uri} was moved or copied from {was}, and what it says of files leads there; "
+                f"mend it with: multilink relocate --tracking-uri {uri}"
+            )
+
+
+def relocate(uri: str) -> tuple[str, int]:
+    """Lead the paths of a moved database to where it is now; return the folder it was in and how many paths changed.
+
+    Raises:
+        UsageError: it is no database in a file, or nothing of it was moved.
+    """
+    if not uri.startswith(SQLITE):
+        raise UsageError(f"--tracking-uri {uri}: expected a database in a file, sqlite:///PATH; others have no paths")
+    here = _folder(uri)
+    with closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database, database:
+        rows = database.execute("SELECT DISTINCT value FROM experiment_tags WHERE key = ?", [FOLDER_TAG]).fetchall()
+        moved = [was for (was,) in rows if was != str(here)]
+        if not moved:
+            raise UsageError(f"--tracking-uri {uri}: was not moved")
+        return moved[0], sum(_lead(database, *column, was, str(here)) for was in moved for column in _COLUMNS)
+
+
+def _lead(database: sqlite3.Connection, table: str, column: str, was: str, here: str) -> int:
+    """Replace a folder at the beginning of the paths of a column; returns how many there were."""
+    forms = {was: here, quote(was): quote(here)}
+    begins = re.compile(rf'(^|file://|")({"|".join(map(re.escape, forms))})(?=/|$)')
+    rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
+    changed = [(begins.sub(lambda found: found[1] + forms[found[2]], text), row) for row, text in rows]
+    changed = [(new, row) for (new, row), (_, old) in zip(changed, rows, strict=True) if new != old]
+    database.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", changed)
+    return len(changed)
+
+
+def _folder(uri: str) -> Path:
+    return Path(uri.removeprefix(SQLITE)).absolute().parent
