@@ -2,8 +2,8 @@
 
     python examples/read_shard.py lake/datasets/diy/0123456789abcdef
 
-A version is a folder of Parquet files. `documents/` has the texts, `images/` the pictures and their vectors, in parts of
-equal names: a document's images are in the part of its own number. Every column says in its metadata what it means.
+A version is a folder of Parquet files. `documents/` has the texts, `images/` the pictures and their vectors, in parts
+of equal names: a document's images are in the part of its own number. Every column says in its metadata what it means.
 """
 
 from __future__ import annotations
