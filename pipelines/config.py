@@ -23,6 +23,7 @@ from pipelines.settings import (
 )
 from pipelines.sources.archive import ArchiveSource
 from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.corpora.source import CorpusSource, Format
 from pipelines.sources.diy.submissions import DiySource
 from pipelines.sources.inputs import path_settings
 from pipelines.sources.jsonl import DocumentsSource
@@ -51,6 +52,7 @@ Source = (
     | WikipediaSource
     | NewsSource
     | ArchiveSource
+    | CorpusSource
 )
 
 
@@ -186,6 +188,42 @@ def archive() -> BuildConfig:
     return replace(config, features=FeaturesConfig(sentences=()), splits=SplitsConfig(val=0.0, test=0.0))
 
 
+def mmc4() -> BuildConfig:
+    """MMC4: documents of sentences and pictures with CLIP's assignment, kept as a baseline (Zhu et al. 2023)."""
+    return _corpus("mmc4", language="en")
+
+
+def obelics() -> BuildConfig:
+    """OBELICS, and MINT-1T's HTML documents: running text with pictures in the order of the page."""
+    return _corpus("obelics", language="en")
+
+
+def interleaved() -> BuildConfig:
+    """NeMo Curator's interleaved rows, and MINT-1T's tars of documents."""
+    return _corpus("interleaved")
+
+
+def webdataset() -> BuildConfig:
+    """Pictures with their captions in WebDataset's tars, or as img2dataset writes them."""
+    return _corpus("webdataset")
+
+
+def hf() -> BuildConfig:
+    """A data set of Hugging Face on disk, in Arrow or Parquet."""
+    return _corpus("hf")
+
+
+def web() -> BuildConfig:
+    """Pages in WARC files: main text and pictures in the order of the page."""
+    return _corpus("web")
+
+
+def _corpus(dataset: Format, **source: str) -> BuildConfig:
+    """Return a build that keeps every document of a corpus; most of the links of an old one are dead."""
+    config = _without_limits(dataset, CorpusSource(format=dataset, **source), _EVERY_DOCUMENT)  # type: ignore[arg-type]
+    return replace(config, max_failure_share=0.95)
+
+
 def _as_published(dataset: str, source: Source) -> BuildConfig:
     """Return a build that keeps every document whose images can all be had, in the splits the source gives."""
     thresholds = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, keep_partial=False)
@@ -214,7 +252,10 @@ def _of_plugin(name: str) -> BuildConfig:
     return found
 
 
-_ALL = (diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news, archive)
+_ALL = (
+    diy, documents, multi_retrieval, mscoco, story_dii, story_sis, dii_stress, rqa, cite, clue, wiki, news, archive,
+    mmc4, obelics, interleaved, webdataset, hf, web,
+)  # fmt: skip
 RECIPES: Mapping[str, Callable[[], BuildConfig]] = {make().dataset: make for make in _ALL} | {"wiki-live": wiki_live}
 
 

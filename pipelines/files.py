@@ -1,6 +1,7 @@
 """The one opener: a source's file, the files of a published collection, and pictures by name.
 
     dumps/RS_2018-01.zst                                        a file
+    00012.tar!/000120007.jpg                                    a picture in an archive, below the root of pictures
     vist/dii.tar.gz!/dii/train.description-in-isolation.json    a file in an archive
     s3://bucket/RS_2018-01.zst, file:///data/train.json.xz      whatever pyarrow.fs opens
 
@@ -108,7 +109,7 @@ class InputFile:
             BrokenInputError: also while it is read: the rest cannot be read.
             NotFoundError: there is no such file.
         """
-        with _reading(str(self)), open_uri(self.uri) as stream:
+        with file_errors(str(self)), open_uri(self.uri) as stream:
             if not self.member:
                 yield _decompressed(stream, self.name)
                 return
@@ -161,7 +162,7 @@ def read_lines(address: str | Path) -> Iterator[tuple[int, bytes]]:
 
 def file_names(root: str) -> Iterator[str]:
     """Return the path of every file of a folder or an archive, relative to it; see `read_tree`."""
-    return (name for name, _ in _files(root))
+    return (name for name, _ in tree_files(root))
 
 
 def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | BrokenInputError]]:
@@ -174,10 +175,10 @@ def read_tree(root: str, *, wanted: Callable[[str], bool]) -> Iterator[tuple[str
         BrokenInputError: the rest of an archive cannot be read; files yielded before stay good.
         NotFoundError: there is no such folder or archive.
     """
-    for name, open_file in _files(root):
+    for name, open_file in tree_files(root):
         if wanted(name):
             try:
-                with _reading(name), open_file() as stream:
+                with file_errors(name), open_file() as stream:
                     yield name, stream.read(MAX_FILE_BYTES)
             except BrokenInputError as problem:
                 yield name, problem
@@ -188,7 +189,8 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
 
     Args:
         root: the path of a folder, or the path or URI of a tar or a zip, perhaps `ARCHIVE!/FOLDER`.
-        name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it.
+        name: relative to the root, or, for a folder on this machine, absolute; it may lead to nothing outside it. It
+            may be `ARCHIVE!/MEMBER` below a folder.
         max_bytes: a larger file is refused.
         extensions: those to try after the name as written.
 
@@ -198,6 +200,9 @@ def read_named(root: str, name: str, *, max_bytes: int, extensions: Sequence[str
         ConfigError: the root is an archive that cannot be read by name.
     """
     try:
+        container, is_inside, member = name.partition(INSIDE)
+        if is_inside:
+            root, name = path_below(root, container), member
         data = _named_bytes(root, name, max_bytes + 1, extensions)
     except _ABSENT as problem:
         raise FileRejected(Reason.NOT_FOUND, f"{name}: no such file") from problem
@@ -216,11 +221,12 @@ def _named_bytes(root: str, name: str, limit: int, extensions: Sequence[str]) ->
         raise FileRejected(Reason.NOT_FOUND, f"{name!r}: expected the name of a file")
     uri, _, prefix = root.partition(INSIDE)
     if "://" not in uri and not os.path.isfile(uri):  # noqa: PTH113 - a tenth of pathlib's time, at every image
-        with open(_path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123
+        with open(path_below(root, name, extensions), "rb") as stream:  # noqa: PTH123
             return stream.read(limit)
-    relative = posixpath.normpath(name)
-    if relative.startswith(("/", "../")) or relative == "..":
-        raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+    if "://" in uri and not is_archive(uri):
+        with open_uri(path_below(uri, name)) as stream:
+            return stream.read(limit)
+    relative = _inside(name)
     archive = _index(uri, None if "://" in uri else os.stat(uri).st_mtime_ns)  # noqa: PTH116
     names = _spellings(posixpath.normpath(posixpath.join(prefix, relative)), extensions)
     read = next((archive[spelling] for spelling in names if spelling in archive), None)
@@ -235,8 +241,22 @@ def _spellings(name: str, extensions: Sequence[str]) -> list[str]:
     return [name, *(stem + extension for extension in extensions if stem + extension != name)]
 
 
-def _path_below(root: str, name: str, extensions: Sequence[str]) -> str:
-    """Return the path of the regular file that a name leads to, links followed."""
+def _inside(name: str) -> str:
+    """Return a relative path without `.` and `..`."""
+    relative = posixpath.normpath(name)
+    if relative.startswith(("/", "../")) or relative == "..":
+        raise FileRejected(Reason.FORBIDDEN, f"{name}: leads out of the images")
+    return relative
+
+
+def path_below(root: str, name: str, extensions: Sequence[str] = ()) -> str:
+    """Return the path, or the URI, of the regular file that a name leads to below a folder, links followed.
+
+    Raises:
+        FileRejected: NOT_FOUND, or FORBIDDEN: it is outside the folder.
+    """
+    if "://" in root:
+        return f"{root.rstrip('/')}/{_inside(name)}"
     base = os.path.realpath(root)
     for spelling in _spellings(name, extensions):
         path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118
@@ -279,7 +299,7 @@ def _span_bytes(uri: str, offset: int, size: int, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _reading(address: str) -> Iterator[None]:
+def file_errors(address: str) -> Iterator[None]:
     """Turn what reading a file that is damaged or not there raises into the project's errors."""
     name = PurePosixPath(address).name
     try:
@@ -292,10 +312,18 @@ def _reading(address: str) -> Iterator[None]:
         raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
 
 
-def _files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
-    """Yield the path of each file of a folder or an archive, relative to it, and what opens it now."""
+def tree_files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+    """Yield the path of each file of a folder or an archive, relative to it, and what opens it now.
+
+    Raises:
+        BrokenInputError: the rest of an archive cannot be read.
+        NotFoundError: there is no such folder or archive.
+    """
+    if "://" in root and not is_archive(root):
+        yield from ((name, partial(open_uri, f"{root.rstrip('/')}/{name}")) for name in Folder(root).files())
+        return
     if not Path(root).is_dir():
-        with _reading(root), open_uri(root) as stream:
+        with file_errors(root), open_uri(root) as stream:
             yield from _members(stream, root)
         return
     for folder, subfolders, names in os.walk(root):

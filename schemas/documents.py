@@ -16,6 +16,9 @@ image behind the last sentence that was kept is at n, and the images that stay k
 null where the order of the sentences tells nothing (shuffled, with distractors). In posts, recipes and stories it is
 nearly the ground truth: it is for evaluation, and no objective is ever shown it.
 
+A corpus that was linked by a model before it came here (MMC4 by CLIP) keeps what it was given: `given_links`, and
+`given_similarities` of all pairs where the corpus has them. They are a baseline, never ground truth: that is `links`.
+
 An images part holds every image the same-numbered documents part refers to, once, with its features as columns. `jpeg`
 is the picture a person or a later extractor can use: orientation applied, RGB, shorter side 256 px. A data set made
 from feature vectors alone (`multi-retrieval`) has no pixels: the picture columns are null.
@@ -24,7 +27,7 @@ from feature vectors alone (`multi-retrieval`) has no pixels: the picture column
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -39,6 +42,7 @@ from schemas.tables import column, table_schema, travels
 UNDETERMINED = "und"
 SHORTER_SIDE_PX = 256
 AFTER_SENTENCE = "after_sentence"
+GIVEN_LINKS, GIVEN_SIMILARITIES = "given_links", "given_similarities"
 
 
 class Split(StrEnum):
@@ -92,6 +96,48 @@ class Link:
 
 @travels
 @dataclass(frozen=True, slots=True)
+class GivenLink:
+    """A corpus says that sentence `sentence` goes with image `image`, with its similarity where it tells one."""
+
+    sentence: int
+    image: int
+    similarity: float | None = None
+
+
+@travels
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a corpus says of a document's n sentences and m images, by a model of its own.
+
+    Attributes:
+        links: its assignment.
+        similarities: n x m, by sentence and then by image; empty where the corpus does not tell them.
+    """
+
+    links: tuple[GivenLink, ...]
+    similarities: tuple[float, ...] = ()
+
+    def of_kept(self, sentences: Sequence[int], images: Sequence[int], *, images_before: int) -> Given:
+        """Return what it says of some sentences and images, which are numbered anew in the given order.
+
+        Args:
+            sentences: the old numbers of those that are kept.
+            images: likewise.
+            images_before: how many images there were.
+        """
+        new_text = {old: new for new, old in enumerate(sentences)}
+        new_image = {old: new for new, old in enumerate(images)}
+        links = (
+            GivenLink(new_text[link.sentence], new_image[link.image], link.similarity)
+            for link in self.links
+            if link.sentence in new_text and link.image in new_image
+        )
+        cells = (self.similarities[text * images_before + image] for text in sentences for image in images)
+        return Given(tuple(links), tuple(cells) if self.similarities else ())
+
+
+@travels
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a document came from.
 
@@ -115,6 +161,7 @@ class Document:
     Attributes:
         after_sentence: of each image, how many sentences stand before it (see the module), None where unknown; empty:
             unknown of all.
+        given: what the corpus it came from says of it; None: nothing.
     """
 
     id: str
@@ -126,6 +173,7 @@ class Document:
     language: str = UNDETERMINED
     split: Split | None = None
     after_sentence: tuple[int | None, ...] = ()
+    given: Given | None = None
 
 
 _SENTENCE = pa.struct(
@@ -145,6 +193,13 @@ _LINK = pa.struct(
         column("sentence", pa.int32(), "index into sentences", unit="from 0"),
         column("image", pa.int32(), "index into images", unit="from 0"),
         column("relations", pa.list_(_RELATION), "named yes/no labels of this link; empty: none given"),
+    ]
+)
+_GIVEN_LINK = pa.struct(
+    [
+        column("sentence", pa.int32(), "index into sentences", unit="from 0"),
+        column("image", pa.int32(), "index into images", unit="from 0"),
+        column("similarity", pa.float32(), "as the corpus tells it", nullable=True),
     ]
 )
 _PROVENANCE = pa.struct(
@@ -173,6 +228,18 @@ def document_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:
             pa.list_(pa.int32()),
             "of each image, how many sentences stand before it in the layout; null: unknown",
             unit="sentences",
+            is_added=True,
+        ),
+        column(
+            GIVEN_LINKS,
+            pa.list_(_GIVEN_LINK),
+            "links that the corpus came with, by a model of its own; no ground truth; null: none came",
+            is_added=True,
+        ),
+        column(
+            GIVEN_SIMILARITIES,
+            pa.list_(pa.float32()),
+            "of every pair, by sentence and then by image, as the corpus tells them; null: it does not",
             is_added=True,
         ),
     ]
@@ -214,7 +281,14 @@ def to_row(document: Document) -> dict[str, Any]:
             "licence": document.provenance.licence,
         },
         AFTER_SENTENCE: list(after) if is_placed(after) else None,
+        **_given_columns(document.given),
     }
+
+
+def _given_columns(given: Given | None) -> dict[str, Any]:
+    if given is None:
+        return {GIVEN_LINKS: None, GIVEN_SIMILARITIES: None}
+    return {GIVEN_LINKS: list(map(asdict, given.links)), GIVEN_SIMILARITIES: list(given.similarities) or None}
 
 
 def is_placed(after: Sequence[int | None]) -> bool:

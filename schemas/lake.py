@@ -101,6 +101,11 @@ class Folder:
         filesystem, path = self.opened()
         return bool(filesystem.get_file_info(f"{path}/{name}".rstrip("/")).type != pafs.FileType.NotFound)
 
+    def is_folder(self) -> bool:
+        """Return whether a folder is there; on an object store, whether anything is below its address."""
+        filesystem, path = self.opened()
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+
     def names(self) -> list[str]:
         """Return the names directly inside, sorted; an absent folder has none."""
         return sorted(info.base_name for info in self._list())

@@ -41,12 +41,18 @@ _ABOUT = {
     "dii-stress": "stories of VIST with distractor captions (Hessel 2019)",
     "diy": "Reddit DIY posts with their imgur albums, captions being the sentences (Hessel 2019)",
     "documents": "a user's own documents",
+    "hf": "a data set of Hugging Face's",
+    "interleaved": "interleaved documents of NeMo Curator or MINT-1T (Awadalla 2024)",
+    "mmc4": "documents of Multimodal C4, with CLIP's assignment as a baseline (Zhu 2023)",
     "mscoco": "groups of COCO images with captions of true and of distracting images (Hessel 2019)",
     "multi-retrieval": "documents and image features as Hessel 2019 released them, without pixels",
     "news": "news articles with one image and texts of four roles (Liu 2020)",
+    "obelics": "web pages of OBELICS or MINT-1T, pictures in their places (Laurencon 2023)",
     "rqa": "recipes of RecipeQA, steps being the sentences (Hessel 2019)",
     "story-dii": "VIST stories, descriptions of images in isolation (Hessel 2019)",
     "story-sis": "VIST stories, one sentence an image in sequence (Hessel 2019)",
+    "web": "main text and pictures of crawled pages",
+    "webdataset": "pictures with their captions",
     "wiki": "Wikipedia articles with their images, links unknown (Hessel 2019)",
 }
 

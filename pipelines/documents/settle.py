@@ -21,7 +21,7 @@ from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
-from schemas.documents import Document, ImageRef, Link, Sentence
+from schemas.documents import Document, Given, ImageRef, Link, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
 
@@ -40,6 +40,11 @@ def check_candidate(
 ) -> Iterator[CandidateDocument | Failure]:
     """Yield a candidate that can still become a document, or why it cannot."""
     entry = takedowns.matches_candidate(candidate)
+    if candidate.image_sources:  # a picture that is embedded goes by the address it came from
+        addresses = (candidate.source_of(number) for number in range(len(candidate.image_uris)))
+        pairs = zip(candidate.image_uris, addresses, strict=True)
+        uris = (source if takedowns.matches_address(source) else uri for uri, source in pairs)
+        candidate = dataclasses.replace(candidate, image_uris=tuple(uris))
     problem = _broken_rule(candidate.sentences, len(candidate.image_uris), config)
     if entry is not None:
         problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
@@ -88,10 +93,12 @@ def settle(
             yield dataclasses.replace(outcome, record_id=f"{candidate.id}#{position}", stage=Stage.IMAGES)
         else:
             kept[position] = outcome
+    if candidate.image_sources:
+        kept = {position: _from(found, candidate.source_of(position)) for position, found in kept.items()}
     images = (
         ImageRef(
             found.image.hash,
-            candidate.image_uris[position],
+            candidate.source_of(position),
             candidate.licence_of(position),
             candidate.metadata_of(position),
         )
@@ -107,6 +114,7 @@ def settle(
         language=candidate.language,
         split=candidate.split,
         after_sentence=_of_kept(candidate.after_sentence, list(kept)),
+        given=_given_of_kept(candidate.given, candidate.sentences, list(kept), len(candidate.image_uris)),
     )
     missing = len(candidate.image_uris) - len(kept)
     yield _judge(SettledDocument(document, tuple(kept.values())), missing, config, Stage.DOCUMENTS)
@@ -134,7 +142,8 @@ def without_images(
             yield dataclasses.replace(rejected[image.hash], record_id=f"{document.id}#{position}")
     images = tuple(document.images[position] for position in kept)
     links, after = _renumber(document.links, kept), _of_kept(document.after_sentence, kept)
-    left = dataclasses.replace(document, images=images, links=links, after_sentence=after)
+    given = _given_of_kept(document.given, document.sentences, kept, len(document.images))
+    left = dataclasses.replace(document, images=images, links=links, after_sentence=after, given=given)
     yield _judge(SettledDocument(left, tuple(settled.images[position] for position in kept)), missing, config, stage)
 
 
@@ -159,3 +168,13 @@ def _renumber(links: tuple[Link, ...] | None, kept: list[int]) -> tuple[Link, ..
 def _of_kept(after: tuple[int | None, ...], kept: list[int]) -> tuple[int | None, ...]:
     """Return where the kept images stand, which is where they stood; nothing where it is known of none."""
     return tuple(after[position] for position in kept) if after else ()
+
+
+def _given_of_kept(given: Given | None, sentences: Sequence[Sentence], kept: list[int], images: int) -> Given | None:
+    """Return what a corpus says of the kept ones of so many images."""
+    return given and given.of_kept(range(len(sentences)), kept, images_before=images)
+
+
+def _from(found: PackedImage, source: str) -> PackedImage:
+    """Return an image that was embedded in a file, with the address it came from."""
+    return dataclasses.replace(found, image=dataclasses.replace(found.image, source=source))

@@ -2,6 +2,7 @@
 
     http://... https://...   fetched through the client, once: its answer is in raw/
     path/of/file.jpg         read from the source's image folder, tar or zip
+    shard.parquet!/image/7   read from a file that holds pictures (`embedded.py`)
     row:<n>                  a row of a released feature array: an image without pixels
 
 A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pipelines.files import FileRejected, read_named
+from pipelines.embedded import read_picture, reading_order
+from pipelines.files import FileRejected
 from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import ROW, PackedImage, given_vector
 from pipelines.packs import PackFolder
@@ -104,8 +106,8 @@ class Inspector:
 
 
 def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector) -> Iterator[tuple[str, Found]]:
-    """Yield the image of each address that is not to be fetched, or why there is none."""
-    for uri in uris:
+    """Yield the image of each address that is not to be fetched, or why there is none, file by file."""
+    for uri in sorted(uris, key=reading_order):
         yield uri, _found(uri, partial(_read, uri, access, inspector))
 
 
@@ -116,7 +118,7 @@ def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
     if access.features is not None and uri.startswith(ROW):
         vector = given_vector(uri, access.features).astype("<f2")
         return PackedImage(Image(hash=hashlib.sha256(f"{uri}:".encode() + vector.tobytes()).hexdigest(), source=uri))
-    data = read_named(access.files, uri, max_bytes=access.http.max_bytes)
+    data = read_picture(access.files, uri, max_bytes=access.http.max_bytes)
     digest = hashlib.sha256(data).hexdigest()
     inspector.look_up([digest])
     return inspector.image_of(digest, lambda: data, uri)
@@ -170,12 +172,9 @@ def _answered(
 def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[str, Found]]:
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
-    on_web: list[str] = []
-    for uri in uris:
-        if is_to_fetch(uri, access):
-            on_web.append(uri)
-        else:
-            yield from read_at_hand([uri], access, inspector)
+    wanted = [*uris]
+    on_web = [uri for uri in wanted if is_to_fetch(uri, access)]
+    yield from read_at_hand([uri for uri in wanted if not is_to_fetch(uri, access)], access, inspector)
     yield from fetch_images(on_web, access, inspector)
     inspector.close()
 

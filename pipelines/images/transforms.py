@@ -4,7 +4,8 @@
                                  |
                                  `--> the rest, by host to workers --> fetched --> images, failures
 
-A host's addresses go to one worker, which keeps its pace. A worker has all its hosts in one bounded pool.
+Pictures that one file holds are read by one worker, in the order in which they stand there: a pass over the file. A
+host's addresses go to one worker, which keeps its pace. A worker has all its hosts in one bounded pool.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
 
+from pipelines.files import INSIDE
 from pipelines.images.obtain import Found, ImageAccess, Inspector, fetch_images, is_to_fetch, read_at_hand
 from pipelines.progress import Progress
 from pipelines.sources.records import CandidateDocument
@@ -44,16 +47,23 @@ class ObtainImages(beam.PTransform):
     shares: int = 1
 
     def expand(self, candidates: beam.PCollection) -> Images:
-        addresses = candidates | "list addresses" >> beam.FlatMap(_addresses) | "once each" >> beam.Distinct()
+        addresses = (
+            candidates
+            | "list addresses" >> beam.FlatMap(_addresses)
+            | "once each" >> beam.Distinct()
+            | "by the file that holds it" >> beam.Map(_key_by_file)
+        )
         at_hand, to_fetch = addresses | "at hand or to fetch" >> beam.Partition(_is_to_fetch, 2, self.access)
+        alone, held = at_hand | "a file or in a file" >> beam.Partition(_is_held, 2)
+        together = held | "group by file" >> beam.GroupByKey() | "of each file" >> beam.Values()
         read = (
-            at_hand
-            | "one at a time" >> beam.Map(_alone)
+            (alone | "one at a time" >> beam.MapTuple(_alone), together)
+            | "what is at hand" >> beam.Flatten()
             | "read what is at hand" >> beam.ParDo(_Obtain(read_at_hand, self.access, self.progress))
         )
         fetched = (
             to_fetch
-            | "to the worker of its host" >> beam.Map(_key_by_share, shares=self.shares)
+            | "to the worker of its host" >> beam.MapTuple(partial(_key_by_share, shares=self.shares))
             | "group by worker" >> beam.GroupByKey()
             | "of each worker" >> beam.Values()
             | "fetch" >> beam.ParDo(_Obtain(fetch_images, self.access, self.progress))
@@ -88,11 +98,21 @@ class _Obtain(beam.DoFn):
         self._inspector.close()
 
 
-def _is_to_fetch(uri: str, _: int, access: ImageAccess) -> int:
-    return int(is_to_fetch(uri, access))
+def _key_by_file(uri: str) -> tuple[str, str]:
+    """Return an address under the file that holds its picture; empty where it is a file of its own."""
+    file, is_inside, _ = uri.partition(INSIDE)
+    return file if is_inside else "", uri
 
 
-def _alone(uri: str) -> list[str]:
+def _is_to_fetch(keyed: tuple[str, str], _: int, access: ImageAccess) -> int:
+    return int(is_to_fetch(keyed[1], access))
+
+
+def _is_held(keyed: tuple[str, str], _: int) -> int:
+    return int(bool(keyed[0]))
+
+
+def _alone(_: str, uri: str) -> list[str]:
     return [uri]
 
 
@@ -100,5 +120,5 @@ def _addresses(candidate: CandidateDocument) -> Iterator[str]:
     yield from set(candidate.image_uris)
 
 
-def _key_by_share(uri: str, shares: int) -> tuple[int, str]:
+def _key_by_share(_: str, uri: str, *, shares: int) -> tuple[int, str]:
     return zlib.crc32((host_of(uri) or "").encode()) % shares, uri

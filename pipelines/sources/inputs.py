@@ -13,8 +13,9 @@ in `pipelines.config.Source`. Sources that fetch (Reddit, a live MediaWiki) have
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -38,15 +39,15 @@ class Input:
 
     Attributes:
         form: how that is read, and so what it may be. A `file` is streamed, and may lie in a folder, in an archive,
-            compressed; `files` are all such that there are. A `tree` is a folder or an archive, read as a whole. An
-            `array` is mapped into memory: a plain file. `images` are files by name: a folder, a tar, a zip, or the
-            address of a folder on the web.
+            compressed; `files` are all such that there are; so are `shards`, which may themselves be archives. A
+            `tree` is a folder or an archive, read as a whole. An `array` is mapped into memory: a plain file. `images`
+            are files by name: a folder, a tar, a zip, or the address of a folder on the web.
         published: the names it has where it is published, the likeliest first.
         is_needed: whether the source can do nothing without it.
     """
 
     name: str
-    form: Literal["file", "files", "tree", "array", "images"] = "file"
+    form: Literal["file", "files", "shards", "tree", "array", "images"] = "file"
     published: tuple[str, ...] = ()
     is_needed: bool = False
 
@@ -111,8 +112,18 @@ def image_root(source: Any) -> str:
         return "."
     if images or not documents:
         return images or "."
+    if not isinstance(documents, str):
+        return shard_root(documents)
     file = input_file(documents)
     return file.uri if file.member else str(Path(file.uri).absolute().parent)
+
+
+def shard_root(shards: Sequence[str]) -> str:
+    """Return the folder that all shards are below."""
+    uris = [shard.partition(INSIDE)[0] for shard in shards]
+    folders = [uri if "://" in uri else str(Path(uri).absolute()) for uri in uris]
+    common = posixpath.commonpath([folder.rpartition("/")[0] for folder in folders])
+    return common.replace(":/", "://", 1) if "://" in folders[0] and "://" not in common else common
 
 
 def web_address(root: str, name: str) -> str:
@@ -166,15 +177,17 @@ def _found(text: str, given: Input, capture: Capture) -> list[str]:
         raise UsageError(f"source.{given.name} = {uri!r}: no such file")
     if given.form == "array" and (not Path(uri).is_file() or is_archive(uri)):
         raise UsageError(f"source.{given.name} = {uri!r}: expected a plain file on a file system")
-    is_folder = Path(uri).is_dir()
+    is_folder = Folder(uri).is_folder()
     if inside:
         return [f"{uri}{INSIDE}{member}"]
-    if given.form not in ("file", "files") or not (is_folder or is_archive(uri)):
+    is_shard = given.form == "shards" and not is_folder
+    if given.form not in ("file", "files", "shards") or is_shard or not (is_folder or is_archive(uri)):
         return [uri]
     names = _published(list(file_names(uri)), given.published)
     if not names:
         raise UsageError(f"source.{given.name} = {text!r}: expected {' or '.join(given.published)} in it, found none")
-    return [f"{uri}{'/' if is_folder else INSIDE}{name}" for name in (names if given.form == "files" else names[:1])]
+    root = f"{uri.rstrip('/')}/" if is_folder else f"{uri}{INSIDE}"
+    return [f"{root}{name}" for name in (names[:1] if given.form == "file" else names)]
 
 
 def _published(paths: Iterable[str], wanted: tuple[str, ...]) -> list[str]:

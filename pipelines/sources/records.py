@@ -24,7 +24,7 @@ from pipelines.files import BrokenInputError, input_file, read_lines
 from pipelines.web.client import Client, usable
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import FetchFailed, Outcome, Request, Response
-from schemas.documents import UNDETERMINED, Link, Provenance, Role, Sentence, Split
+from schemas.documents import UNDETERMINED, Given, Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.metadata import Metadata, day_of, keywords_of, plain_text
 from schemas.tables import travels
@@ -52,6 +52,9 @@ class CandidateDocument:
         after_sentence: of each image, how many of `sentences` stand before it (`schemas.documents`), None where
             unknown; empty: unknown of all.
         image_metadata: what the source says of each image; empty: nothing of any.
+        image_sources: of each image that is embedded in a file, the address it came from, which is kept in place of
+            the one in the file; None, or empty: `image_uris` are the addresses.
+        given: what the corpus says by a model of its own, over `sentences` and `image_uris`.
     """
 
     id: str
@@ -65,6 +68,12 @@ class CandidateDocument:
     image_licences: tuple[str | None, ...] = ()
     after_sentence: tuple[int | None, ...] = ()
     image_metadata: tuple[Metadata | None, ...] = ()
+    image_sources: tuple[str | None, ...] = ()
+    given: Given | None = None
+
+    def source_of(self, image: int) -> str:
+        """Return where an image came from by its position."""
+        return (self.image_sources[image] if self.image_sources else None) or self.image_uris[image]
 
     def licence_of(self, image: int) -> str | None:
         """Return the licence of an image by its position, None where the source states none."""

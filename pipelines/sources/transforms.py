@@ -1,6 +1,7 @@
 """The sources stage in Beam: any source gives candidate documents and failure rows.
 
 files              read where one worker has them
+a corpus           a shard each, by all workers
 diy                submissions -> one of each id -> their albums are fetched, all by one worker
 a live MediaWiki   titles -> their articles are fetched, all by one worker
 ImageCLEF          articles -> sentences, by all workers
@@ -17,6 +18,7 @@ import apache_beam as beam
 
 from pipelines.progress import Progress
 from pipelines.settings import HttpConfig
+from pipelines.sources.corpora.source import CorpusSource
 from pipelines.sources.diy.albums import fetch_albums
 from pipelines.sources.diy.listing import read_listing
 from pipelines.sources.diy.submissions import (
@@ -57,7 +59,11 @@ class ReadSource(beam.PTransform):
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         source = self.source
-        names = source.dump if isinstance(source, DiySource) and source.kind == "dump" else [type(source).__name__]
+        names: Sequence[str] = [type(source).__name__]
+        if isinstance(source, CorpusSource):
+            names = source.documents
+        elif isinstance(source, DiySource) and source.kind == "dump":
+            names = source.dump
         begin = root | "start" >> beam.Create(names) | beam.Reshuffle()
         steps = [begin | "read" >> Fallible(Stage.SOURCES, self._read)]
         if isinstance(source, DiySource):
@@ -81,6 +87,8 @@ class ReadSource(beam.PTransform):
             yield from list_titles(source, process_client(self.http, self.raw))
         elif isinstance(source, ImageclefSource):
             yield from read_articles(source, min_images=self.min_images)
+        elif isinstance(source, CorpusSource):
+            yield from with_web_images(source.read_shard(name), source.images)
         else:
             yield from read_source(source)
 

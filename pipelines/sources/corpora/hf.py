@@ -1,0 +1,123 @@
+"""Data sets of Hugging Face on disk: folders of `save_to_disk`, and Parquet, with pictures as `Image` features.
+
+    data-00000-of-00004.arrow            {"image": {"bytes": <bytes>, "path": "1.jpg"}, "text": "A cat."}
+    train-00000-of-00002.parquet         {"images": [{"bytes": .., "path": ..}, null], "texts": [null, "A cat."]}
+
+A row is a document. Columns of texts and of pictures hold one value or a list; texts are sentences as they stand. Where
+both are lists of one length with null in the other, they are in the order of a page; else it is not known where
+pictures stand. A row of one text and one picture is a pair, whose link is known. A picture without bytes is at its
+path: a URL, or below `source.images`.
+
+Exports of this project have a column `multilink` (`schemas.corpora`), and come back whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from pipelines.files import INSIDE, BrokenInputError
+from pipelines.sources.corpora.compose import Picture, Reading, document_of, restored
+from pipelines.sources.corpora.rows import Row, read_rows
+from pipelines.sources.records import (
+    CandidateDocument,
+    FieldError,
+    checked,
+    clean,
+    json_object,
+    outcomes_of,
+    sentence,
+    split_named,
+)
+from pipelines.tables import read_schema
+from schemas.corpora import EXTRAS
+from schemas.documents import Link, Split
+from schemas.failures import Failure
+
+_TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT")
+_PICTURES = ("images", "image", "jpg", "png", "webp", "img", "picture", "url", "URL", "image_url")
+_IDS = ("id", "key", "__key__", "uid")
+
+
+def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
+    """Yield the documents of a shard."""
+    there = read_schema(shard).names
+    texts = _column(shard, there, (reading.texts,) if reading.texts else _TEXTS, "texts")
+    pictures = _column(shard, there, (reading.pictures,) if reading.pictures else _PICTURES, "pictures")
+    read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
+    split = _split_of(shard) if reading.keep_splits else None
+    for outcome in outcomes_of(read_rows(shard, (texts, pictures, *_IDS, EXTRAS)), read):
+        is_unsaid = isinstance(outcome, CandidateDocument) and outcome.split is None
+        yield replace(outcome, split=split) if is_unsaid else outcome
+
+
+def _column(shard: str, there: Sequence[str], names: Sequence[str], what: str) -> str:
+    found = next((name for name in names if name in there), None)
+    if found is None:
+        name = PurePosixPath(shard).name
+        columns = ", ".join(there)
+        raise BrokenInputError(f"{name}: expected a column {' or '.join(names)} of {what}, found {columns}", name)
+    return found
+
+
+def _split_of(shard: str) -> Split | None:
+    """Return the split that a shard's name or its folder's begins with, as Hugging Face names them."""
+    path = PurePosixPath(shard)
+    for name in (path.name.partition("-")[0].partition(".")[0], path.parent.name):
+        try:
+            return split_named(name, "split")
+        except FieldError:
+            continue
+    return None
+
+
+def _outcomes(
+    numbered: Row, record_id: str, *, reading: Reading, shard: str, texts: str, pictures: str
+) -> Iterator[CandidateDocument | Failure]:
+    number, row = numbered
+    words, shown = _items(row[texts]), _items(row[pictures])
+    is_list = isinstance(row[pictures], list)
+    places = [f"{shard}{INSIDE}{pictures}/{number}" + (f"/{item}" if is_list else "") for item in range(len(shown))]
+    found = {place: picture for place, value in enumerate(shown) if (picture := _picture(value, places[place]))}
+    said = [clean(_text(word)) if word is not None else None for word in words]
+    if row.get(EXTRAS) is not None:
+        extras = json_object(checked(row[EXTRAS], str, EXTRAS).encode())
+        if isinstance(extras, FieldError):
+            raise extras
+        yield restored([*filter(None, said), *found.values()], reading, record_id, extras)
+        return
+    own = next((row[name] for name in _IDS if isinstance(row.get(name), str | int)), None)
+    sentences = [sentence(text or "") for text in said]
+    kept_texts = [place for place, text in enumerate(sentences) if text.text]
+    after: tuple[int | None, ...] = ()
+    if len(words) == len(shown) > 1 and not set(kept_texts) & found.keys():
+        after = tuple(sum(text < place for text in kept_texts) for place in found)
+    is_pair = len(kept_texts) == len(found) == 1 and not is_list
+    yield from document_of(
+        [sentences[place] for place in kept_texts],
+        list(found.values()),
+        reading,
+        record_id if own is None else str(own),
+        after=after,
+        links=(Link(0, 0),) if is_pair else None,
+    )
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _text(value: object) -> str:
+    return checked(value.get("text") if isinstance(value, dict) else value, str, "a text")
+
+
+def _picture(value: object, place: str) -> Picture | None:
+    """Return a picture, whose bytes are at a place of the shard or elsewhere; None where there is none."""
+    path = value.get("path") if isinstance(value, dict) else value
+    is_held = isinstance(value, bytes) or (isinstance(value, dict) and value.get("bytes") is not None)
+    if is_held:
+        return Picture(place)
+    return Picture(path) if isinstance(path, str) and path else None

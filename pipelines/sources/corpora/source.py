@@ -1,0 +1,110 @@
+"""The settings of a corpus, and which module reads its shards.
+
+    mmc4 (JSON Lines)   obelics (Parquet)   interleaved (Parquet, tar)   webdataset (tar, Parquet)   hf (Parquet, Arrow)
+    web (WARC)
+
+Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pipelines.files import BrokenInputError
+from pipelines.sources.corpora.compose import Reading
+from pipelines.sources.corpora.hf import read_hf
+from pipelines.sources.corpora.interleaved import read_interleaved
+from pipelines.sources.corpora.mmc4 import read_mmc4
+from pipelines.sources.corpora.obelics import read_obelics
+from pipelines.sources.corpora.web import read_web
+from pipelines.sources.corpora.webdataset import read_webdataset
+from pipelines.sources.inputs import IMAGES, Input, image_root, require_language
+from pipelines.sources.records import CandidateDocument
+from schemas.documents import UNDETERMINED
+from schemas.failures import Failure
+
+Format = Literal["mmc4", "obelics", "interleaved", "webdataset", "hf", "web"]
+_READERS: Mapping[Format, Callable[[str, Reading], Iterator[CandidateDocument | Failure]]] = {
+    "mmc4": read_mmc4,
+    "obelics": read_obelics,
+    "interleaved": read_interleaved,
+    "webdataset": read_webdataset,
+    "hf": read_hf,
+    "web": read_web,
+}
+_PUBLISHED: Mapping[Format, tuple[str, ...]] = {
+    "mmc4": ("*.jsonl", "*.jsonl.zip"),
+    "obelics": ("*.parquet",),
+    "interleaved": ("*.parquet", "*.tar"),
+    "webdataset": ("*.tar", "*.parquet"),
+    "hf": ("data-*.arrow", "*.arrow", "*.parquet"),
+    "web": ("*.warc",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSource:
+    """A corpus that another project published, or a crawl.
+
+    Attributes:
+        format: of its shards.
+        documents: paths of the shards, or of the folders they are in, at whatever depth.
+        images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
+            folder that all shards are in.
+        language: of the documents, where they do not say theirs.
+        sentence_model: name or path of an installed spaCy pipeline that splits running text (obelics, interleaved,
+            web); empty: by rules.
+        texts: of hf: name of the column of texts; empty: the first of the usual ones.
+        pictures: of hf: name of the column of pictures; empty: likewise.
+        keep_splits: of hf: whether a shard's documents are of the split that its name, or its folder's, tells.
+        skip_repeats: of mmc4: whether a document is left out of which the corpus says that its page may be there twice.
+    """
+
+    format: Format = "mmc4"
+    documents: tuple[str, ...] = ()
+    images: str = ""
+    language: str = UNDETERMINED
+    sentence_model: str = ""
+    texts: str = ""
+    pictures: str = ""
+    keep_splits: bool = True
+    skip_repeats: bool = False
+
+    def __post_init__(self) -> None:
+        require_language(self.language)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the settings that name what is read."""
+        return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True), IMAGES
+
+    def read(self) -> Iterator[CandidateDocument | Failure]:
+        """Yield the documents of all shards in order, and a failure for each that cannot be used."""
+        for shard in self.documents:
+            yield from self.read_shard(shard)
+
+    def read_shard(self, shard: str) -> Iterator[CandidateDocument | Failure]:
+        """Yield the documents of a shard in order, and a failure for each that cannot be used.
+
+        A document without an id of its own has that of its place, `<file name>:<line or row>`.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        reading = Reading(
+            dataset=self.format,
+            root=image_root(self),
+            has_images=bool(self.images),
+            language=self.language,
+            sentence_model=self.sentence_model,
+            texts=self.texts,
+            pictures=self.pictures,
+            keep_splits=self.keep_splits,
+            skip_repeats=self.skip_repeats,
+        )
+        try:
+            yield from _READERS[self.format](shard, reading)
+        except BrokenInputError as problem:
+            yield problem.failure()

@@ -1,0 +1,50 @@
+"""What the tests of corpora share: a picture, and reading a corpus as a build does."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipelines.embedded import read_picture
+from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.inputs import find_inputs, image_root
+from pipelines.sources.records import CandidateDocument
+from schemas.failures import Failure
+
+
+class Read:
+    """The outcomes of a corpus: its documents, its failures as `<id> <reason>`, and the pictures of a document."""
+
+    def __init__(self, path: Path, form: Any, **settings: Any) -> None:
+        source = find_inputs(CorpusSource(format=form, documents=(str(path),), **settings), Path)
+        outcomes = list(source.read())
+        self.root = image_root(source)
+        self.drafts = [found for found in outcomes if isinstance(found, CandidateDocument)]
+        self.failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
+
+    def pictures(self, draft: CandidateDocument) -> list[bytes]:
+        return [read_picture(self.root, uri, max_bytes=10**6) for uri in draft.image_uris]
+
+    @property
+    def texts(self) -> list[list[str]]:
+        return [[sentence.text for sentence in draft.sentences] for draft in self.drafts]
+
+
+@pytest.fixture
+def read() -> type[Read]:
+    return Read
+
+
+@pytest.fixture
+def picture() -> Callable[..., bytes]:
+    def draw(shade: int, form: str = "PNG") -> bytes:
+        buffer = io.BytesIO()
+        Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(buffer, form)
+        return buffer.getvalue()
+
+    return draw

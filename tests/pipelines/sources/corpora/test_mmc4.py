@@ -1,0 +1,113 @@
+"""MMC4 as it is published; the shard is written by hand from the corpus's own description of its fields."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.inputs import find_inputs
+from pipelines.sources.records import CandidateDocument
+from schemas.documents import Given, GivenLink, Provenance, Sentence
+from schemas.failures import Failure
+
+FIT: dict[str, Any] = {
+    "image_info": [
+        {
+            "face_detections": None,
+            "image_name": "b9040a0dbb22.jpg",
+            "matched_sim": 0.27694183588027954,
+            "matched_text_index": 2,
+            "raw_url": "http://cars.example/90.jpg",
+        },
+        {
+            "face_detections": [[0.1, 0.2, 0.3, 0.4]],
+            "image_name": "db1c21bc8474.jpg",
+            "matched_sim": 0.3234919607639313,
+            "matched_text_index": 1,
+            "raw_url": "http://cars.example/91.jpg",
+        },
+    ],
+    "similarity_matrix": [
+        [0.24363446235656738, 0.31758785247802734, 0.27694183588027954],
+        [0.2233106791973114, 0.3234919607639313, 0.26118797063827515],
+    ],
+    "text_list": ["Lock the door.", "Press the switch.", "All doors lock."],
+    "url": "http://cars.example/48.html",
+    "could_have_url_duplicate": 0,
+}
+
+
+def read(source: CorpusSource, path: Path) -> tuple[list[CandidateDocument], list[str]]:
+    filled = CorpusSource(**{name: getattr(source, name) for name in source.__slots__} | {"documents": (str(path),)})
+    outcomes = list(find_inputs(filled, Path).read())
+    failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
+    return [found for found in outcomes if isinstance(found, CandidateDocument)], failures
+
+
+def zipped(folder: Path, *records: dict[str, Any]) -> Path:
+    """Write a shard as it is downloaded."""
+    with zipfile.ZipFile(folder / "docs_no_face_shard_0_v2.jsonl.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("docs_no_face_shard_0_v2.jsonl", "\n".join(map(json.dumps, records)))
+    return folder
+
+
+def test_a_published_shard(tmp_path: Path) -> None:
+    (draft,), failures = read(CorpusSource(format="mmc4", language="en"), zipped(tmp_path, FIT))
+    assert not failures
+    assert draft == CandidateDocument(
+        id="docs_no_face_shard_0_v2.jsonl:1",
+        dataset="mmc4",
+        sentences=(Sentence("Lock the door."), Sentence("Press the switch."), Sentence("All doors lock.")),
+        image_uris=("http://cars.example/90.jpg", "http://cars.example/91.jpg"),
+        links=None,
+        provenance=Provenance("mmc4", "docs_no_face_shard_0_v2.jsonl:1", "http://cars.example/48.html"),
+        language="en",
+        given=Given(
+            (GivenLink(2, 0, 0.27694183588027954), GivenLink(1, 1, 0.3234919607639313)),
+            (
+                0.24363446235656738, 0.2233106791973114, 0.31758785247802734, 0.3234919607639313,
+                0.27694183588027954, 0.26118797063827515,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def test_what_is_left_out_leaves_the_given_links_in_order(tmp_path: Path) -> None:
+    record = FIT | {"text_list": ["Lock the door.", "  ", "All doors lock."]}
+    no_address = [{**FIT["image_info"][0], "raw_url": None}, FIT["image_info"][1] | {"matched_text_index": 2}]
+    (draft,), failures = read(CorpusSource(), zipped(tmp_path, record | {"image_info": no_address}))
+    assert [sentence.text for sentence in draft.sentences] == ["Lock the door.", "All doors lock."]
+    assert draft.image_uris == ("http://cars.example/91.jpg",)
+    assert draft.given == Given((GivenLink(1, 0, 0.3234919607639313),), (0.2233106791973114, 0.26118797063827515))
+    assert failures == [
+        "docs_no_face_shard_0_v2.jsonl:1 missing-field",
+        "docs_no_face_shard_0_v2.jsonl:1 empty-sentence",
+    ]
+
+
+def test_a_wrong_assignment_costs_the_assignment_alone(tmp_path: Path) -> None:
+    far = FIT | {"image_info": [FIT["image_info"][0] | {"matched_text_index": 3}]}
+    thin = FIT | {"similarity_matrix": [[0.1, 0.2, 0.3]]}
+    drafts, failures = read(CorpusSource(), zipped(tmp_path, far, thin))
+    assert [draft.given for draft in drafts] == [None, None]
+    assert failures == ["docs_no_face_shard_0_v2.jsonl:1 bad-link", "docs_no_face_shard_0_v2.jsonl:2 broken-record"]
+
+
+def test_bad_records_and_repeats(tmp_path: Path) -> None:
+    shard = tmp_path / "docs_shard_7_v3.jsonl"
+    lines = ["{", json.dumps({"url": "u"}), json.dumps(FIT | {"could_have_url_duplicate": 1}), json.dumps(FIT)]
+    shard.write_text("\n".join(lines))
+    drafts, failures = read(CorpusSource(skip_repeats=True), shard)
+    assert [draft.id for draft in drafts] == ["docs_shard_7_v3.jsonl:4"]
+    assert failures == [
+        "docs_shard_7_v3.jsonl:1 broken-record",
+        "docs_shard_7_v3.jsonl:2 missing-field",
+        "docs_shard_7_v3.jsonl:3 duplicate-record",
+    ]
+
+
+def test_downloaded_pictures_are_found_by_their_names(tmp_path: Path) -> None:
+    (draft,), _ = read(CorpusSource(images=str(tmp_path)), zipped(tmp_path, FIT))
+    assert draft.image_uris == ("b9040a0dbb22.jpg", "db1c21bc8474.jpg")
+    assert draft.image_sources == ("http://cars.example/90.jpg", "http://cars.example/91.jpg")

@@ -1,0 +1,199 @@
+"""OBELICS, NeMo Curator's rows and Hugging Face's data sets; the files are written by `datasets` where it can."""
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines.embedded import read_picture
+from pipelines.sources.corpora.source import CorpusSource, Format
+from pipelines.sources.inputs import find_inputs, image_root
+from pipelines.sources.records import CandidateDocument
+from schemas.corpora import INTERLEAVED_SCHEMA
+from schemas.documents import Link, Split
+from schemas.failures import Failure
+
+
+def picture(shade: int, form: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(buffer, form)
+    return buffer.getvalue()
+
+
+def read(path: Path, form: Format, **settings: Any) -> tuple[list[CandidateDocument], list[str], str]:
+    """Return documents, failures, and the root of pictures."""
+    source = CorpusSource(format=form, documents=(str(path),), **settings)
+    source = find_inputs(source, Path)
+    outcomes = list(source.read())
+    failures = [f"{found.record_id} {found.reason}" for found in outcomes if isinstance(found, Failure)]
+    return [found for found in outcomes if isinstance(found, CandidateDocument)], failures, image_root(source)
+
+
+def texts(draft: CandidateDocument) -> list[str]:
+    return [sentence.text for sentence in draft.sentences]
+
+
+def bytes_of(draft: CandidateDocument, root: str) -> list[bytes]:
+    return [read_picture(root, uri, max_bytes=10**6) for uri in draft.image_uris]
+
+
+def obelics(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write rows as the corpus is published: by `datasets`, in Parquet."""
+    features = datasets.Features(
+        {
+            "images": datasets.List(datasets.Value("string")),
+            "metadata": datasets.Value("string"),
+            "general_metadata": datasets.Value("string"),
+            "texts": datasets.List(datasets.Value("string")),
+        }
+    )
+    path = folder / "obelics-train-00000-of-01439.parquet"
+    datasets.Dataset.from_list(list(rows), features=features).to_parquet(str(path))
+    return path
+
+
+PAGE = {
+    "images": ["https://h.example/0.jpg", None, "https://h.example/1.jpg", None],
+    "metadata": json.dumps([{"src": "https://h.example/0.jpg", "alt_text": "A  shelf"}, None, {"src": "x"}, None]),
+    "general_metadata": json.dumps({"url": "https://h.example/page.html", "warc_filename": "x"}),
+    "texts": [None, "Cut the boards. Sand them.\n\nThen rest.", None, "Glue them."],
+}
+
+
+def test_obelics(tmp_path: Path) -> None:
+    obelics(tmp_path, [PAGE, PAGE | {"texts": [None]}, PAGE | {"images": [None] * 4}, PAGE | {"metadata": "{"}])
+    (draft,), failures, _ = read(tmp_path, "obelics", language="en")
+    assert texts(draft) == ["Cut the boards.", "Sand them.", "Then rest.", "Glue them."]
+    assert draft.image_uris == ("https://h.example/0.jpg", "https://h.example/1.jpg")
+    assert draft.after_sentence == (0, 3)
+    assert draft.provenance.url == "https://h.example/page.html"
+    assert draft.image_metadata[0] is not None and draft.image_metadata[0].caption == "A shelf"
+    assert (draft.links, draft.language, draft.id) == (None, "en", "obelics-train-00000-of-01439.parquet:0")
+    assert failures == [
+        "obelics-train-00000-of-01439.parquet:1 broken-record",
+        "obelics-train-00000-of-01439.parquet:2 too-few-images",
+        "obelics-train-00000-of-01439.parquet:3 broken-record",
+    ]
+
+
+def test_the_pages_of_mint_1t(tmp_path: Path) -> None:
+    table = pa.table(
+        {"images": [PAGE["images"]], "texts": [PAGE["texts"]], "url": ["https://m.example/"], "cc_dump": ["x"]}
+    )
+    pq.write_table(table, tmp_path / "shard_0000.parquet")
+    (draft,), failures, _ = read(tmp_path, "obelics")
+    assert (draft.provenance.url, draft.after_sentence, failures) == ("https://m.example/", (0, 3), [])
+
+
+def curated(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema = INTERLEAVED_SCHEMA) -> Path:
+    path = folder / "part-0.parquet"
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path, row_group_size=3)
+    return path
+
+
+def test_rows_of_nemo_curator(tmp_path: Path) -> None:
+    (tmp_path / "loose.png").write_bytes(picture(7))
+    locator = {"path": "loose.png", "member": None, "byte_offset": None, "byte_size": None, "frame_index": None}
+    row = {"sample_id": "doc-1", "modality": "text", "position": 0}
+    curated(
+        tmp_path,
+        [
+            row | {"position": 3, "text_content": "Glue them."},
+            row | {"position": -1, "modality": "metadata", "text_content": json.dumps({"url": "https://n.example/"})},
+            row | {"position": 1, "modality": "image", "binary_content": picture(1), "content_type": "image/png"},
+            row | {"position": 2, "modality": "image", "source_ref": json.dumps(locator)},
+            row | {"text_content": "Cut the boards. Sand them."},
+            row | {"position": 4, "modality": "table", "text_content": "1|2"},
+            {"sample_id": "doc-2", "position": 0, "modality": "image"},
+        ],
+    )
+    (draft,), failures, root = read(tmp_path, "interleaved")
+    assert (draft.id, texts(draft)) == ("doc-1", ["Cut the boards.", "Sand them.", "Glue them."])
+    assert draft.after_sentence == (2, 2)
+    assert draft.image_uris == ("part-0.parquet!/binary_content/2", "loose.png")
+    assert bytes_of(draft, root) == [picture(1), picture(7)]
+    assert draft.provenance.url == "https://n.example/"
+    assert failures == ["doc-2 missing-field"]
+
+
+def test_the_newer_form_of_a_source(tmp_path: Path) -> None:
+    pages = [Image.new("RGB", (20, 20), (shade, 0, 0)) for shade in (10, 20, 30)]
+    pages[0].save(tmp_path / "k.tiff", save_all=True, append_images=pages[1:])
+    file = pa.struct([("uri", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
+    fields = [field for field in INTERLEAVED_SCHEMA if field.name not in ("source_ref", "binary_content")]
+    schema = pa.schema(
+        [*fields, ("source_ref", file), ("source_member", pa.string()), ("source_frame_index", pa.int32())]
+    )
+    row = {"sample_id": "d", "position": 0, "modality": "text", "text_content": "One."}
+    shown = {
+        "sample_id": "d",
+        "position": 1,
+        "modality": "image",
+        "source_ref": {"uri": "k.tiff"},
+        "source_frame_index": 2,
+    }
+    curated(tmp_path, [row, shown], schema)
+    (draft,), _, root = read(tmp_path, "interleaved")
+    with Image.open(io.BytesIO(bytes_of(draft, root)[0])) as found:
+        assert (found.format, found.getpixel((3, 3))) == ("PNG", (30, 0, 0))
+
+
+FEATURES = datasets.Features(
+    {"id": datasets.Value("int64"), "image": datasets.Image(), "text": datasets.Value("string")}
+)
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_pairs_of_hugging_face(form: str, tmp_path: Path) -> None:
+    rows = [{"id": n, "image": {"bytes": picture(n), "path": None}, "text": f"Picture {n}."} for n in range(100)]
+    rows[3] = {"id": 3, "image": None, "text": "No picture."}
+    rows[4] = {"id": 4, "image": {"bytes": picture(4), "path": "4.png"}, "text": " "}
+    made = datasets.Dataset.from_list(rows, features=FEATURES)
+    if form == "arrow":
+        datasets.DatasetDict({"test": made}).save_to_disk(str(tmp_path), num_shards={"test": 2})
+    else:
+        made.to_parquet(str(tmp_path / "test-00000-of-00001.parquet"), batch_size=7)
+    drafts, failures, root = read(tmp_path, "hf")
+    assert [draft.id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
+    assert {draft.split for draft in drafts} == {Split.TEST}
+    assert {draft.links for draft in drafts} == {(Link(0, 0),)}
+    for draft in drafts:
+        assert bytes_of(draft, root) == [picture(int(draft.id))]
+    assert [failure.rpartition(" ")[2] for failure in failures] == ["too-few-images", "too-few-sentences"]
+
+
+def test_pages_of_hugging_face(tmp_path: Path) -> None:
+    features = datasets.Features(
+        {"images": datasets.List(datasets.Image()), "texts": datasets.List(datasets.Value("string"))}
+    )
+    rows = [
+        {"images": [None, {"bytes": picture(1), "path": None}, None], "texts": ["One. Two.", None, "Three."]},
+        {"images": [{"bytes": picture(2), "path": None}], "texts": ["One.", "Two."]},
+    ]
+    datasets.Dataset.from_list(rows, features=features).to_parquet(str(tmp_path / "all.parquet"))
+    linked = {"images": [[{"bytes": None, "path": "https://h.example/3.jpg"}]], "texts": [["One."]]}
+    pq.write_table(pa.table(linked, schema=features.arrow_schema), tmp_path / "linked.parquet")
+    drafts, failures, root = read(tmp_path, "hf", keep_splits=False)
+    assert [texts(draft) for draft in drafts] == [["One. Two.", "Three."], ["One.", "Two."], ["One."]]
+    assert [draft.after_sentence for draft in drafts] == [(1,), (), ()]
+    assert bytes_of(drafts[0], root) == [picture(1)]
+    assert bytes_of(drafts[1], root) == [picture(2)]
+    assert drafts[2].image_uris == ("https://h.example/3.jpg",)
+    assert (failures, {draft.split for draft in drafts}) == ([], {None})
+
+
+def test_columns_that_are_not_there_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    for form in ("obelics", "interleaved", "hf"):
+        drafts, failures, _ = read(tmp_path, form)  # type: ignore[arg-type]
+        assert (drafts, failures) == ([], ["x.parquet broken-record"])
+    (tmp_path / "x.parquet").write_bytes(b"no table")
+    for form in ("obelics", "interleaved", "hf"):
+        assert read(tmp_path, form)[:2] == ([], ["x.parquet broken-record"])  # type: ignore[arg-type]

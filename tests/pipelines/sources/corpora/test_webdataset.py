@@ -1,0 +1,97 @@
+"""Tars as the package webdataset writes them, and the shards of img2dataset in its three forms."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import webdataset
+from PIL import Image
+
+from schemas.documents import Link, Role
+
+STATES = [("success", None), ("failed_to_download", "HTTP Error 404: Not Found"), ("failed_to_resize", "truncated")]
+Draw = Callable[..., bytes]
+
+
+def test_pairs(read: Any, picture: Draw, tmp_path: Path) -> None:
+    with webdataset.TarWriter(str(tmp_path / "00000.tar")) as writer:
+        for number in range(3):
+            about = {"url": f"https://h.example/{number}.jpg", "caption": "not this"}
+            sample = {"__key__": f"a/{number:09d}", "jpg": picture(number, "JPEG"), "txt": f"Picture {number}."}
+            writer.write(sample | {"json": about})
+        writer.write({"__key__": "a/3", "png": picture(3), "json": {"caption": "By its JSON."}})
+        writer.write({"__key__": "a/4", "png": picture(4), "txt": " \n"})
+        writer.write({"__key__": "a/5", "txt": "No picture."})
+    found = read(tmp_path, "webdataset")
+    assert found.texts == [["Picture 0."], ["Picture 1."], ["Picture 2."], ["By its JSON."]]
+    assert [draft.id for draft in found.drafts][2:] == ["00000/a/000000002", "00000/a/3"]
+    first = found.drafts[0]
+    assert (first.links, first.sentences[0].role) == ((Link(0, 0),), Role.CAPTION)
+    assert (first.image_uris, first.image_sources) == (("00000.tar!/a/000000000.jpg",), ("https://h.example/0.jpg",))
+    assert found.pictures(found.drafts[1]) == [picture(1, "JPEG")]
+    assert found.failures == ["00000/a/4 empty-sentence", "00000/a/5 missing-field"]
+
+
+def test_documents_of_several_pictures(read: Any, picture: Draw, tmp_path: Path) -> None:
+    pages = [Image.new("RGB", (30, 30), (shade, 0, 0)) for shade in (10, 20)]
+    buffer = io.BytesIO()
+    pages[0].save(buffer, "TIFF", save_all=True, append_images=pages[1:])
+    mint = {"texts": ["One. Two.", None, None, "Three."], "images": [None, "page_0_image_1", "page_0_image_2", None]}
+    ours = {"texts": [None, "One."], "images": ["0.png", None], "url": "https://h.example/"}
+    with webdataset.TarWriter(str(tmp_path / "shard-0.tar")) as writer:
+        writer.write({"__key__": "pdf7", "tiff": buffer.getvalue(), "json": mint})
+        writer.write({"__key__": "page", "0.png": picture(9), "json": ours})
+        writer.write({"__key__": "bad", "json": {"texts": ["One."], "images": []}})
+    for form in ("webdataset", "interleaved"):
+        found = read(tmp_path, form)
+        assert found.texts == [["One.", "Two.", "Three."], ["One."]]
+        assert [draft.after_sentence for draft in found.drafts] == [(2, 2), (0,)]
+        colours = [Image.open(io.BytesIO(data)).getpixel((1, 1)) for data in found.pictures(found.drafts[0])]
+        assert colours == [(10, 0, 0), (20, 0, 0)]
+        assert found.pictures(found.drafts[1]) == [picture(9)]
+        assert found.failures == ["shard-0/bad broken-record"]
+
+
+def fetched(folder: Path, **more: Any) -> None:
+    """Write the table of a shard as img2dataset does."""
+    rows = [
+        {"url": f"https://h.example/{n}.jpg", "caption": f"Picture {n}.", "key": f"00000000{n}", "status": status,
+         "error_message": message, "width": 40, "height": 30, **{name: values[n] for name, values in more.items()}}
+        for n, (status, message) in enumerate(STATES)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), folder / "00000.parquet")
+
+
+@pytest.mark.parametrize("form", ["parquet", "files", "webdataset"])
+def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> None:
+    jpeg = picture(0, "JPEG")
+    fetched(tmp_path, **({"jpg": [jpeg, None, None]} if form == "parquet" else {}))
+    if form == "files":
+        (tmp_path / "00000").mkdir()
+        (tmp_path / "00000/000000000.jpg").write_bytes(jpeg)
+        (tmp_path / "00000/000000000.txt").write_text("Picture 0.")
+    if form == "webdataset":
+        with webdataset.TarWriter(str(tmp_path / "00000.tar")) as writer:
+            about = json.dumps({"url": "https://h.example/0.jpg"}, indent=4)
+            writer.write({"__key__": "000000000", "jpg": jpeg, "txt": "Picture 0.", "json": about})
+    found = read(tmp_path, "webdataset")
+    assert (found.texts, [draft.id for draft in found.drafts]) == ([["Picture 0."]], ["00000/000000000"])
+    assert found.pictures(found.drafts[0]) == [jpeg]
+    assert found.drafts[0].image_sources == ("https://h.example/0.jpg",)
+    assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
+
+
+def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_path: Path) -> None:
+    with webdataset.TarWriter(str(tmp_path / "x.tar")) as writer:
+        for number in range(2):
+            writer.write({"__key__": f"{number}", "png": picture(number), "txt": f"Picture {number}."})
+    whole = (tmp_path / "x.tar").read_bytes()
+    (tmp_path / "x.tar").write_bytes(whole[: len(whole) // 2 - 2000])
+    found = read(tmp_path, "webdataset")
+    assert len(found.drafts) <= 1
+    assert found.failures
