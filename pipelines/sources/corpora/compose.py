@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pipelines.files import INSIDE
@@ -237,4 +237,4 @@ def _metadata(image: Mapping[str, Any]) -> Metadata | None:
         return None
     words = [checked(word, str, "a keyword") for word in _list(checked(fields, dict, "metadata"), "keywords")]
     names = ("title", "caption", "credit", "rights", "date", "place")
-    return replace(Metadata(*(text_or_none(fields, name) for name in names)), keywords=tuple(words))
+    return Metadata(**{name: text_or_none(fields, name) for name in names}, keywords=tuple(words))

@@ -50,8 +50,10 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
     split = _split_of(shard) if reading.keep_splits else None
     for outcome in outcomes_of(read_rows(shard, (texts, pictures, *_IDS, EXTRAS)), read):
-        is_unsaid = isinstance(outcome, CandidateDocument) and outcome.split is None
-        yield replace(outcome, split=split) if is_unsaid else outcome
+        if isinstance(outcome, CandidateDocument) and outcome.split is None:
+            yield replace(outcome, split=split)
+        else:
+            yield outcome
 
 
 def _column(shard: str, there: Sequence[str], names: Sequence[str], what: str) -> str:

@@ -24,6 +24,8 @@ import pytest
 
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.sources.coherence import CiteSource, ClueSource
+from pipelines.sources.corpora.source import CorpusSource
+from pipelines.sources.corpora.web import page_pieces
 from pipelines.sources.diy.albums import parse_album_api, parse_album_page
 from pipelines.sources.diy.submissions import find_album_id, read_dump, reject_submission
 from pipelines.sources.inputs import read_source
@@ -81,7 +83,18 @@ DOCUMENT = {
     "links": [[0, 1]],
 }
 RELEASED = {"train": [[[["i0", 1], ["i1", -1]], [["a", -1], ["b", 0]], {"id": "x"}]], "val": [], "test": None}
-WRITTEN = {"documents": json.dumps(DOCUMENT) + '\n{"id": 2}\n', "multi-retrieval": json.dumps(RELEASED)}
+SHOWN = {"image_name": "a.jpg", "raw_url": "https://h/a.jpg", "matched_text_index": 1, "matched_sim": 0.25}
+MATCHED = {
+    "text_list": ["One.", "Two."],
+    "image_info": [SHOWN],
+    "similarity_matrix": [[0.5, 0.25]],
+    "url": "https://h/",
+}
+WRITTEN = {
+    "documents": json.dumps(DOCUMENT) + '\n{"id": 2}\n',
+    "multi-retrieval": json.dumps(RELEASED),
+    "mmc4": f"{json.dumps(MATCHED)}\n" * 4,
+}
 ODD_TEXTS = [
     "",
     "\0",
@@ -200,6 +213,7 @@ def test_no_file_stops_a_source(name: str, tmp_path: Path) -> None:
     (tmp_path / "id2row.json").write_text('{"i0": 1, "i1": 2}')
     made: dict[str, Callable[[str], Any]] = {
         "documents": lambda path: DocumentsSource(documents=path),
+        "mmc4": lambda path: CorpusSource(documents=(path,)),
         "multi-retrieval": lambda path: MultiRetrievalSource(documents=path, id2row=str(tmp_path / "id2row.json")),
     }
     fixture, make = SOURCES.get(name) or (tmp_path / "documents.json", made[name])
@@ -288,6 +302,7 @@ PARSERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         (FIXTURES / "wikipedia/dodo.html").read_bytes(),
         partial(parse_article, base_url="https://h/wiki/Dodo"),
     ),
+    "crawled page": ((FIXTURES / "wikipedia/dodo.html").read_bytes(), partial(page_pieces, url="https://h/wiki/Dodo")),
     "wikitext": (WIKITEXT.encode(), lambda data: strip_markup(data.decode(errors="replace"))),
     "metadata": ((ALL_TEXT / "metadata/9/82531.xml").read_bytes(), parse_metadata),
     "article XML": ((ALL_TEXT / "text/en/1/302887.xml").read_bytes(), article_wikitext),
