@@ -16,6 +16,7 @@ import typer
 from orchestration.commands import app
 from orchestration.pipes import reported
 from orchestration.project import recall
+from schemas.console import erased
 from schemas.errors import MultilinkError
 
 # Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
@@ -63,6 +64,7 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 
 
 def _tell(message: str, status: int) -> int:
+    print(erased(), end="", file=sys.stderr)
     if message.startswith("Usage:"):  # what a group without a command says: its help, a page
         print(message, file=sys.stderr)
     elif message:

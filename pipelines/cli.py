@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from pipelines.config import recipe as recipe_of
 from pipelines.exports import cli as exports
 from pipelines.options import JsonOption, LakeOption, SetOption
 from schemas.configs import override
-from schemas.console import Console
+from schemas.console import Console, left_of
 from schemas.duplicates import DUPLICATE_SCHEMA
 from schemas.errors import GateError, UsageError
 from schemas.failures import Reason, Stage
@@ -187,8 +188,10 @@ def bench_features(
 
     config = override(recipe("documents"), settings or [])
     console, rows = Console(is_json=is_json), []
-    for name in names or (*config.features.images, *config.features.sentences):
-        console.say(f"measuring {name} with {images} items")
+    chosen, began = names or (*config.features.images, *config.features.sentences), time.monotonic()
+    for done, name in enumerate(chosen):
+        left = left_of(done, len(chosen), time.monotonic() - began)
+        console.say(f"measuring {name}, {done + 1} of {len(chosen)}, with {images} items{left}")
         rows.append(measured(name, config.features, config.http, count=images))
     console.summarise(measurements(rows), {row["name"]: row for row in rows})
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.console import Passing
+
 POLL_S = 1.0
 
 
@@ -48,7 +50,7 @@ def watched(progress: Progress, say: Callable[[str], None], *, poll_s: float = P
         while not stop.wait(poll_s):
             counts = progress.counts()
             if counts != told:
-                say("  ".join(f"{stage} {count}" for stage, count in counts.items()))
+                say(Passing("  ".join(f"{stage} {count}" for stage, count in counts.items())))
                 told = counts
 
     thread = threading.Thread(target=watch, daemon=True)

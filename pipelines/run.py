@@ -52,7 +52,7 @@ from schemas.configs import resolve as values_of
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.manifest import Manifest, commit
+from schemas.manifest import Manifest, commit, small_splits
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row
 from schemas.versions import digest_stream, fingerprint
 
@@ -339,7 +339,8 @@ def sweep(folder: Folder, manifest: Manifest) -> None:
 def summary_lines(summary: BuildSummary) -> list[str]:
     """Return the end of a build in words."""
     begin = f"reused: {summary.why_reused}" if summary.is_reused else "built:"
-    return [begin, *describe(summary.manifest, summary.path)]
+    small = small_splits(summary.manifest)
+    return [begin, *describe(summary.manifest, summary.path), *([f"warning: {small}"] if small else [])]
 
 
 def parse_runner(name: str) -> Runner:

@@ -1,11 +1,13 @@
 """What a command shows: progress for a person on standard error, the summary on standard output.
 
 With `--json` the summary's last line is one JSON object, for a machine. A caller in this process may hear both instead.
+A line that the next one takes the place of (`Passing`) is shown in place on a terminal; elsewhere, one each 10 seconds.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +16,8 @@ from contextvars import ContextVar
 from typing import Any
 
 Say = Callable[[str], None]  # takes a line of progress
+PAUSE_S = 10.0  # between two passing lines that are kept
+ERASED = "\r\x1b[2K"  # the line that a terminal's cursor is in
 _LISTENER: ContextVar[tuple[Say, list[dict[str, Any]]] | None] = ContextVar("listener", default=None)
 
 
@@ -24,6 +28,42 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in grid]
 
 
+class Passing(str):
+    """A line of progress that the next one takes the place of: how far something is."""
+
+    __slots__ = ()
+
+
+def left_of(done: int, total: int, seconds: float) -> str:
+    """Return the time that is left, `h:mm:ss`, after `done` of `total` took so many seconds; "" before the first."""
+    return f", {duration(seconds / done * (total - done))} left" if done else ""
+
+
+def duration(seconds: float) -> str:
+    """Return a time as `h:mm:ss`."""
+    whole = max(0, round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def paced(say: Say) -> Say:
+    """Return what hands on every line, but passing ones `PAUSE_S` apart."""
+    last = -PAUSE_S
+
+    def hand_on(line: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if not isinstance(line, Passing) or now - last >= PAUSE_S:
+            last = now if isinstance(line, Passing) else last
+            say(line)
+
+    return hand_on
+
+
+def erased() -> str:
+    """Return what makes a terminal forget a passing line; nothing elsewhere."""
+    return ERASED if sys.stderr.isatty() else ""
+
+
 class Console:
     """Where one command's words go."""
 
@@ -31,13 +71,22 @@ class Console:
         self._is_json = is_json
         self._started = time.monotonic()
         self._listener = _LISTENER.get()
+        self._show = self._in_place if sys.stderr.isatty() else paced(self._below)
 
     def say(self, line: str) -> None:
         """Show a line of progress, with the seconds since the command began."""
-        if self._listener is not None:
-            self._listener[0](line)
-        else:
-            print(f"[{time.monotonic() - self._started:6.1f} s] {line}", file=sys.stderr, flush=True)
+        (self._show if self._listener is None else self._listener[0])(line)
+
+    def _below(self, line: str) -> None:
+        print(self._timed(line), file=sys.stderr, flush=True)
+
+    def _in_place(self, line: str) -> None:
+        is_passing = isinstance(line, Passing)
+        text = self._timed(line)[: shutil.get_terminal_size().columns - 1] if is_passing else self._timed(line)
+        print(ERASED + text, end="" if is_passing else "\n", file=sys.stderr, flush=True)
+
+    def _timed(self, line: str) -> str:
+        return f"[{time.monotonic() - self._started:6.1f} s] {line}"
 
     def summarise(self, lines: Iterable[str], values: Mapping[str, Any]) -> None:
         """Show the summary: its lines, and with `--json` its values as the last line."""
@@ -45,6 +94,7 @@ class Console:
         if self._listener is not None:
             self._listener[1].append(json.loads(text))
             return
+        print(erased(), end="", file=sys.stderr, flush=True)
         for line in lines:
             print(line)
         if self._is_json:

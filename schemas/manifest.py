@@ -23,6 +23,7 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.versions import digest_stream, fingerprint
 
 VERSION_DIGITS = 16
+FEWEST_JUDGED = 20  # documents of a split, below which a mean over it says little
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -123,6 +124,15 @@ def read_manifest(lake: Lake, reference: str) -> tuple[Manifest, Folder]:
         return Manifest.from_json(folder.read(MANIFEST).decode()), folder
     except IntegrityError as problem:
         raise IntegrityError(f"{folder.uri}/{MANIFEST}: {problem}") from problem
+
+
+def small_splits(manifest: Manifest) -> str:
+    """Return a warning where a split that models are judged on has too few documents for that; else nothing."""
+    counts = {name: split.documents for name in (Split.VAL, Split.TEST) if (split := manifest.splits.get(name))}
+    few = [f"{name} {count}" for name, count in counts.items() if count < FEWEST_JUDGED]
+    if not few or not any(counts.values()):
+        return ""
+    return f"too small to judge a model by: {', '.join(few)} documents; expected {FEWEST_JUDGED} at least"
 
 
 def table_parts(manifest: Manifest, folder: Folder, table: str) -> Iterator[pa.Table]:

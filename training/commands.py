@@ -149,6 +149,7 @@ def run_evaluate(
     judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
     beside: tuple[Score, ...] = ()
     if with_baselines:
+        say("scoring the baselines beside it")
         rival = nostruct_rival(client, loaded, reference)
         beside = score_beside(
             loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.console import Say
+from schemas.console import Passing, Say
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
@@ -90,6 +90,7 @@ def run_link(
                 waiting.pop(found.record_id)
                 continue
             linked += 1
+            say(Passing(f"{linked} documents linked, {linked / (time.monotonic() - began):.1f} documents/s"))
             document = waiting.pop(found.id)
             if page is not None and len(drawn) < DRAWN:
                 drawn.append(_drawn(document, found))

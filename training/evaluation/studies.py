@@ -12,7 +12,8 @@ is `training.sweep`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from schemas.configs import override
-from schemas.console import Say
+from schemas.console import Passing, Say, left_of
 from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.evaluation import Score
@@ -308,12 +309,18 @@ def supervised_curve(
     shown = [
         override(config, [f"objective.name={supervised}", f"objective.labelled_share={share}"]) for share in shares
     ]
-    for each in (config, *shown):
+    began, runs = time.monotonic(), (config, *shown)
+    for done, each in enumerate(runs):
         share = each.objective.labelled_share if each.objective.reads_links else None
-        say(f"training {each.objective.name}" + ("" if share is None else f" on {100 * share:g}% of the links"))
+        what = each.objective.name + ("" if share is None else f" on {100 * share:g}% of the links")
+        say(f"training {done + 1} of {len(runs)}: {what}{left_of(done, len(runs), time.monotonic() - began)}")
         data = load_training_data(lake, reference, each)
         with tempfile.TemporaryDirectory(prefix="multilink-") as folder:
-            context = Context(device=choose_device(each.training.device))
+            context = Context(
+                device=choose_device(each.training.device),
+                on_report=_telling(say, what, each.training.epochs),
+                on_progress=say,
+            )
             model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
         yield CurvePoint(
             objective=each.objective.name,
@@ -321,6 +328,17 @@ def supervised_curve(
             labelled=sum(links is not None for links in data.training.shown_links or ()),
             means=evaluate_model(model, lake, reference, split).mean,
         )
+
+
+def _telling(say: Say, what: str, epochs: int) -> Callable[[Mapping[str, float], Path | None], None]:
+    """Return what tells how far the epochs of a run in this process are."""
+    began = time.monotonic()
+
+    def tell(metrics: Mapping[str, float], _: Path | None) -> None:
+        done = int(metrics["epoch"])
+        say(Passing(f"{what}: epoch {done} of {epochs}{left_of(done, epochs, time.monotonic() - began)}"))
+
+    return tell
 
 
 def transfer_cells(

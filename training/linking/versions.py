@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from schemas.configs import resolve
-from schemas.console import Say
+from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
@@ -30,7 +30,7 @@ from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard
 from training.model import LinkModel
 
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
-PROGRESS_S = 5.0
+PROGRESS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +177,8 @@ def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[Li
         now = time.monotonic()
         if now - told >= PROGRESS_S and number < shards:
             told = now
-            rate = documents / (now - began)
-            say(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s")
+            rate, left = documents / (now - began), left_of(number, shards, now - began)
+            say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each
 
 

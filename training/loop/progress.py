@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from schemas.console import Passing, Say, duration
+
 SECONDS_BETWEEN_LINES = 10.0
-Say = Callable[[str], None]
 Clock = Callable[[], float]
 
 
@@ -54,7 +55,7 @@ class Progress:
         now = self.clock()
         if now - self.said >= SECONDS_BETWEEN_LINES:
             self.said = now
-            self.say(self.line(now - self.began, float(total_loss) / self.taken, learning_rate))
+            self.say(Passing(self.line(now - self.began, float(total_loss) / self.taken, learning_rate)))
 
     def line(self, elapsed_s: float, loss: float, learning_rate: float) -> str:
         """Return the line of a moment; the time left is that of the training steps of all epochs to come."""
@@ -65,9 +66,3 @@ class Progress:
             f"{self.documents / elapsed_s:.1f} documents/s, loss {loss:.4f}, learning rate {learning_rate:.3g}, "
             f"{duration(left_s)} left"
         )
-
-
-def duration(seconds: float) -> str:
-    """Return a time as `h:mm:ss`."""
-    whole = max(0, round(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

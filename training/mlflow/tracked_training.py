@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,10 +24,10 @@ from typing import Any
 import mlflow
 
 from schemas.configs import override, resolve
-from schemas.console import Say
+from schemas.console import Passing, Say, left_of
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
-from schemas.manifest import Manifest, read_manifest
+from schemas.manifest import Manifest, read_manifest, small_splits
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.run_folder import has_start, is_address, is_of_ray, runs_folder, store_start
@@ -202,6 +203,8 @@ def run_train(
         parent=parent,
     )
     say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}")
+    if small := small_splits(manifest):
+        say(f"warning: {small}")
     with finishing(run):
         keep_start(config, runs_folder(home).child(run.id))
         result = _launch(config, run, lake=home, reference=reference, workers=workers, say=say)
@@ -260,10 +263,17 @@ def _reference(dataset: str | None, run: TrackedRun | None) -> str:
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
     """Train by Ray with several workers, on the cluster of RAY_ADDRESS, or where Ray began; else in this process."""
+    epochs, first = config.training.epochs, list[tuple[int, float]]()
 
     def on_report(metrics: Mapping[str, float]) -> None:
         if run.log_epoch(metrics):
-            say(epoch_line(metrics, config.training.epochs))
+            number, now = int(metrics["epoch"]), time.monotonic()
+            first.append((number, now))
+            done, seconds = number - first[0][0], now - first[0][1]
+            say(Passing(epoch_line(metrics, epochs) + left_of(done, epochs - first[0][0], seconds)))
+
+    def on_progress(line: str) -> None:
+        say(Passing(line))
 
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None and not is_of_ray(runs_folder(lake).child(run.id)):
@@ -273,7 +283,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
 
         say("starting Ray" if address is None else f"Ray at {address}")
         launch = partial(by_ray.launch, workers=workers, address=address)
-    result = launch(config, lake=lake, dataset=reference, run_id=run.id, on_report=on_report, on_progress=say)
+    result = launch(config, lake=lake, dataset=reference, run_id=run.id, on_report=on_report, on_progress=on_progress)
     for metrics in result.history:
         run.log_epoch(metrics)
     run.log_json(CURVE_FILE, [dict(metrics) for metrics in result.history])
