@@ -243,12 +243,13 @@ def evaluate_search(
         typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),
     ] = None,
     settings: options.ReadingSettings = None,
+    tracking: options.Tracking = None,
     is_json: options.Json = False,
 ) -> None:
     """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
 
     Beside the model stand BM25 on what is said of the pictures, the nearest of those texts by the sentence encoder, and
-    the fusion of the model and BM25.
+    the fusion of the model and BM25. With --tracking-uri the numbers are kept with the run of the index's model, too.
     """
     console = Console(is_json=is_json)
     from orchestration.archive import Archive
@@ -267,6 +268,11 @@ def evaluate_search(
         report.write(output)
         found.write_trec(output, tag=SEARCH_TAG)
     values = {"model": manifest.model, "dataset": manifest.dataset, "split": split, "queries": len(found.queries)}
+    if tracking is not None:
+        from training.mlflow.registering import record_search
+        from training.mlflow.runs import open_tracking
+
+        values["run_id"] = record_search(open_tracking(tracking), manifest.model, report)
     console.summarise(_evaluation_lines(report), values | {"scores": report.values()})
 
 

@@ -126,10 +126,7 @@ class Steps:
 
         Shards that were linked before are reused.
         """
-        from training.mlflow.registry import CHAMPION, alias_holder, model_names
-
-        client = self.client()
-        champion = alias_holder(client, name, CHAMPION) if name in model_names(client) else None
+        champion = self._champion(name)
         if champion is None:
             return {}
         dataset, _, version = reference.partition("@")
@@ -137,6 +134,20 @@ class Steps:
         where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
         step = ["link", "--model", champion.uri, *where, "--json"]
         return self.run(step, say, self.settings.ray.where) | {"model_version": champion.version}
+
+    def index(self, name: str, reference: str, *, say: Say) -> Summary:
+        """Make the pictures of a data set version searchable by a model's champion; empty where there is none."""
+        champion = self._champion(name)
+        if champion is None:
+            return {}
+        step = ["index", "--model", champion.uri, "--dataset", reference, *self._stores(), "--json"]
+        return self._run_here(step, say) | {"model_version": champion.version}
+
+    def _champion(self, name: str) -> ModelVersion | None:
+        from training.mlflow.registry import CHAMPION, alias_holder, model_names
+
+        client = self.client()
+        return alias_holder(client, name, CHAMPION) if name in model_names(client) else None
 
     def client(self) -> Any:
         """Return an `MlflowClient` of the store."""

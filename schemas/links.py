@@ -4,6 +4,7 @@ The links of a document are the best one-to-one assignment of its sentences and 
 was predicted has no row. How they are chosen is `training.linking`'s business. The links of a whole version are
 
     <output>/links/<split>/part-00000-of-00016.parquet       of the documents part of that name
+    <output>/documents/<split>/part-00000-of-00016.parquet   what came of each of its documents: LINKED_SCHEMA
     <output>/failures/<split>/part-00000-of-00016.parquet    its documents that could not be linked, if there are any
     <output>/manifest.json                                   written last: what a reader trusts
 """
@@ -59,6 +60,45 @@ class PredictedLink:
     source: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TrueLink:
+    """A link of the ground truth between a sentence that the model reads and an image, as the document counts them."""
+
+    sentence: int
+    image: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentLinks:
+    """What came of linking one document, so that documents can be sorted and filtered without reading their links.
+
+    Attributes:
+        document: its id.
+        language: of it.
+        sentences: that the model reads.
+        images: of the document.
+        links: that were predicted.
+        wrong: predicted links that are not in the ground truth; None where that is unknown.
+        missed: links of the ground truth that were not predicted; None likewise.
+        auc: of all similarities, in percent; None where the truth is unknown, empty, or every pair.
+        confidence: mean probability of the links, without a calibration their mean similarity; None without a link.
+        relations: those that some link has by the model: with a probability of at least 1/2.
+        truth: the true links of the sentences that the model reads; None: unknown.
+    """
+
+    document: str
+    language: str
+    sentences: int
+    images: int
+    links: int
+    wrong: int | None
+    missed: int | None
+    auc: float | None
+    confidence: float | None
+    relations: tuple[str, ...]
+    truth: tuple[TrueLink, ...] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCounts:
     """What came of some documents: how many there were, their links, and how many failed by reason."""
@@ -78,7 +118,7 @@ class LinksManifest:
         made_by: fingerprint of the model's weights, the data set's manifest, the calibration and the precision.
         precision: share of links that was to be true; None: all links are there.
         splits: counts of each split.
-        files: every file of links and failures.
+        files: every file of links, documents and failures.
     """
 
     model: str
@@ -129,5 +169,43 @@ LINK_SCHEMA = table_schema(
         column("relations", pa.list_(_RELATION), "null of a model that predicts none", nullable=True),
         column("text", pa.string(), "the sentence; null in a data set version, whose shards hold it", nullable=True),
         column("source", pa.string(), "path or URL of the image; null as text is", nullable=True),
+    ],
+)
+_TRUE_LINK = pa.struct(
+    [
+        column("sentence", pa.int32(), "index of the sentence in the document", unit="from 0"),
+        column("image", pa.int32(), "index of the image in the document", unit="from 0"),
+    ]
+)
+LINKED_SCHEMA = table_schema(
+    "linked-documents",
+    1,
+    [
+        column("document", pa.string(), "id of the document"),
+        column("language", pa.string(), "BCP 47 code; `und` where unknown"),
+        column("sentences", pa.int32(), "sentences that the model reads"),
+        column("images", pa.int32(), "images of the document"),
+        column("links", pa.int32(), "predicted links"),
+        column(
+            "wrong", pa.int32(), "predicted links that are not true; null where the truth is unknown", nullable=True
+        ),
+        column("missed", pa.int32(), "true links that were not predicted; null likewise", nullable=True),
+        column(
+            "auc",
+            pa.float32(),
+            "of all similarities; null where the truth is unknown, empty or every pair",
+            nullable=True,
+            unit="percent",
+        ),
+        column(
+            "confidence",
+            pa.float32(),
+            "mean probability of the links, without a calibration their mean similarity; null without a link",
+            nullable=True,
+        ),
+        column("relations", pa.list_(pa.string()), "that some link has, with a probability of at least 1/2"),
+        column(
+            "truth", pa.list_(_TRUE_LINK), "true links of sentences that the model reads; null: unknown", nullable=True
+        ),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -60,14 +61,27 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return make
 
 
-@pytest.fixture(scope="session")
-def servers() -> ModuleType:
-    """Return `servers.py`, which lies beside this file (the tests are no package)."""
-    spec = importlib.util.spec_from_file_location("test_servers_on_loopback", Path(__file__).with_name("servers.py"))
+def load_module(name: str) -> ModuleType:
+    """Return a module that lies below this file (the tests are no package)."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"test_{name.replace('/', '_')}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def servers() -> ModuleType:
+    """Servers on loopback."""
+    return load_module("servers")
+
+
+@pytest.fixture(scope="session")
+def lakes() -> ModuleType:
+    """The factory of small lakes."""
+    return load_module("training/lakes")
 
 
 @pytest.fixture(scope="module")

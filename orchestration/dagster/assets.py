@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from orchestration.changes import as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.record import (
     GPU_POOL,
@@ -35,13 +35,12 @@ from orchestration.dagster.record import (
     sound_before,
 )
 from orchestration.demo.recorded_web import recorded_web
-from orchestration.rules.decisions import EVALUATION, LINKS, PROMOTION, TRAINED
+from orchestration.rules.decisions import EVALUATION, INDEX, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Steps, Summary, registered_name
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
 from schemas.lake import Lake
-from schemas.manifest import diff, read_manifest
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -50,7 +49,6 @@ Metadata = dict[str, Any]
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
-CHANGES_SHOWN = 30
 # asset -> stages of the build that it tells of
 COUNTED = {
     "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
@@ -213,6 +211,11 @@ def link(making: Making) -> Metadata:
     return making.steps.link(registered_name(making.dataset.name, making.objective), making.reference, say=making.say)
 
 
+def index(making: Making) -> Metadata:
+    """Make the version's pictures searchable by the champion; nothing is told where there is none."""
+    return making.steps.index(registered_name(making.dataset.name, making.objective), making.reference, say=making.say)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of asset that is made of an objective; `{}` in its description is the objective."""
@@ -235,6 +238,7 @@ KINDS = {
         frozenset({"mlflow"}),
     ),
     LINKS: Kind(link, "The champion's links of every document of the newest version.", frozenset({"parquet"})),
+    INDEX: Kind(index, "The newest version's pictures, searchable by the champion.", frozenset({"sqlite"})),
 }
 
 
@@ -325,9 +329,10 @@ def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterIn
     before = sound_before(instance, dataset, version)
     if before is None or before not in lake.versions(dataset):
         return "The first sound version."
-    old, new = (read_manifest(lake, f"{dataset}@{each}")[0] for each in (before, version))
-    lines = [f"- `{line}`" for line in islice(diff(old, new), CHANGES_SHOWN)]
-    return "\n".join([f"Since {before}:", "", *lines]) if lines else f"No difference to {before}."
+    try:
+        return as_markdown(changes_between(lake, dataset, before, version))
+    except IntegrityError as problem:  # the checks say so, too, and stop what depends on the version
+        return str(problem)
 
 
 def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:

@@ -26,6 +26,7 @@ from orchestration.dagster.checks import make_checks
 from orchestration.dagster.record import STAGES, VERSION_TAG, busy_datasets, group_of, made, model_key
 from orchestration.rules.decisions import (
     EVALUATION,
+    INDEX,
     LINKS,
     PROMOTION,
     TRAINED,
@@ -44,8 +45,8 @@ _MEANING = {
     REBUILD: "Scrape or read the source and build a version of the data set, with its checks.",
     TRAIN: "Train every configured objective on the newest version.",
     PROMOTE: "Evaluate the newest models, and promote those the gate lets pass.",
-    LINK: "Link the newest version with the champions.",
-    EVERYTHING: "From sources to links: rebuild, train, evaluate, promote, link.",
+    LINK: "Link the newest version with the champions, and make its pictures searchable.",
+    EVERYTHING: "From sources to links and indexes: rebuild, train, evaluate, promote, link, index.",
 }
 
 
@@ -76,7 +77,7 @@ RULES = (
         name="alias_change",
         decide=decide_linking,
         job=LINK,
-        description="A new champion, or a new version: link the newest version with the champion.",
+        description="A new champion, or a new version: link the newest version with the champion, and index it.",
     ),
 )
 
@@ -107,7 +108,7 @@ def make_jobs(settings: Settings) -> Sequence[dg.UnresolvedAssetJobDefinition]:
         REBUILD: dg.AssetSelection.assets(*STAGES),
         TRAIN: _kinds(settings, TRAINED),
         PROMOTE: _kinds(settings, EVALUATION, PROMOTION),
-        LINK: _kinds(settings, LINKS),
+        LINK: _kinds(settings, LINKS, INDEX),
         EVERYTHING: dg.AssetSelection.all(),
     }
     return [
@@ -201,6 +202,7 @@ def _model_state(settings: Settings, dataset: str, version: str, objective: str)
 
     name = registered_name(dataset, objective)
     found = standing(open_tracking(settings.tracking_uri), name)
-    links = Lake.at(settings.lake).links(dataset, version, name, found.champion or "")
-    linked = found.champion is not None and links.exists(MANIFEST)
-    return ModelState(objective=objective, name=name, linked=linked, **asdict(found))
+    lake, champion = Lake.at(settings.lake), found.champion or ""
+    applied = (lake.links(dataset, version, name, champion), lake.index(dataset, version, f"{name}-{champion}"))
+    is_applied = found.champion is not None and all(folder.exists(MANIFEST) for folder in applied)
+    return ModelState(objective=objective, name=name, is_applied=is_applied, **asdict(found))

@@ -2,7 +2,7 @@
 
     a sound new version of a data set   -> training of each objective configured for it
     a challenger nobody has judged      -> its evaluation and promotion
-    a champion that has not linked the newest version -> linking
+    a champion that has not linked and indexed the newest version -> linking, indexing
 
 A request's key names what it is about and when its data set was last made, so that Dagster grants it once for each time
 that the data set is made: what failed for good is asked for again after the next rebuild, which may give the same
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from orchestration.config import NOSTRUCT
 
-TRAINED, EVALUATION, PROMOTION, LINKS = "trained_model", "evaluation", "promotion", "links"  # what is made of a model
+# What is made of a model.
+TRAINED, EVALUATION, PROMOTION, LINKS, INDEX = "trained_model", "evaluation", "promotion", "links", "index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class ModelState:
         is_judged: whether a decision on the challenger's promotion is recorded, and waits for no approval given since.
         approved_by: who approved the challenger.
         champion: version with that alias, or None.
-        linked: whether the champion's links of the newest data set version are there.
+        is_applied: whether the champion's links and index of the newest data set version are there.
     """
 
     objective: str
@@ -42,7 +43,7 @@ class ModelState:
     is_judged: bool = False
     approved_by: str = ""
     champion: str | None = None
-    linked: bool = False
+    is_applied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ def decide_promotion(datasets: Sequence[DatasetState]) -> list[Request]:
 
 
 def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
-    """Return a linking of the newest sound version for each champion that has not linked it.
+    """Return a linking and indexing of the newest sound version for each champion that has not done both.
 
     A version is linked once its own model is trained and judged: the champion may be about to change until then.
     """
@@ -134,14 +135,14 @@ def decide_linking(datasets: Sequence[DatasetState]) -> list[Request]:
             key=f"link:{data.name}@{version}:{model.name}/{model.champion}:{data.made_in}",
             dataset=data.name,
             objective=model.objective,
-            kinds=(LINKS,),
+            kinds=(LINKS, INDEX),
             version=version,
         )
         for data, version in _ready(datasets)
         for model in data.models
         if model.objective != NOSTRUCT
         and model.champion is not None
-        and not model.linked
+        and not model.is_applied
         and version in model.trained_on
         and model.is_judged
     ]

@@ -50,15 +50,18 @@ def duplicates_page(duplicates: pa.Table, lake: Lake, *, title: str) -> str:
     )
 
 
-def find_copies(lake: Lake, hashes: Iterable[str]) -> Mapping[str, bytes]:
-    """Return the 256-px JPEGs of images by content hash, by whichever settings they were made; some may be gone."""
-    found: dict[str, bytes] = {}
+def find_copies(lake: Lake, hashes: Iterable[str], column: str = "jpeg") -> Mapping[str, Any]:
+    """Return the 256-px JPEGs of images by content hash, by whichever settings they were made; some may be gone.
+
+    Another column of `COPY_SCHEMA` is given instead where it is named.
+    """
+    found: dict[str, Any] = {}
     for method in lake.images.names():
         packs = PackFolder(lake.images.child(method), COPY_SCHEMA, "hash", ROWS_PER_GROUP)
         missing = sorted({*hashes} - found.keys())
         refs = {key: ref for key, ref in zip(missing, packs.index().find(missing), strict=True) if ref is not None}
-        jpegs = packs.read(list(refs.values()), ["jpeg"]).column("jpeg").to_pylist()
-        found.update({key: jpeg for key, jpeg in zip(refs, jpegs, strict=True) if jpeg is not None})
+        values = packs.read(list(refs.values()), [column]).column(column).to_pylist()
+        found.update({key: value for key, value in zip(refs, values, strict=True) if value is not None})
     return found
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WAIT_S = 600.0
-KINDS = ("trained_model", "evaluation", "promotion", "links")
+KINDS = ("trained_model", "evaluation", "promotion", "links", "index")
 
 
 def wait_for(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> Any:

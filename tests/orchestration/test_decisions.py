@@ -77,7 +77,7 @@ JUDGED = replace(CHALLENGED, is_judged=True)
     [
         (replace(JUDGED, champion="7"), ["link:diy@v2:multilink-diy-cross-document/7:r2"]),
         (replace(JUDGED, champion="6"), ["link:diy@v2:multilink-diy-cross-document/6:r2"]),  # refused, or rolled back
-        (replace(JUDGED, champion="7", linked=True), []),
+        (replace(JUDGED, champion="7", is_applied=True), []),
         (replace(JUDGED, champion="6", trained_on=frozenset({"v1"})), []),  # the version is still to be trained on
         (replace(JUDGED, champion="6", is_judged=False), []),
         (JUDGED, []),

@@ -72,6 +72,7 @@ class Scored(Given):
     scores: dict[str, float]
     promoted: list[str] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
+    indexed: list[str] = field(default_factory=list)
 
     def train(
         self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
@@ -102,6 +103,10 @@ class Scored(Given):
     def link(self, name: str, reference: str, *, say: Say) -> Summary:
         self.linked.append(name)
         return {"links": 1}
+
+    def index(self, name: str, reference: str, *, say: Say) -> Summary:
+        self.indexed.append(f"{name} on {reference}")
+        return {"images": 1}
 
 
 @pytest.fixture
@@ -214,9 +219,10 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
     settings = replace(settings, datasets=(judged, *settings.datasets[1:])).beside(tmp_path)
+    version = commit_version(settings, "v1")
     steps = Scored(
         settings=settings,
-        versions=[commit_version(settings, "v1")],
+        versions=[version],
         scores={"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own},
     )
     result = run(instance, "everything", steps)
@@ -224,11 +230,11 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     expected = ["multilink-documents-cross-document"] if passes else []
     assert steps.promoted == [f"{each} by policy.toml" for each in expected]
     assert steps.linked == expected
+    assert steps.indexed == [f"{each} on documents@{version}" for each in expected]
     assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
     done = steps_of(result, dg.DagsterEventType.STEP_SUCCESS)
-    assert {"cross_document__promotion", "cross_document__links"} - done == (
-        set() if passes else {"cross_document__promotion", "cross_document__links"}
-    )
+    after = {f"cross_document__{each}" for each in ("promotion", "links", "index")}
+    assert after - done == (set() if passes else after)
 
 
 def test_nothing_is_made_of_a_version_that_is_not_sound_or_not_there(
@@ -312,7 +318,7 @@ def test_what_differs_from_the_sound_version_before_is_told(instance: dg.Dagster
         each for each in results[1].asset_materializations_for_node("build") if each.asset_key == dg.AssetKey("shards")
     ]
     told = shards[0].metadata["changes"].value
-    assert told.startswith(f"Since {names[0]}:\n\n- `")
+    assert told.startswith(f"Since {names[0]}:\n\n**Settings, inputs and counts**\n\n- `")
     assert "splits.train.documents: 100 -> 90`" in told
 
 

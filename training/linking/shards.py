@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ import torch
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LinkCounts, PredictedLink
+from schemas.links import LINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink
 from schemas.manifest import FileEntry, Manifest
 from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
@@ -30,10 +30,11 @@ from training.data.loading import read_for_model
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import Linker, links_file, parquet_bytes
+from training.linking.outcomes import outcome
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"
-LINKS, FAILURES = "links", "failures"
+LINKS, DOCUMENTS, FAILURES = "links", "documents", "failures"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,11 @@ class Shard:
         return f"{LINKS}/{self.split}/{self.name}"
 
     @property
+    def documents(self) -> str:
+        """Return the path of what came of each of its documents, relative to the output."""
+        return f"{DOCUMENTS}/{self.split}/{self.name}"
+
+    @property
     def failures(self) -> str:
         """Return the path of its failure rows, relative to the output."""
         return f"{FAILURES}/{self.split}/{self.name}"
@@ -91,7 +97,7 @@ class LinkedShard:
     Attributes:
         shard: which one.
         counts: of its documents, links and failures.
-        files: its links, and its failures where there are any.
+        files: its links, what came of its documents, and its failures where there are any.
     """
 
     shard: Shard
@@ -100,17 +106,22 @@ class LinkedShard:
 
 
 def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
-    """Link the documents of a shard and write its links, and its failures before them.
+    """Link the documents of a shard; write its failures, what came of its documents, and then its links.
+
+    The ground truth is read to count what is wrong and missed; the linker is not shown it.
 
     One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
     same bytes wherever they are made.
     """
     links: list[PredictedLink] = []
+    outcomes: list[DocumentLinks] = []
     failures: list[Failure] = []
     with one_thread():
         unreadable: list[Unreadable] = []
         card, place = model.card, (linking.manifest, linking.folder, shard.split)
-        read = read_for_model(card.config, card.data, *place, shards=[shard.number], unreadable=unreadable)
+        read = read_for_model(
+            card.config, card.data, *place, with_truth=True, shards=[shard.number], unreadable=unreadable
+        )
         failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
         documents = len(read) + len(failures)
         linker = Linker(
@@ -120,11 +131,12 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
             precision=linking.precision,
             refine=linking.refine,
         )
-        for found in linker.link_set(read):
+        for number, found in enumerate(linker.link_set(replace(read, links=None))):
             if isinstance(found, Failure):
                 failures.append(found)
             else:
                 links += found.links
+                outcomes.append(outcome(found, read, number))
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
     counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
     files = []
@@ -133,6 +145,8 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
         files.append(_write(linking, shard.failures, data, len(failures)))
     else:
         linking.output.delete(shard.failures)
+    data = parquet_bytes(to_table(map(row_of, outcomes), LINKED_SCHEMA))
+    files.append(_write(linking, shard.documents, data, len(outcomes)))
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
     files.append(_write(linking, shard.links, links_file(links, note), len(links)))
@@ -159,12 +173,12 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     if note["made_by"] != linking.made_by:
         return None
     counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
-    files = [_entry(shard.links, data, counts.links)]
-    if counts.failures:
-        if not linking.output.exists(shard.failures):
-            return None
-        rows = sum(counts.failures.values())
-        files.insert(0, _entry(shard.failures, linking.output.read(shard.failures), rows))
+    failed = sum(counts.failures.values())
+    beside = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
+    if not all(map(linking.output.exists, beside)):
+        return None
+    files = [_entry(path, linking.output.read(path), rows) for path, rows in beside.items()]
+    files.append(_entry(shard.links, data, counts.links))
     return LinkedShard(shard=shard, counts=counts, files=tuple(files))
 
 

@@ -17,7 +17,7 @@ from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LinkCounts, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import split_parts
 from schemas.tables import schema_version
@@ -94,7 +94,7 @@ def prepare_linking(
         "calibration": None if calibration is None else calibration.to_json(),
         "precision": precision,
         **({} if refine is None else {"refine": resolve(refine)}),
-        "schema": schema_version(LINK_SCHEMA),
+        "schemas": [schema_version(LINK_SCHEMA), schema_version(LINKED_SCHEMA)],
     }
     return Linking(
         manifest=manifest,

@@ -46,6 +46,7 @@ from training.mlflow.registry import (
     make_name,
     model_name,
     models_of,
+    run_of,
     versions,
 )
 from training.mlflow.runs import log_scores
@@ -226,6 +227,23 @@ def record_evaluation(
             attach(client, found, path)
     if is_own:
         log_scores(client, loaded.run_id, metric_values(report))
+
+
+def record_search(client: mlflow.MlflowClient, model: str, report: EvaluationReport) -> str:
+    """Keep how well a model finds pictures with the run that trained it, and return that run's id.
+
+    Metrics are of all systems, by role; the table, which has languages and intervals, is `evaluation/search-...`.
+
+    Raises:
+        NotFoundError: the store has no such model, or the address is a folder's, which has no run.
+    """
+    run_id = run_of(client, model)
+    with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
+        report.write(Path(scratch) / f"search-{report.dataset}-{report.dataset_version}-{report.split}")
+        client.log_artifacts(run_id, scratch, FOLDER)
+    named = {f"{report.split} {name.partition(',')[0]}": value for name, value in report.values().items()}
+    log_scores(client, run_id, {_NOT_IN_A_NAME.sub("_", name): value for name, value in named.items()})
+    return run_id
 
 
 def metric_values(report: EvaluationReport) -> dict[str, float]:

@@ -302,6 +302,20 @@ def registered_name(uri: str) -> tuple[str, str] | None:
     return None if found is None else (found["name"], found["version"])
 
 
+def run_of(client: mlflow.MlflowClient, uri: str) -> str:
+    """Return the run that trained the model of an address.
+
+    Raises:
+        NotFoundError: there is no such model or run, or it is a folder's, which has none.
+    """
+    of_run = _OF_RUN.fullmatch(uri)
+    registered = registered_name(uri)
+    found = of_run["run"] if of_run else find_version(client, *registered).run_id if registered else None
+    if found is None:
+        raise NotFoundError(f"{uri}: no run of {client.tracking_uri} trained it")
+    return str(found)
+
+
 @contextmanager
 def download(uri: str, *, option: str = "--model") -> Iterator[Path]:
     """Give a temporary folder with what `LinkModel.save` wrote into the logged model.

@@ -5,7 +5,8 @@ and what it should have linked. It knows neither the lake nor the model. As a gr
 right, links between them.
 
 Both columns have the same height and rows of equal height, so that the place of every end of an edge is known here
-and the page needs no script:
+and the page needs no script. Sizes are attributes and classes, since a strict Content-Security-Policy allows no style
+in an element:
 
     sentence 1 ---.      .--- image 1        y = (row + 0.5) x height / rows
     sentence 2 ----`----'
@@ -30,11 +31,13 @@ THUMBNAIL_PX = 128
 THUMBNAIL_QUALITY = 80
 MAX_SENTENCE_CHARACTERS = 280
 MAX_ROWS = 40
+MAX_LINES = 12  # that a sentence is given, however few there are; `drawing.css.j2` has a class of each number
 LINE_PX = 18
 CONCEPTS_EACH = 3
 _WORDS = re.compile(r"(\w+)")
 _ROW_MARGIN_PX = 12
 _WIDEST_PX, _THINNEST_PX = 8.0, 1.5
+_OPACITY, _LEAST_OPACITY = 0.85, 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class ExampleDocument:
         id: the document's id.
         auc: its AUC in percent; None where links are unknown.
         sentences: its sentences in order.
-        images: a JPEG per image in order; None where there is no picture to show.
+        images: per image in order a JPEG, or the address of one; None where there is no picture to show.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
         probabilities: that each of them is true, 0 to 1; () where they are not known.
         is_predicted: whether a model predicted links; else the document is shown as it is, with those it has.
@@ -56,7 +59,7 @@ class ExampleDocument:
     id: str
     auc: float | None
     sentences: tuple[str, ...]
-    images: tuple[bytes | None, ...]
+    images: tuple[bytes | str | None, ...]
     predicted: tuple[tuple[int, int, float], ...]
     links: tuple[tuple[int, int], ...] | None
     concepts: tuple[tuple[str, ...], ...] = ()
@@ -131,6 +134,11 @@ class Edge:
     weight: float | None = None
     probability: float | None = None
 
+    def is_under(self, threshold: float | None) -> bool:
+        """Return whether a predicted edge is less sure than a threshold: a probability, or where unknown a weight."""
+        sureness = self.weight if self.probability is None else self.probability
+        return threshold is not None and sureness is not None and sureness < threshold
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleGraph:
@@ -167,6 +175,12 @@ class ExampleGraph:
         """Return the probability of the link of an image, which has one at most; None where none is known."""
         return next((edge.probability for edge in self.edges if edge.image == image and edge.weight is not None), None)
 
+    def opacity(self, edge: Edge) -> float:
+        """Return the opacity of a predicted edge: of unknown truth the greater, the surer its link."""
+        if edge.kind is not EdgeKind.PREDICTED or edge.probability is None:
+            return _OPACITY
+        return _LEAST_OPACITY + (_OPACITY - _LEAST_OPACITY) * edge.probability
+
     def width_px(self, edge: Edge) -> float | None:
         """Return the width of an edge; None of one without a weight."""
         largest = max((each.weight for each in self.edges if each.weight is not None), default=0.0)
@@ -190,7 +204,7 @@ def draw_example(document: ExampleDocument) -> ExampleGraph:
         images=images,
         edges=edges,
         height_px=height_px,
-        sentence_lines=max(1, (height_px // max(1, len(sentences)) - _ROW_MARGIN_PX) // LINE_PX),
+        sentence_lines=min(MAX_LINES, max(1, (height_px // max(1, len(sentences)) - _ROW_MARGIN_PX) // LINE_PX)),
         image_px=image_px - 8,
     )
 
@@ -215,10 +229,13 @@ def edge_width_px(weight: float, largest: float) -> float:
     return max(_THINNEST_PX, _WIDEST_PX * share)
 
 
-def thumbnail_uri(jpeg: bytes | None) -> str | None:
-    """Return a picture as a data URI of a JPEG at most 128 px wide and high; None if there is none to show."""
-    if jpeg is None:
-        return None
+def thumbnail_uri(jpeg: bytes | str | None) -> str | None:
+    """Return a picture as a data URI of a JPEG at most 128 px wide and high; None if there is none to show.
+
+    An address is returned as it is.
+    """
+    if jpeg is None or isinstance(jpeg, str):
+        return jpeg
     try:
         with Image.open(io.BytesIO(jpeg)) as image:
             small = image.convert("RGB")

@@ -38,6 +38,7 @@ from training.evaluation.metrics.links import ScoreKind
 from training.evaluation.metrics.spread import spearman
 from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
 from training.report.examples import (
+    Edge,
     EdgeKind,
     ExampleDocument,
     ExampleGraph,
@@ -153,8 +154,26 @@ def environment() -> Environment:
     )
     found.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
     found.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "percent": "{:.0%}".format}
-    found.tests |= {"clear": is_clear, "score": _is_known}
+    found.tests |= {"clear": is_clear, "score": _is_known, "under": Edge.is_under}
     return found
+
+
+def drawn(graph: ExampleGraph, title: str, *, threshold: float | None = None, beside: Markup | None = None) -> Markup:
+    """Return one document as the pages draw it, for another page whose style sheet is `drawing_style`.
+
+    Args:
+        graph: the document, laid out.
+        title: above it.
+        threshold: predicted edges that are less sure are there, hidden.
+        beside: what else the page has of the document; below the drawing.
+    """
+    parts: Any = environment().get_template("parts.html.j2").module
+    return Markup(parts.example(title, graph, threshold, beside))
+
+
+def drawing_style() -> str:
+    """Return the style sheet of `drawn`; the page's own has the colours."""
+    return environment().get_template("drawing.css.j2").render()
 
 
 def report_page(content: ReportContent) -> str:

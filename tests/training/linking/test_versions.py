@@ -18,7 +18,7 @@ from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LinksManifest
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, commit, read_manifest
 from schemas.tables import check_schema
 from training.config import LinearConfig, LoopConfig, Matching, Select, SentenceConfig, TrainConfig
@@ -145,6 +145,40 @@ def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkM
     assert {entry.path for entry in written.files} | {MANIFEST} == tree(tmp_path).keys()
 
 
+def test_what_came_of_each_document_is_what_evaluation_and_its_links_say(
+    lake: Lake, model: LinkModel, tmp_path: Path
+) -> None:
+    link(model, lake, tmp_path, splits=["test"], calibration=CALIBRATION)
+    table = pq.read_table(tmp_path / "documents" / "test")
+    check_schema(table.schema, LINKED_SCHEMA, where="documents")
+    outcomes = {row["document"]: row for row in table.to_pylist()}
+    evaluation = evaluate_model(model, lake, "synthetic", Split.TEST)
+    assert outcomes.keys() == set(evaluation.ids)
+    links = pq.read_table(tmp_path / "links" / "test").to_pylist()
+    for key, truth, matrix in zip(evaluation.ids, evaluation.links, evaluation.matrices, strict=True):
+        row = outcomes[key]
+        own = [each for each in links if each["document"] == key]
+        predicted = {(each["sentence"], each["image"]) for each in own}
+        known = {(sentence, image) for sentence, image in truth.tolist()} if truth is not None else set()
+        assert {(each["sentence"], each["image"]) for each in row["truth"]} == known
+        assert (row["wrong"], row["missed"]) == (len(predicted - known), len(known - predicted))
+        assert (row["sentences"], row["images"], row["links"]) == (*matrix.shape, len(own))
+        assert row["confidence"] == pytest.approx(np.mean([each["probability"] for each in own]), abs=1e-6)
+        auc = evaluation.document_auc.get(key)
+        assert row["auc"] == (None if auc is None else pytest.approx(auc, abs=1e-3))
+    assert any(row["wrong"] for row in outcomes.values()) and any(row["auc"] for row in outcomes.values())
+
+
+def test_of_documents_without_ground_truth_nothing_is_wrong(
+    lakes: ModuleType, model: LinkModel, tmp_path: Path
+) -> None:
+    made = lakes.without_links(lakes.make_documents(Split.TEST, 4, lakes.World()))
+    link(model, lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made}), tmp_path / "links")
+    rows = pq.read_table(tmp_path / "links" / "documents").to_pylist()
+    assert len(rows) == 4
+    assert {(row["wrong"], row["missed"], row["auc"], row["truth"]) for row in rows} == {(None,) * 4}
+
+
 @pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     link(model, lake, tmp_path / "one", calibration=CALIBRATION)
@@ -156,7 +190,7 @@ def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: 
     command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
     assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
     before = tree(tmp_path / "killed")
-    assert len(before) == 3 and MANIFEST not in before
+    assert len(before) == 2 * 3 and MANIFEST not in before
     times = {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
     lines: list[str] = []
     linked = link(model, lake, tmp_path / "killed", lines=lines)

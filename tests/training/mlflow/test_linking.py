@@ -228,7 +228,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         thread.join(60)
 
 
-def test_the_scheduler_links_with_the_champion_into_the_lake(
+def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
@@ -242,12 +242,21 @@ def test_the_scheduler_links_with_the_champion_into_the_lake(
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
     assert steps.link(name, "synthetic@v1", say=print) == {}
+    assert steps.index(name, "synthetic@v1", say=print) == {}
     client.set_registered_model_alias(name, CHAMPION, "1")
-    assert not _model_state(settings, "synthetic", "v1", "cross-document").linked
+    assert not _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     first, again = (steps.link(name, "synthetic@v1", say=print) for _ in range(2))
     assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
     assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
-    assert _model_state(settings, "synthetic", "v1", "cross-document").linked
+    assert not _model_state(settings, "synthetic", "v1", "cross-document").is_applied
+    made, taken_over = (steps.index(name, "synthetic@v1", say=print) for _ in range(2))
+    assert (made["model"], made["model_version"], made["reused"], taken_over["reused"]) == (
+        f"models:/{name}/1",
+        "1",
+        False,
+        True,
+    )
+    assert _model_state(settings, "synthetic", "v1", "cross-document").is_applied
     folder = registry_lake.links("synthetic", "v1", name, "1")
     by_hand = link(client, registry_lake, tmp_path / "links", f"models:/{name}/1")
     assert {path: folder.read(path) for path in folder.files()} == {

@@ -287,7 +287,10 @@ def test_the_probability_of_a_link_stands_at_its_image_and_its_edge():
     at_images = re.findall(r'class="probability"[^>]*>(.*?)</span><img|class="probability"[^>]*>(.*?)</span>', page)
     assert [one or other for one, other in at_images] == ["90%", "50%", "25%"]
     assert "sentence 2 – image 3, similarity 0.40, probability 25%, predicted" in page
-    assert "--sure:0.25" in page and "They are the first 1 of 3." in page
+    assert (
+        re.findall(r'stroke-opacity="([^"]*)" data-sim', page) == ["0.79", "0.4", "0.55"]
+        and "They are the first 1 of 3." in page
+    )
 
 
 def test_edges_of_a_document_known_to_have_no_link_are_wrong():

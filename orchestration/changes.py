@@ -1,0 +1,198 @@
+"""What changed from one version of a data set to the next, and why: documents that came and went, and their reasons.
+
+Why a document is not in a version is what the version's own failure rows say; of one that no row tells of, the source
+has nothing any more, or had nothing yet. Shown by the pages, and on Dagster's page as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from schemas.failures import Failure
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import Manifest, diff, read_manifest, table_parts
+from schemas.parts import read_part
+
+NOT_IN_SOURCE = "not in the source"
+FILES = "files."  # how `diff` begins what it says of files: it follows from the rest
+DOCUMENTS_SHOWN, SETTINGS_SHOWN = 30, 30  # in Markdown
+_ID, _RECORD = "id", "provenance.record_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A document that is in one of two versions, or in different splits of them.
+
+    Attributes:
+        document: its id.
+        before: split in the earlier version; None: it is not in it.
+        after: split in the later one, likewise.
+        reason: why it is not in one of them.
+        message: what was found, where a failure row says so.
+    """
+
+    document: str
+    before: str | None
+    after: str | None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What differs between two versions of a data set.
+
+    Attributes:
+        dataset: its name.
+        before: the earlier version.
+        after: the later one.
+        came: documents that are in the later one alone, by id; why they were not in the earlier one.
+        went: documents that are in the earlier one alone; why they are not in the later one.
+        moved: documents that are in another split.
+        settings: a line a difference of settings, inputs, counts and features.
+    """
+
+    dataset: str
+    before: str
+    after: str
+    came: tuple[Moved, ...]
+    went: tuple[Moved, ...]
+    moved: tuple[Moved, ...]
+    settings: tuple[str, ...]
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.came or self.went or self.moved or self.settings)
+
+
+def changes_between(lake: Lake, dataset: str, before: str, after: str) -> Changes:
+    """Return what changed from a version of a data set to another.
+
+    Raises:
+        NotFoundError: one of them is not there.
+        IntegrityError: a part is damaged.
+    """
+    (old, old_folder), (new, new_folder) = (read_manifest(lake, f"{dataset}@{each}") for each in (before, after))
+    earlier, later = _documents(old, old_folder), _documents(new, new_folder)
+    came, went = later.keys() - earlier.keys(), earlier.keys() - later.keys()
+    why_not_before = _failures(old, old_folder) if came else {}
+    why_not_after = _failures(new, new_folder) if went else {}
+    lines = (line for line in diff(old, new) if not line.startswith(FILES))
+    return Changes(
+        dataset=dataset,
+        before=before,
+        after=after,
+        came=tuple(_moved(key, None, later[key], why_not_before) for key in sorted(came)),
+        went=tuple(_moved(key, earlier[key], None, why_not_after) for key in sorted(went)),
+        moved=tuple(
+            Moved(document=key, before=earlier[key].split, after=later[key].split)
+            for key in sorted(earlier.keys() & later.keys())
+            if earlier[key].split != later[key].split
+        ),
+        settings=tuple(lines),
+    )
+
+
+def version_before(lake: Lake, dataset: str, version: str) -> str | None:
+    """Return the version that was made last before another, by when their manifests were written; None: the first."""
+    made = {each: _made_ns(lake.dataset(dataset, each)) for each in lake.versions(dataset)}
+    earlier = [each for each in made if each != version and made[each] <= made[version]]
+    return max(earlier, key=lambda each: (made[each], each), default=None)
+
+
+def _made_ns(folder: Folder) -> int:
+    filesystem, path = folder.opened()
+    return int(filesystem.get_file_info(f"{path}/{MANIFEST}").mtime_ns)
+
+
+def as_markdown(found: Changes) -> str:
+    """Return changes as Markdown, the first of each kind."""
+    if found.is_nothing:
+        return f"No difference to {found.before}."
+    lines = [f"Since {found.before}:"]
+    for title, documents in (("came", found.came), ("went", found.went), ("changed splits", found.moved)):
+        if documents:
+            lines += ["", f"**{len(documents)} documents {title}**{_reasons(documents)}", ""]
+            lines += [f"- {_told(each)}" for each in documents[:DOCUMENTS_SHOWN]]
+            lines += [f"- … and {len(documents) - DOCUMENTS_SHOWN} more"] * (len(documents) > DOCUMENTS_SHOWN)
+    if found.settings:
+        lines += ["", "**Settings, inputs and counts**", ""]
+        lines += [f"- {_code(line)}" for line in islice(found.settings, SETTINGS_SHOWN)]
+    return "\n".join(lines)
+
+
+def reasons(documents: tuple[Moved, ...]) -> dict[str, int]:
+    """Return how many documents came or went for each reason, the commonest first."""
+    return dict(Counter(each.reason for each in documents).most_common())
+
+
+def _reasons(documents: tuple[Moved, ...]) -> str:
+    found = [f"{reason} {count}" for reason, count in reasons(documents).items() if reason]
+    return f": {', '.join(found)}" if found else ""
+
+
+def _told(moved: Moved) -> str:
+    if moved.before and moved.after:
+        return f"{_code(moved.document)}: {moved.before} → {moved.after}"
+    message = f": {_code(moved.message)}" if moved.message else ""
+    return f"{_code(moved.document)} ({moved.before or moved.after}): {moved.reason}{message}"
+
+
+def _code(text: str) -> str:
+    """Return a text that others wrote as code of Markdown, which nothing in it ends."""
+    plain = " ".join(text.replace("`", "'").split())
+    return f"`{plain or ' '}`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    split: str
+    record: str
+
+
+def _documents(manifest: Manifest, folder: Folder) -> dict[str, _Known]:
+    """Return the split and the source's record of every document."""
+    found: dict[str, _Known] = {}
+    for split in manifest.splits:
+        for entry in manifest.parts("documents", split):
+            table = read_part(folder, entry, [_ID, _RECORD])
+            records = pa.concat_arrays(table.column("provenance").chunks).field("record_id").to_pylist()
+            pairs = zip(table.column(_ID).to_pylist(), records, strict=True)
+            found |= {key: _Known(split, record) for key, record in pairs}
+    return found
+
+
+def _failures(manifest: Manifest, folder: Folder) -> Mapping[str, Failure]:
+    """Return the first failure of each record; that of an image counts for its document where that has none."""
+    own: dict[str, Failure] = {}
+    of_images: dict[str, Failure] = {}
+    for failure in _rows(manifest, folder):
+        record, mark, position = failure.record_id.rpartition("#")
+        if mark and position.isdecimal():
+            of_images.setdefault(record, failure)
+        else:
+            own.setdefault(failure.record_id, failure)
+    return of_images | own
+
+
+def _rows(manifest: Manifest, folder: Folder) -> Iterator[Failure]:
+    for table in table_parts(manifest, folder, "failures"):
+        for row in table.to_pylist():
+            yield Failure(**row)
+
+
+def _moved(key: str, before: _Known | None, after: _Known | None, why: Mapping[str, Failure]) -> Moved:
+    known = before or after
+    failure = why.get(key) or why.get(known.record if known else key)
+    return Moved(
+        document=key,
+        before=None if before is None else before.split,
+        after=None if after is None else after.split,
+        reason=NOT_IN_SOURCE if failure is None else str(failure.reason),
+        message="" if failure is None else failure.message,
+    )

@@ -1,0 +1,64 @@
+"""What people said of links on the pages: that one is right, or wrong; they are rows of the log of decisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+from sqlalchemy import Engine
+
+from orchestration.decisions.log import DecisionLog
+from orchestration.pages.linked import LinkedDocument, LinkSet
+from orchestration.pages.state import Pages
+from schemas.decisions import Action, Decision, standing
+from schemas.errors import UsageError
+from schemas.manifest import Manifest
+
+Link = tuple[str, int, str]  # document, sentence, content hash of the image
+_SAID = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
+
+
+def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
+    """Return what was last said of the links of some documents of a version."""
+    found = _log(shared.store.engine).corrections(f"{manifest.dataset}@{manifest.version}", documents)
+    return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
+
+
+def correct(
+    shared: Pages, manifest: Manifest, links: LinkSet, linked: LinkedDocument, form: Mapping[str, str], *, who: str
+) -> Decision:
+    """Take down what was said of a link of a document.
+
+    Args:
+        shared: has the log.
+        manifest: of the version.
+        links: that were shown.
+        linked: the document.
+        form: `said`, as SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong; else `sentence` and `image` of a link that is
+            right. Numbers are from 0.
+        who: says so.
+
+    Raises:
+        UsageError: it says nothing of a link that the document can have.
+    """
+    said = form.get("said") or f"{form.get('sentence', '')}-{form.get('image', '')}-{Action.RIGHT}"
+    found = _SAID.fullmatch(said)
+    sentences = len(linked.drawn.sentences)
+    if found is None or int(found[1]) >= sentences or int(found[2]) >= len(linked.images):
+        raise UsageError(f"expected a link of one of {sentences} sentences and {len(linked.images)} images")
+    decision = Decision(
+        action=Action(found[3]),
+        image=linked.images[int(found[2])],
+        dataset=f"{manifest.dataset}@{manifest.version}",
+        model=links.manifest.model,
+        document=linked.drawn.id,
+        sentence=int(found[1]),
+        who=who,
+    )
+    return _log(shared.store.engine).decide(decision)
+
+
+@lru_cache(8)
+def _log(engine: Engine) -> DecisionLog:
+    return DecisionLog(engine)

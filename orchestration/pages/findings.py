@@ -1,0 +1,124 @@
+"""What a build found in a data set version: clusters of near-duplicates and leaks between splits, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.card.duplicates import find_copies
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, table_parts
+
+IMAGES_SHOWN, OCCURRENCES_SHOWN = 24, 12  # of a cluster; of an image
+IMAGES_COMPARED = 1_000  # of a cluster, each with each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """An image of a cluster.
+
+    Attributes:
+        image: content hash.
+        distance: bits between its fingerprint and the nearest other one's.
+        count: how often it occurs.
+        occurrences: the first of them: document, position, whether the policy dropped the document.
+    """
+
+    image: str
+    distance: int
+    count: int
+    occurrences: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstPair:
+    """The two images of a cluster that are least alike, and the bits between their fingerprints."""
+
+    first: str
+    second: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Images that near-duplicates connect.
+
+    Attributes:
+        name: the smallest content hash among them.
+        images: how many there are.
+        occurrences: how often they occur, in all.
+        members: the first of them.
+        worst: None where it is one image that occurs several times, or fingerprints are gone from the lake.
+    """
+
+    name: str
+    images: int
+    occurrences: int
+    members: tuple[Member, ...]
+    worst: WorstPair | None
+
+
+def clusters(
+    manifest: Manifest, folder: Folder, lake: Lake, *, start: int, count: int
+) -> tuple[int, tuple[Cluster, ...]]:
+    """Return how many clusters a version has, and some: those whose images differ most from their nearest first."""
+    rows = _table(manifest, folder, "duplicates", DUPLICATE_SCHEMA)
+    sizes = rows.group_by("cluster").aggregate([("distance", "max"), ([], "count_all")])
+    keys = [("distance_max", "descending"), ("count_all", "descending"), ("cluster", "ascending")]
+    names = sizes.sort_by(keys).slice(start, count).column("cluster").to_pylist()
+    return sizes.num_rows, tuple(_cluster(rows.filter(pc.equal(rows.column("cluster"), name)), lake) for name in names)
+
+
+def leak_kinds(manifest: Manifest, folder: Folder) -> dict[str, int]:
+    """Return how many leaks of each kind a version has."""
+    kinds = _table(manifest, folder, "leaks", LEAK_SCHEMA).column("kind").value_counts().to_pylist()
+    return {row["values"]: row["counts"] for row in sorted(kinds, key=lambda row: str(row["values"]))}
+
+
+def leaks(manifest: Manifest, folder: Folder, *, kind: str, start: int, count: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many leaks of a kind there are (empty: of any), and some of them, the nearest images first."""
+    rows = _table(manifest, folder, "leaks", LEAK_SCHEMA)
+    if kind:
+        rows = rows.filter(pc.equal(rows.column("kind"), kind))
+    ordered = rows.sort_by([("kind", "ascending"), ("distance", "ascending"), ("key", "ascending")])
+    return rows.num_rows, ordered.slice(start, count).to_pylist()
+
+
+def _table(manifest: Manifest, folder: Folder, name: str, schema: pa.Schema) -> pa.Table:
+    parts = (part.select(schema.names).cast(schema) for part in table_parts(manifest, folder, name))
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def _cluster(rows: pa.Table, lake: Lake) -> Cluster:
+    images = sorted(pc.unique(rows.column("image")).to_pylist())
+    return Cluster(
+        name=rows.column("cluster")[0].as_py(),
+        images=len(images),
+        occurrences=rows.num_rows,
+        members=tuple(_member(rows.filter(pc.equal(rows.column("image"), each))) for each in images[:IMAGES_SHOWN]),
+        worst=worst_pair(find_copies(lake, images[:IMAGES_COMPARED], "fingerprint")),
+    )
+
+
+def _member(rows: pa.Table) -> Member:
+    ordered = rows.sort_by([("document", "ascending"), ("position", "ascending")])
+    shown = ordered.slice(0, OCCURRENCES_SHOWN).select(["document", "position", "is_dropped"]).to_pylist()
+    first = ordered.slice(0, 1).to_pylist()[0]
+    return Member(image=first["image"], distance=first["distance"], count=rows.num_rows, occurrences=tuple(shown))
+
+
+def worst_pair(fingerprints: Mapping[str, str]) -> WorstPair | None:
+    """Return the two of some images whose 64-bit fingerprints (hexadecimal, by content hash) differ in most bits."""
+    names = sorted(fingerprints)
+    if len(names) < 2:
+        return None
+    codes = np.array([int(fingerprints[name], 16) for name in names], np.uint64)
+    bits = np.bitwise_count(codes[:, None] ^ codes[None, :])
+    first, second = np.unravel_index(int(bits.argmax()), bits.shape)
+    return WorstPair(first=names[first], second=names[second], distance=int(bits[first, second]))

@@ -1,0 +1,222 @@
+"""The links of a data set version as pages show them: which models linked it, which documents, in which order.
+
+What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), which sorting and filtering read. Links,
+sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestration.pages.pictures import picture_address
+from orchestration.pages.shards import rows_where
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
+from schemas.manifest import Manifest
+from schemas.parts import part_name, read_part
+from training.data.ragged import Bool, Int64
+from training.linking.shards import DOCUMENTS, LINKS
+from training.report.examples import ExampleDocument
+
+TABLES_HELD = 8  # of what came of the documents of a version by a model
+
+
+class Order(StrEnum):
+    """How documents are sorted."""
+
+    WORST = "worst"  # by AUC; those without one last
+    BEST = "best"
+    LEAST_SURE = "least-sure"  # by the confidence of their links
+    SUREST = "surest"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSet:
+    """The links of a data set version by one model.
+
+    Attributes:
+        name: of its folder: the model's name and version.
+        folder: where they are.
+        manifest: of them.
+    """
+
+    name: str
+    folder: Folder
+    manifest: LinksManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedDocument:
+    """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images."""
+
+    drawn: ExampleDocument
+    images: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which documents are shown.
+
+    Attributes:
+        split: empty: of every split.
+        language: empty: of every language.
+        relation: that some of their links have by the model; empty: whatever they have.
+        has_error: those alone of which a link is wrong or missed.
+    """
+
+    split: str = ""
+    language: str = ""
+    relation: str = ""
+    has_error: bool = False
+
+
+def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
+    """Return the links that there are of a data set version in its lake, by name."""
+    home = lake.root.child("links", manifest.dataset, manifest.version)
+    found = []
+    for name in home.names():
+        folder = home.child(name)
+        if folder.exists(MANIFEST):
+            text = folder.read(MANIFEST).decode()
+            found.append(LinkSet(name=name, folder=folder, manifest=LinksManifest.from_json(text, where=folder.uri)))
+    return tuple(found)
+
+
+def find_links(sets: Iterable[LinkSet], name: str) -> LinkSet:
+    """Return the links of a name.
+
+    Raises:
+        NotFoundError: there are none; the message says which there are.
+    """
+    known = {each.name: each for each in sets}
+    if name not in known:
+        raise NotFoundError(f"no links by {name!r}; links of this version: {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def outcomes(links: LinkSet) -> pa.Table:
+    """Return what came of every document: LINKED_SCHEMA, with `split` and the name of its `part`.
+
+    Raises:
+        UsageError: they were linked by a version of this program that did not write it.
+    """
+    return _outcomes(links.folder, links.manifest.made_by, links.manifest.files)
+
+
+@lru_cache(TABLES_HELD)
+def _outcomes(folder: Folder, _made_by: str, files: tuple[Any, ...]) -> pa.Table:
+    parts = []
+    for entry in files:
+        if entry.path.startswith(f"{DOCUMENTS}/"):
+            table = read_part(folder, entry, LINKED_SCHEMA.names, LINKED_SCHEMA)
+            split, name = entry.path.split("/")[1:]
+            for column, value in (("split", split), ("part", name)):
+                table = table.append_column(column, pa.repeat(value, table.num_rows).dictionary_encode())
+            parts.append(table)
+    if not parts:
+        raise UsageError(f"{folder.uri}: linked before this program kept what came of documents; link it again")
+    return pa.concat_tables(parts).unify_dictionaries()
+
+
+def choices(table: pa.Table) -> dict[str, list[str]]:
+    """Return which splits, languages and relations documents have, each sorted."""
+    relations = pc.list_flatten(table.column("relations"))
+    return {
+        "split": sorted(pc.unique(table.column("split")).to_pylist()),
+        "language": sorted(pc.unique(table.column("language")).to_pylist()),
+        "relation": sorted(pc.unique(relations).to_pylist()),
+    }
+
+
+def chosen(table: pa.Table, wanted: Wanted, order: Order) -> Int64:
+    """Return the rows of the documents that are shown, in order; equal ones by their id."""
+    rows = np.flatnonzero(_fits(table, wanted))
+    names = np.array(table.column("document").to_pylist(), dtype=object)[rows]
+    by_name = np.argsort(names, kind="stable")
+    if order is Order.NAME:
+        return np.asarray(rows[by_name], np.int64)
+    column = "auc" if order in (Order.WORST, Order.BEST) else "confidence"
+    keys = table.column(column).to_numpy(zero_copy_only=False).astype(np.float64)[rows]
+    keys = -keys if order in (Order.BEST, Order.SUREST) else keys
+    last = np.argsort(keys[by_name], kind="stable")  # NaN, which null has become, is put last
+    return np.asarray(rows[by_name[last]], np.int64)
+
+
+def _fits(table: pa.Table, wanted: Wanted) -> Bool:
+    mask = np.ones(table.num_rows, dtype=bool)
+    for column in ("split", "language"):
+        if value := getattr(wanted, column):
+            mask &= pc.equal(table.column(column).cast(pa.string()), value).to_numpy()
+    if wanted.relation:
+        lists = table.column("relations").combine_chunks()
+        has = np.zeros(table.num_rows, dtype=bool)
+        is_it = pc.equal(pc.list_flatten(lists), wanted.relation).to_numpy(zero_copy_only=False)
+        has[pc.list_parent_indices(lists).to_numpy()[is_it]] = True
+        mask &= has
+    if wanted.has_error:
+        for_sure = [pc.fill_null(pc.greater(table.column(name), 0), False) for name in ("wrong", "missed")]
+        mask &= pc.or_(*for_sure).to_numpy()
+    return mask
+
+
+def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]) -> list[LinkedDocument]:
+    """Return some documents, in the order of their rows in `outcomes`.
+
+    Args:
+        links: of the version by a model.
+        manifest: of the version.
+        folder: of it.
+        rows: of `outcomes(links)`.
+    """
+    told = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
+    parts: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in told:
+        parts[row["split"], row["part"]].append(row["document"])
+    found: dict[str, LinkedDocument] = {}
+    reference = f"{manifest.dataset}@{manifest.version}"
+    for (split, name), ids in parts.items():
+        shards = {part_name(entry): entry for entry in manifest.parts("documents", split)}
+        texts = rows_where(folder, shards[name], ["id", "sentences", "images"], ids)
+        known = next(entry for entry in links.manifest.files if entry.path == f"{LINKS}/{split}/{name}")
+        columns = ["document", "sentence", "image", "similarity", "probability"]
+        predicted = rows_where(links.folder, known, columns, ids, LINK_SCHEMA)
+        of = {row["document"]: row for row in told}
+        for text in texts:
+            own = [link for link in predicted if link["document"] == text["id"]]
+            images = tuple(image["hash"] for image in text["images"])
+            pictures = [picture_address(reference, f"images/{split}/{name}", image) for image in images]
+            drawn = _example(text, of[text["id"]], own, pictures)
+            found[text["id"]] = LinkedDocument(drawn=drawn, images=images)
+    return [found[row["document"]] for row in told]
+
+
+def _example(
+    text: Mapping[str, Any], told: Mapping[str, Any], links: Sequence[Mapping[str, Any]], pictures: Sequence[str]
+) -> ExampleDocument:
+    probabilities = [link["probability"] for link in links if link["probability"] is not None]
+    return ExampleDocument(
+        id=text["id"],
+        auc=told["auc"],
+        sentences=tuple(sentence["text"] for sentence in text["sentences"]),
+        images=tuple(pictures),
+        predicted=tuple((link["sentence"], link["image"], link["similarity"]) for link in links),
+        probabilities=tuple(probabilities),
+        links=None if told["truth"] is None else tuple((link["sentence"], link["image"]) for link in told["truth"]),
+    )
+
+
+def row_of_document(table: pa.Table, document: str) -> int | None:
+    """Return the row of a document in `outcomes`, or None: it was not linked."""
+    found = pc.index(table.column("document"), document).as_py()
+    return None if found < 0 else int(found)
