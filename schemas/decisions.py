@@ -4,8 +4,8 @@
     right, wrong                           a link of a sentence and an image, in a document of a data set version
 
 Decisions are only ever added. What counts of several about one picture of one article, or about one link, is the last
-(`standing`); `withdraw` takes the others back. An article is known by its texts and their language alone, so that
-another query with the same texts is about the same article.
+(`standing`); `withdraw` takes the others back. An article is known by its texts alone, so that another query with the
+same texts is about the same article.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Ranking:
     @property
     def article(self) -> str:
         """Return the digest of the article."""
-        return article_digest(self.texts, self.language)
+        return article_digest(self.texts)
 
     @property
     def digest(self) -> str:
@@ -173,10 +173,10 @@ class Decision:
         return self.article, self.image
 
 
-def article_digest(texts: Mapping[str, str], language: str) -> str:
-    """Return what an article is known by; blank texts and white space between words make no difference."""
-    plain_texts = {role: " ".join(text.split()) for role, text in texts.items() if text.strip()}
-    return fingerprint({"language": language, "texts": plain_texts}) if plain_texts else ""
+def article_digest(texts: Mapping[str, str]) -> str:
+    """Return what an article is known by; blank texts and white space make no difference. Without a text it is ""."""
+    given = {role: " ".join(text.split()) for role, text in texts.items() if text.strip()}
+    return fingerprint(given) if given else ""
 
 
 def standing(decisions: Iterable[Decision]) -> list[Decision]:

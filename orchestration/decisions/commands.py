@@ -28,6 +28,11 @@ Store = Annotated[
     ),
 ]
 SHOWN_NOTE = 40
+VERDICTS = {
+    "open": "no difference can be told yet",
+    "champion": "the champion is preferred",
+    "challenger": "the challenger is preferred",
+}
 decisions_app = typer.Typer(help="Look at what editors decided, and use it.", no_args_is_help=True)
 
 
@@ -134,7 +139,7 @@ def compare_models(lake: options.LakePath, store: Store = "", is_json: options.J
     lines = [line for each in found for line in comparison_lines(each)]
     Console(is_json=is_json).summarise(
         lines or ["no choice was made in a blind comparison"],
-        {"comparisons": [asdict(each) | {"verdict": each.verdict} for each in found]},
+        {"comparisons": [asdict(each) | {"outcome": each.outcome} for each in found]},
     )
 
 
@@ -146,5 +151,5 @@ def comparison_lines(found: Comparison) -> list[str]:
         f"{found.champion} (champion) and {found.challenger} (challenger) on {found.dataset}",
         f"  articles: champion {result.first}, challenger {result.second}, even {result.ties}",
         f"  challenger{share}, 95% interval {result.low:.0%} to {result.high:.0%}, sign test p = {result.p_value:.3f}",
-        f"  {found.verdict}",
+        f"  {VERDICTS[found.outcome]}",
     ]

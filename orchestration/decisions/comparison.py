@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Ranking, standing
@@ -28,12 +29,10 @@ class Comparison:
     result: Preference
 
     @property
-    def verdict(self) -> str:
-        """Return the result in a sentence."""
+    def outcome(self) -> Literal["champion", "challenger", "open"]:
+        """Return whose interval of articles that were won lies wholly above a half; `open`: neither's."""
         better = self.result.is_second_better
-        if better is None:
-            return "no difference can be told yet"
-        return f"the {'challenger' if better else 'champion'} is preferred"
+        return "open" if better is None else "challenger" if better else "champion"
 
 
 def comparisons(log: DecisionLog) -> list[Comparison]:

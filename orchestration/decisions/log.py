@@ -152,6 +152,13 @@ class DecisionLog:
             some = DECISIONS.c.document.in_(wanted[start : start + READ_AT_ONCE])
             yield from self._decisions(select(DECISIONS).where(DECISIONS.c.dataset == dataset, some), 0)
 
+    def latest(self, count: int, *, before: int | None = None) -> list[Decision]:
+        """Return the last `count` decisions, or the last before a number, the newest first."""
+        wanted = select(DECISIONS) if before is None else select(DECISIONS).where(DECISIONS.c.number < before)
+        with self._connected() as connection:
+            rows = connection.execute(wanted.order_by(DECISIONS.c.number.desc()).limit(count)).mappings().all()
+        return [_decision(row) for row in rows]
+
     def _decisions(self, wanted: Select[Any], after: int) -> Iterator[Decision]:
         ordered = wanted.order_by(DECISIONS.c.number).limit(READ_AT_ONCE)
         while True:

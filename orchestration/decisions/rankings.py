@@ -14,19 +14,21 @@ from schemas.errors import UsageError
 from training.retrieval.index import Index
 from training.retrieval.interleaving import team_draft
 from training.retrieval.queries import Query
-from training.retrieval.search import SearchResult
+from training.retrieval.search import RankedImage, SearchResult
 
 COMPARED = 100  # pictures of each model's ranking that take part
 SHOWN = 20
 
 
-def ranking_of(query: Query, index: Index, found: SearchResult, *, where: str = "", asked: str = "") -> Ranking:
+def ranking_of(
+    query: Query, index: Index, images: Sequence[RankedImage], *, where: str = "", asked: str = ""
+) -> Ranking:
     """Return what one model found for an article.
 
     Args:
         query: with the article's texts.
         index: that was searched.
-        found: what is shown.
+        images: that are shown.
         where: name of the index.
         asked: what else was asked, as the address has it.
     """
@@ -34,7 +36,7 @@ def ranking_of(query: Query, index: Index, found: SearchResult, *, where: str = 
         ShownPicture(
             image=each.picture.image, score=each.score, similarity=each.similarity, probability=each.probability
         )
-        for each in found.images
+        for each in images
     )
     return Ranking(
         texts=query.texts,
@@ -65,7 +67,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
             f"a comparison: expected indexes of two models over one data set version, found {champion.model} over "
             f"{champion.dataset} and {challenger.model} over {challenger.dataset}"
         )
-    seed = article_digest(query.texts, query.language)
+    seed = article_digest(query.texts)
     if not seed:
         raise UsageError("a comparison: expected an article's text, found none")
     images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))

@@ -118,8 +118,13 @@ class Store:
         Raises:
             NotFoundError: there is none of that key.
         """
-        row = self._row(ARTICLES, key)
-        return Article(texts=json.loads(row.texts), language=row.language, origin=row.origin)
+        return _article(self._row(ARTICLES, key))
+
+    def recent(self, count: int) -> list[Article]:
+        """Return the articles that were kept last, the newest first."""
+        newest = sql.select(ARTICLES).order_by(ARTICLES.c.first_seen.desc(), ARTICLES.c.key).limit(count)
+        with self.engine.connect() as connection:
+            return [_article(row) for row in connection.execute(newest)]
 
     def keep_upload(self, data: bytes) -> str:
         """Keep a picture and return its key."""
@@ -149,3 +154,7 @@ class Store:
                 connection.execute(sql.insert(table).values(**values))
         except AlreadyThere:
             return
+
+
+def _article(row: Any) -> Article:
+    return Article(texts=json.loads(row.texts), language=row.language, origin=row.origin)

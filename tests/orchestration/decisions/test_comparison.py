@@ -77,8 +77,9 @@ def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: Dec
     (result,) = json.loads(lines[-1])["comparisons"]
     assert (result["champion"], result["challenger"]) == MODELS
     assert [result["result"][name] for name in ("first", "second", "ties")] == [1, 9, 1]
-    assert result["result"]["share"] == 0.9 and result["verdict"] == "the challenger is preferred"
+    assert result["result"]["share"] == 0.9 and result["outcome"] == "challenger"
     assert result["result"]["p_value"] == pytest.approx(2 * 11 / 1024)
     assert lines[1].split() == ["articles:", "champion", "1,", "challenger", "9,", "even", "1"]
+    assert lines[3].strip() == "the challenger is preferred"
     listed = command("decisions", "list", "--lake", built.lake, "--json")[-1]
     assert MODELS[0] not in listed and MODELS[1] not in listed  # nobody is told whose a picture was

@@ -77,11 +77,12 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
     assert (
         first.article
         == RANKING.article
-        == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"}, "de")
+        == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
     )
     with DecisionLog(open_database(address)) as log:
         assert list(log.decisions()) == [first, rejected, link]
         assert list(log.decisions(article=RANKING.article, after=1)) == [rejected]
+        assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
         assert list(log.corrections("d@1", ["7", "8"])) == [link] and not list(log.corrections("d@2", ["7"]))
         assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
     assert first.at[:2] == "20" and first.at.endswith("+00:00") and link.ranking == link.article == ""
