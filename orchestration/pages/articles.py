@@ -22,12 +22,14 @@ from orchestration.pages.asking import COUNTS, Asked, find, language_of
 from orchestration.pages.entities import KINDS
 from orchestration.pages.pictures import picture_address
 from orchestration.pages.rendering import own_path, page
+from orchestration.pages.shown import said_of
 from orchestration.pages.state import Pages, Shared
 from orchestration.pages.store import Article
 from orchestration.pages.text_language import OFFERED, language_name
 from orchestration.pages.writes import form_of
 from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
+from schemas.decisions import Objection
 from schemas.errors import NotFoundError, UsageError
 from training.data.requirements import inputs_of
 from training.retrieval.records import Picture
@@ -130,5 +132,6 @@ def _shown(request: Request, shared: Pages, key: str, article: Article) -> Respo
             content["language"] = language_of(asked, article, archive)
             content["known_languages"] = inputs_of(archive.index.model.card.config).languages or OFFERED
             content["found"] = find(shared, choice, article, asked)
+    content |= {"said_of_article": said_of(shared, article.texts), "reasons": list(Objection)}
     helpers: dict[str, Any] = {"copy_of": copy_of, "language_name": language_name, "quote": quote}
     return page(request, "article.html.j2", **content, **helpers, kinds=KINDS, ranks=list(RankBy))

@@ -113,11 +113,11 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
     return train(config, data, Context(), run_directory=folder / "run").model
 
 
-def indexed(model: object, lake: Lake, reference: str, calibration: object) -> str:
+def indexed(model: object, lake: Lake, reference: str, calibration: object, name: str = "searcher-1") -> str:
     from training.retrieval.build import build_index
 
     made = build_index(
-        model, lake, reference, uri="models:/searcher/1", name="searcher-1",  # type: ignore[arg-type]
+        model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]
         calibration=calibration, say=lambda _: None,  # type: ignore[arg-type]
     )  # fmt: skip
     return made.folder.uri
