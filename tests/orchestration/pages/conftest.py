@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from newsroom import NEWS, Newsroom, build, indexed, served, trained, write_evil
+from newsroom import NEWS, Newsroom, build, indexed, key_of, served, trained, write_evil
 
 from orchestration.archive import Archive
 from orchestration.pages.settings import PagesSettings
@@ -36,14 +36,13 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
         folders[name] = indexed(model, lake, reference, calibration)
     settings = PagesSettings(lake=lake.root.uri, store=f"sqlite:///{folder}/pages.sqlite")
     with served(settings) as server:
-        key = f"archive~{evil.partition('@')[2][:8]}~searcher-1"
-        yield Newsroom(server.url, lake, folders["news"], key)
+        yield Newsroom(server.url, folders["news"], key_of(news), key_of(evil))
 
 
 @pytest.fixture(scope="session")
 def archive(newsroom: Newsroom) -> Iterator[Archive]:
     """The index of the news, opened by the library."""
-    with Archive(newsroom.news) as opened:
+    with Archive(newsroom.folder) as opened:
         yield opened
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NEWS = ROOT / "tests" / "replay" / "recording" / "news"
 EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
-EPOCHS = 12
+EPOCHS = 8
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Newsroom(Server):
     """Pages of the news archive.
 
     Attributes:
-        lake: its lake.
-        news: path of the index of the news.
+        folder: of the index of the news.
+        news: its key.
         evil: key of the index of the archive that means harm.
     """
 
-    lake: Lake
+    folder: str
     news: str
     evil: str
 
@@ -78,6 +78,12 @@ def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> htt
     answer = client.post("/articles", data={"csrf": token, **texts, **options})
     assert answer.status_code == 200, answer.text
     return answer
+
+
+def key_of(reference: str) -> str:
+    """Return the key of the index of a data set version."""
+    name, _, version = reference.partition("@")
+    return f"{name}~{version[:8]}~searcher-1"
 
 
 def shown(page: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from orchestration.database import open_database
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.settings import PagesSettings
 from schemas.decisions import Action, Decision, Objection, Ranking
+from schemas.lake import Lake
 from training.model import LinkModel
 
 ARTICLE = {
@@ -30,10 +30,16 @@ ARTICLE = {
 }
 
 
+pytestmark = pytest.mark.slow  # builds the news and trains on them
+
+
+def lake_of(newsroom: Newsroom) -> Path:
+    return Path(newsroom.folder).parents[3]
+
+
 def logged(newsroom: Newsroom) -> list[tuple[Decision, Ranking]]:
     """Return what is in the log, with the rankings."""
-    folder = Path(newsroom.lake.root.uri).parent
-    with DecisionLog(open_database(f"sqlite:///{folder}/pages.sqlite", must_exist=True)) as log:
+    with DecisionLog(open_database(f"sqlite:///{lake_of(newsroom).parent}/pages.sqlite", must_exist=True)) as log:
         found = list(log.decisions())
         rankings = log.rankings(each.ranking for each in found)
         return [(each, rankings[each.ranking]) for each in found]
@@ -42,7 +48,7 @@ def logged(newsroom: Newsroom) -> list[tuple[Decision, Ranking]]:
 def alone(newsroom: Newsroom, folder: Path) -> PagesSettings:
     """Return settings of pages with one index and a database of their own."""
     store = f"sqlite:///{folder}/p.sqlite"
-    return PagesSettings(lake=newsroom.lake.root.uri, store=store, indexes=(newsroom.news,))
+    return PagesSettings(lake=str(lake_of(newsroom)), store=store, indexes=(newsroom.folder,))
 
 
 def here(answer: httpx.Response) -> str:
@@ -68,7 +74,7 @@ def decide(client: httpx.Client, page: httpx.Response, image: str, action: str, 
 def test_a_choice_is_in_the_log_with_what_was_shown(newsroom: Newsroom, archive: Archive) -> None:
     before = len(logged(newsroom))
     with newsroom.client() as client:
-        page = searched(client, ARTICLE, n="12")
+        page = searched(client, ARTICLE, index=newsroom.news)
         images = shown(page.text)
         page = client.get(f"{here(page)}&rank=fused&where=date>=2019")
         images = shown(page.text)
@@ -98,7 +104,7 @@ def test_a_choice_is_in_the_log_with_what_was_shown(newsroom: Newsroom, archive:
 def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None:
     before = len(logged(newsroom))
     with newsroom.client() as client:
-        page = searched(client, ARTICLE, n="12")
+        page = searched(client, ARTICLE, index=newsroom.news)
         image, token = shown(page.text)[0], token_in(page.text)
         right = {"csrf": token, "then": here(page), "image": image, "action": "choose"}
         for wrong, status in [
@@ -126,9 +132,9 @@ def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None
 
 def test_who_decided_is_whom_the_proxy_names(newsroom: Newsroom, tmp_path: Path) -> None:
     settings = PagesSettings(
-        lake=newsroom.lake.root.uri,
+        lake=str(lake_of(newsroom)),
         store=f"sqlite:///{tmp_path}/p.sqlite",
-        indexes=(newsroom.news,),
+        indexes=(newsroom.folder,),
         user_header="X-User",
     )
     with served(settings) as server, server.client(headers={"X-User": "Jo\tDöe".encode()}) as client:
@@ -146,13 +152,13 @@ def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsro
         "orchestration",
         "pages",
         "--lake",
-        newsroom.lake.root.uri,
+        str(lake_of(newsroom)),
         "--index",
-        newsroom.news,
+        newsroom.folder,
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MULTILINK")}
     with subprocess.Popen(
-        [*command, "--index", newsroom.news, "--port", "0", "--store", store, "--json"],
+        [*command, "--index", newsroom.folder, "--port", "0", "--store", store, "--json"],
         stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -174,16 +180,16 @@ def test_champion_and_challenger_are_compared_blind(newsroom: Newsroom, archive:
     """The challenger has another head; whose a picture is stands in the log alone."""
     import torch
 
-    other = LinkModel.load(Path(newsroom.news, "model"))
+    other = LinkModel.load(Path(newsroom.folder, "model"))
     torch.manual_seed(1)
     with torch.no_grad():
         for weights in other.image.parameters():
             weights.add_(torch.randn_like(weights) * weights.std().nan_to_num(0.1) * 0.5)
     dataset = archive.index.manifest.dataset
-    challenger = indexed(other, newsroom.lake, dataset, archive.index.calibration, name="searcher-2")
+    challenger = indexed(other, Lake.at(str(lake_of(newsroom))), dataset, archive.index.calibration, name="searcher-2")
     store = f"sqlite:///{tmp_path}/p.sqlite"
-    indexes = (newsroom.news, challenger)
-    settings = PagesSettings(lake=newsroom.lake.root.uri, store=store, indexes=indexes)
+    indexes = (newsroom.folder, challenger)
+    settings = PagesSettings(lake=str(lake_of(newsroom)), store=store, indexes=indexes)
     with served(settings) as server, server.client() as client:
         key = here(searched(client, ARTICLE)).split("/")[2].partition("?")[0]
         assert "Eddie the Helicopter" in client.get("/comparison").text
@@ -218,7 +224,7 @@ def test_champion_and_challenger_are_compared_blind(newsroom: Newsroom, archive:
 
 def test_a_comparison_of_one_model_is_refused(newsroom: Newsroom, tmp_path: Path) -> None:
     settings = PagesSettings(
-        lake=newsroom.lake.root.uri, store=f"sqlite:///{tmp_path}/p.sqlite", indexes=(newsroom.news,)
+        lake=str(lake_of(newsroom)), store=f"sqlite:///{tmp_path}/p.sqlite", indexes=(newsroom.folder,)
     )
     with served(settings) as server, server.client() as client:
         key = here(searched(client, ARTICLE)).split("/")[2].partition("?")[0]
