@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
-from sqlalchemy import Engine
-
-from orchestration.decisions.log import DecisionLog
 from orchestration.pages.linked import LinkedDocument, LinkSet
 from orchestration.pages.state import Pages
 from schemas.decisions import Action, Decision, standing
@@ -21,7 +17,7 @@ _SAID = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
 
 def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
     """Return what was last said of the links of some documents of a version."""
-    found = _log(shared.store.engine).corrections(f"{manifest.dataset}@{manifest.version}", documents)
+    found = shared.decisions.corrections(f"{manifest.dataset}@{manifest.version}", documents)
     return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
 
 
@@ -56,9 +52,4 @@ def correct(
         sentence=int(found[1]),
         who=who,
     )
-    return _log(shared.store.engine).decide(decision)
-
-
-@lru_cache(8)
-def _log(engine: Engine) -> DecisionLog:
-    return DecisionLog(engine)
+    return shared.decisions.decide(decision)
