@@ -1,6 +1,6 @@
 """The pipeline of a build: one statement a stage, in the order of the data.
 
-    sources -> documents -> images -> dedupe -> splits -> features -> shards -> manifest (a draft of it)
+    sources -> documents -> images -> dedupe -> splits -> features -> copy detection -> shards -> manifest (a draft)
 
 Everything up to settled documents touches the outside world, through the answers kept in `raw/`. What follows is a
 function of those documents and the configuration. The fingerprint of both names the version, and is known inside the
@@ -16,6 +16,7 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.config import BuildConfig, content_config
+from pipelines.copy_detection.transforms import DetectCopies
 from pipelines.dedupe.transforms import DropDuplicates
 from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
@@ -32,7 +33,7 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, CountLeaks, DropLeaks
 from pipelines.transforms import CountStages, GatherFacts, as_facts
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.errors import BuildError
 from schemas.failures import FAILURE_SCHEMA, Stage
 from schemas.lake import Lake
@@ -103,13 +104,22 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         | "splits" >> DropLeaks(config.splits, config.dedupe.radius, unique.duplicates)
     )
     featured = split.documents | "features" >> ExtractFeatures(plan.features, access.copies, config.documents, progress)
-    shards = featured.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
-    failures = (read, unique.failures, ruled.failures, split.failures, featured.failures) | "failures" >> beam.Flatten()
+    single = featured.documents | "copy detection" >> DetectCopies(config.copy_detection, plan.features)
+    shards = single.documents | "shards" >> WriteShards(config.shards, writer, progress, version)
+    failures = (
+        read,
+        unique.failures,
+        ruled.failures,
+        split.failures,
+        featured.failures,
+        single.failures,
+    ) | "failures" >> beam.Flatten()
 
     write = partial(WriteTable, partial(lake.dataset, config.dataset), version=version)
     tables = (
         failures | "failures table" >> write("failures", FAILURE_SCHEMA),
         unique.duplicates | "duplicates table" >> write("duplicates", DUPLICATE_SCHEMA),
+        single.rows | "near copies table" >> write("near-copies", NEAR_COPY_SCHEMA),
         split.leaks | "leaks table" >> write("leaks", LEAK_SCHEMA),
     ) | "tables" >> beam.Flatten()
     passed = {
@@ -118,13 +128,16 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.IMAGES: images.found,
         Stage.DEDUPE: unique.documents,
         Stage.FEATURES: featured.images,
-        Stage.SHARDS: featured.documents,
+        Stage.SHARDS: single.documents,
     }
+    if config.copy_detection.extractor:
+        passed[Stage.COPY_DETECTION] = single.documents
     if config.documents.is_judged_after_dedupe:
         passed[Stage.RULES] = ruled.results
     facts = (
         failures | "counts" >> CountStages(passed, (images.failures, featured.rejected)),
         failures | "explain" >> ExplainFailures() | "explained" >> as_facts("explained"),
+        single.counts | "near copies" >> as_facts("near_copies"),
         split.leaks | "count leaks" >> CountLeaks() | "leaks" >> as_facts("leaks"),
         split.heeded | "count heeded" >> CountLeaks() | "heeded" >> as_facts("heeded_leaks"),
         (featured.documents, featured.images) | "count rights" >> CountRights() | "rights" >> as_facts("rights"),

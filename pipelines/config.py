@@ -12,6 +12,7 @@ from functools import partial
 
 from pipelines.settings import (
     NO_LIMIT,
+    CopyDetectionConfig,
     DedupeConfig,
     DocumentsConfig,
     FeaturesConfig,
@@ -75,6 +76,7 @@ class BuildConfig:
     images: ImagesConfig = field(default_factory=ImagesConfig)
     dedupe: DedupeConfig = field(default_factory=DedupeConfig)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
     max_failure_share: float = 0.5
@@ -84,6 +86,9 @@ class BuildConfig:
     def __post_init__(self) -> None:
         share = self.max_failure_share
         require(0 <= share <= 1, field="max_failure_share", value=share, rule="must be in [0, 1]")
+        extractor, known = self.copy_detection.extractor, self.features.images
+        rule = f"must be one of features.images: {', '.join(known) or 'none'}"
+        require(not extractor or extractor in known, field="copy_detection.extractor", value=extractor, rule=rule)
 
 
 # Settings of `http` that say which wishes of hosts and authors are honoured.

@@ -198,6 +198,31 @@ class DedupeConfig:
         require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDetectionConfig:
+    """Copies that perceptual hashes miss (crops, borders, overlays): images with near vectors.
+
+    Attributes:
+        extractor: of `features.images`, whose vectors are compared; empty: no search. One that is made for it is best:
+            SSCD (Pizzi et al. 2022) as an ONNX file.
+        cosine: two images are copies from this cosine on. SSCD's authors use 0.75; what another extractor needs, the
+            benchmark `benchmarks/copy_detection.py` measures.
+        policy: what happens to the documents of copies.
+        against: earlier versions, NAME@VERSION: it is told which images they have already.
+    """
+
+    extractor: str = ""
+    cosine: float = 0.75
+    policy: Policy = Policy.DROP_DOCUMENTS
+    against: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(0 < self.cosine <= 1, field="copy_detection.cosine", value=self.cosine, rule="must be in (0, 1]")
+        is_fixed = all("@" in reference for reference in self.against)
+        rule = "expected NAME@VERSION: what is the latest changes"
+        require(is_fixed, field="copy_detection.against", value=self.against, rule=rule)
+
+
 class Device(StrEnum):
     """`auto` takes a GPU where there is one."""
 

@@ -58,6 +58,77 @@ DUPLICATE_SCHEMA = table_schema(
 )
 
 
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class NearCopy:
+    """An image occurrence inside a cluster of images with near vectors.
+
+    Attributes:
+        cluster: the cluster's id, the smallest image hash among its members.
+        document: document the image occurs in.
+        position: index of the image in that document, from 0.
+        image: content hash of the image.
+        nearest: content hash of the most similar other member.
+        cosine: of the two vectors.
+        worst: cosine of the two members of the cluster that are least alike.
+        worst_first: one of these.
+        worst_second: the other.
+        is_dropped: whether the policy dropped this document for it.
+    """
+
+    cluster: str
+    document: str
+    position: int
+    image: str
+    nearest: str
+    cosine: float
+    worst: float
+    worst_first: str
+    worst_second: str
+    is_dropped: bool
+
+
+NEAR_COPY_SCHEMA = table_schema(
+    "near-copies",
+    1,
+    [
+        column("cluster", pa.string(), "connected component of images with near vectors: its smallest image hash"),
+        column("document", pa.string(), "document the image occurs in"),
+        column("position", pa.int32(), "index of the image in the document", unit="from 0"),
+        column("image", pa.string(), "content hash"),
+        column("nearest", pa.string(), "content hash of the most similar other member"),
+        column("cosine", pa.float64(), "of the vectors of image and nearest", unit="-1 to 1"),
+        column("worst", pa.float64(), "of the two members of the cluster that are least alike", unit="-1 to 1"),
+        column("worst_first", pa.string(), "content hash of one of these"),
+        column("worst_second", pa.string(), "content hash of the other"),
+        column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
+    ],
+)
+
+
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class SeenImage:
+    """An image of a version that an earlier version has: `seen` is its hash there, `cosine` 1 for the same bytes."""
+
+    image: str
+    version: str
+    seen: str
+    cosine: float
+
+
+SEEN_SCHEMA = table_schema(
+    "seen",
+    1,
+    [
+        column("image", pa.string(), "content hash"),
+        column("version", pa.string(), "earlier version, NAME@VERSION"),
+        column("seen", pa.string(), "content hash of the image there: the same, or the most similar by its vector"),
+        column("cosine", pa.float64(), "of the two vectors; 1 for the same bytes", unit="-1 to 1"),
+    ],
+)
+
+
 class LeakKind(StrEnum):
     """What two documents share."""
 

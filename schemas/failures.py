@@ -38,6 +38,7 @@ class Stage(StrEnum):
     DEDUPE = "dedupe"
     RULES = "rules"  # of documents, where they are applied after dedupe
     FEATURES = "features"
+    COPY_DETECTION = "copy-detection"
     SHARDS = "shards"
     LINKING = "linking"
 

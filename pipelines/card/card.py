@@ -17,7 +17,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
-from pipelines.card.show import split_lines, stage_lines
+from pipelines.card.show import copy_lines, split_lines, stage_lines
 from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
@@ -88,6 +88,7 @@ def dataset_card(manifest: Manifest) -> str:
         shown=sum(row.images for row in manifest.splits.values()),
         statistics=split_lines(manifest),
         stages=stage_lines(manifest),
+        copies=copy_lines(manifest),
         settings=list(_settings(manifest.config)),
     )
 

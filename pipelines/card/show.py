@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.copy_detection.seen import SeenCount, seen_lines
 from schemas.documents import Split
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -31,6 +32,7 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         *(explain_failures(manifest, path) or ["no failure"]),
         "",
         *feature_lines(manifest),
+        *copy_lines(manifest),
     ]
 
 
@@ -92,6 +94,15 @@ def retrieval_lines(folder: Folder) -> list[str]:
         f"fetched: {kind:9}{count:>9}  {first:{_MOMENT}} to {last:{_MOMENT}}"
         for kind, count, first, last in sorted(tuple(row.values()) for row in found.to_pylist())
     ]
+
+
+def copy_lines(manifest: Manifest) -> list[str]:
+    """Return how many copies their vectors showed, and how many images earlier versions have, where that was asked."""
+    lines, found = [], manifest.notes.get("near_copies")
+    if found is not None:
+        worst = f", the worst pair with cosine {found['worst']:.3f}" if found["clusters"] else ""
+        lines.append(f"near copies by vectors: {found['images']} images in {found['clusters']} clusters{worst}")
+    return lines + seen_lines([SeenCount(**count) for count in manifest.notes.get("seen", ())])
 
 
 def split_lines(manifest: Manifest) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, groupby, pairwise
 from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,16 @@ class Clusters(Columns):
     codes: Bytes
     images: Bytes
     clusters: Bytes
+
+
+class Clustered(Protocol):
+    """Occurrences of images in clusters, by whatever they were found."""
+
+    @property
+    def clusters(self) -> Bytes: ...
+    @property
+    def documents(self) -> Texts: ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +220,14 @@ def find_duplicates(occurrences: Occurrences, neighbours: Neighbours, clusters: 
     return Duplicates(cluster[code[image]], found.documents, found.positions, found.images, *nearest)
 
 
-def mark_dropped(duplicates: Duplicates, policy: Policy) -> npt.NDArray[np.bool_]:
+def mark_dropped(duplicates: Clustered, policy: Policy) -> npt.NDArray[np.bool_]:
     """Return for which duplicates the policy drops their document; `keep-first` has to be given all of the data set."""
     if policy is Policy.KEEP_FIRST:
         return _all_but_first(duplicates)
     return np.full(len(duplicates), policy is Policy.DROP_DOCUMENTS)
 
 
-def _all_but_first(duplicates: Duplicates) -> npt.NDArray[np.bool_]:
+def _all_but_first(duplicates: Clustered) -> npt.NDArray[np.bool_]:
     """Mark what `keep-first` drops.
 
     In order of id, a document is kept when all its clusters are still free. A document that shows one cluster twice is

@@ -25,13 +25,21 @@ from pipelines.transforms import stage_table
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, SEEN_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import TABLE, schema_version
 from schemas.versions import canonical_json, code_digest, code_version, content
 
-_SCHEMAS = (document_schema(), image_schema(), FAILURE_SCHEMA, DUPLICATE_SCHEMA, LEAK_SCHEMA)
+_SCHEMAS = (
+    document_schema(),
+    image_schema(),
+    FAILURE_SCHEMA,
+    DUPLICATE_SCHEMA,
+    NEAR_COPY_SCHEMA,
+    SEEN_SCHEMA,
+    LEAK_SCHEMA,
+)
 _DIGESTS = 1 << 256
 _VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
@@ -85,7 +93,8 @@ def compose_manifest(
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
-            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`.
+            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`; `near_copies`,
+            their counts, where they were looked for.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
@@ -111,6 +120,7 @@ def compose_manifest(
             "leaks": _counts(known["leaks"]),
             "heeded_leaks": _counts(known["heeded_leaks"]),
             "rights": rights_table(known["rights"]),
+            **({"near_copies": known["near_copies"][0]} if known["near_copies"] else {}),
         },
         **deciding,
     )

@@ -1,0 +1,139 @@
+"""A build finds crops and frames that hashes miss, says the worst pair, and what earlier versions have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines.card.show import describe
+from pipelines.config import recipe
+from pipelines.run import BuildSummary, build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.errors import ConfigError, NotFoundError
+from schemas.lake import Folder, Lake
+from schemas.manifest import verify
+
+Say = Callable[[str], None]
+COSINE = 0.75
+
+
+def write_documents(folder: Path, photographs: dict[str, bytes], names: list[str]) -> Path:
+    """Write a document a photograph, and one more with the cat cropped and the cat framed."""
+    folder.mkdir(parents=True)
+    records = []
+    for name in names:
+        (folder / f"{name}.jpg").write_bytes(photographs[name])
+        records.append({"id": name, "sentences": [f"A {name}."], "images": [{"path": f"{name}.jpg"}]})
+    with Image.open(folder / "cat.jpg") as cat:
+        width, height = cat.size
+        cat.crop((width // 8, height // 8, width * 7 // 8, height * 7 // 8)).save(folder / "crop.png")
+        sheet = Image.new("RGB", (width * 5 // 4, height * 5 // 4), "white")
+        sheet.paste(cat, (width // 8, height // 8))
+        sheet.save(folder / "frame.png")
+    records.append({"id": "copies", "sentences": ["Twice."], "images": [{"path": "crop.png"}, {"path": "frame.png"}]})
+    path = folder / "documents.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def build(path: Path, lake: Lake, *settings: str) -> BuildSummary:
+    fixed = [f"source.documents={path}", "features.sentences=", "splits.val=0", "splits.test=0"]
+    config = override(recipe("documents"), [*fixed, *settings])
+    return build_dataset(config, lake=lake, credentials=Credentials(), say=lambda _: None)
+
+
+def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
+    return [row for path in paths for row in pq.read_table(Path(summary.path) / path, partitioning=None).to_pylist()]
+
+
+def searched(policy: str, *more: str) -> list[str]:
+    settings = {"extractor": "efficientnet-lite0", "cosine": str(COSINE), "policy": policy}
+    return [*(f"copy_detection.{name}={value}" for name, value in settings.items()), *more]
+
+
+@pytest.fixture
+def documents(tmp_path: Path, photographs: dict[str, bytes]) -> Path:
+    return write_documents(tmp_path / "own", photographs, ["cat", "coffee", "flower"])
+
+
+def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    plain = build(documents, lake)
+    assert rows(plain, "duplicates") == rows(plain, "near-copies") == []
+    assert "near_copies" not in plain.manifest.notes
+    summary = build(documents, lake, *searched("keep-first"))
+    found = rows(summary, "near-copies")
+    of = {image["source"]: image["hash"] for image in rows(plain, "images")}
+    cats = {of[name] for name in ("cat.jpg", "crop.png", "frame.png")}
+    assert {row["image"] for row in found} == cats
+    assert {row["cluster"] for row in found} == {min(cats)}
+    vectors = {row["hash"]: row["features.efficientnet-lite0"] for row in rows(plain, "images")}
+
+    def cosine(first: str, second: str) -> float:
+        left, right = pa.array(vectors[first]).to_numpy(), pa.array(vectors[second]).to_numpy()
+        left, right = left.astype(float), right.astype(float)
+        return float(left @ right / ((left @ left) * (right @ right)) ** 0.5)
+
+    worst = min(cosine(a, b) for a in cats for b in cats)
+    for row in found:
+        nearest = max(cats - {row["image"]}, key=lambda other: cosine(row["image"], other))
+        assert row["nearest"] == nearest
+        assert row["cosine"] == pytest.approx(cosine(row["image"], nearest), abs=1e-6)
+        assert row["worst"] == pytest.approx(worst, abs=1e-6)
+        assert cosine(row["worst_first"], row["worst_second"]) == pytest.approx(worst, abs=1e-6)
+        assert row["is_dropped"] == (row["document"] == "copies")
+    assert {row["id"] for row in rows(summary, "documents")} == {"cat", "coffee", "flower"}
+    assert [row["record_id"] for row in rows(summary, "failures")] == ["copies"]
+    assert summary.manifest.stages["copy-detection"] == {"in": 4, "out": 3, "rejected": 1, "failed": 0}
+    assert any(
+        line.startswith("near copies by vectors: 3 images in 1 clusters") for line in describe(summary.manifest, "")
+    )
+    assert list(verify(summary.manifest, Folder(summary.path))) == []
+
+
+def test_all_documents_of_copies_can_be_dropped(documents: Path, tmp_path: Path) -> None:
+    summary = build(documents, Lake.at(str(tmp_path / "lake")), *searched("drop-documents"))
+    assert {row["id"] for row in rows(summary, "documents")} == {"coffee", "flower"}
+    assert len(rows(summary, "near-copies")) == 3
+
+
+def test_what_an_earlier_version_has_is_told(tmp_path: Path, photographs: dict[str, bytes]) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    path = write_documents(tmp_path / "old", photographs, ["cat", "coffee"])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")  # without the copies
+    first = build(path, lake)
+    new = write_documents(tmp_path / "new", photographs, ["cat", "rocket"])
+    short = first.manifest.version[:8]
+    summary = build(new, lake, *searched("keep-all", f"copy_detection.against=documents@{short}"))
+    reference = f"documents@{first.manifest.version}"
+    assert summary.manifest.notes["seen"] == [{"version": reference, "images": 4, "same": 1, "copies": 2}]
+    of = {image["source"]: image["hash"] for image in rows(summary, "images")}
+    found = {row["image"]: row for row in rows(summary, "seen")}
+    assert found.keys() == {of["cat.jpg"], of["crop.png"], of["frame.png"]}
+    assert {row["seen"] for row in found.values()} == {of["cat.jpg"]}
+    assert found[of["cat.jpg"]]["cosine"] == 1
+    assert COSINE <= found[of["crop.png"]]["cosine"] < 1
+    card = (Path(summary.path) / "README.md").read_text(encoding="utf-8")
+    assert f"seen before in {reference}: 1 of 4 images with the same bytes, 2 as copies" in card
+    assert list(verify(summary.manifest, Folder(summary.path))) == []
+
+
+def test_settings_that_cannot_work_are_refused(documents: Path, tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    with pytest.raises(ConfigError, match=r"must be one of features\.images: efficientnet-lite0"):
+        build(documents, lake, "copy_detection.extractor=sscd")
+    with pytest.raises(ConfigError, match="expected NAME@VERSION"):
+        build(documents, lake, "copy_detection.against=documents")
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(NotFoundError, match="no data set 'documents'"):
+        build(documents, lake, "copy_detection.against=documents@abc")
