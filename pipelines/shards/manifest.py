@@ -93,8 +93,8 @@ def compose_manifest(
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number); `passed`, `lost` and `recounted`, of `CountStages`; `explained`, (reason,
-            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`; `near_copies`,
-            their counts, where they were looked for.
+            its commonest `Message`); `leaks` and `heeded_leaks`, `LeakCount`s; `rights`, of `CountRights`;
+            `near_copies`, their counts, where they were looked for.
     """
     known = defaultdict(list, facts)
     (digest,) = known["digest"]
