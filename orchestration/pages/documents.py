@@ -35,11 +35,13 @@ def documents(request: Request, shared: Shared, index: str = "", split: str = FI
     manifest, folder = read_manifest(shared.lake, choice.manifest.dataset)
     splits = {name: row.documents for name, row in manifest.splits.items() if row.documents}
     split = split if split in splits else next(iter(splits), split)
-    rows = list(_rows(manifest, folder, split, max(0, start), AT_ONCE))
+    start = max(0, start)
+    rows = list(_rows(manifest, folder, split, start, AT_ONCE))
+    first = [(row["id"], row["language"], list(_article(row, "").texts.values())[:1]) for row in rows]
     return page(
         request, "documents.html.j2", choice=choice, choices=shared.archives.choices, splits=splits, split=split,
-        rows=[(row["id"], row["language"], _article(row, "")) for row in rows],
-        start=max(0, start), at_once=AT_ONCE,
+        rows=[(name, language, text) for name, language, texts in first for text in texts],
+        start=start, at_once=AT_ONCE, has_more=len(rows) == AT_ONCE,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
@@ -23,12 +24,20 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 KEPT_S = 30 * 24 * 3600
 
 
-async def guard_writes(request: Request) -> None:
+async def guard_writes(request: Request) -> AsyncIterator[None]:
     """Refuse a write that another site may have caused; a dependency of the whole application.
 
     Raises:
         HTTPException: 403; or 400 where a form has more than it may.
     """
+    try:
+        await _check(request)
+        yield
+    finally:
+        await request.close()  # the files of its form
+
+
+async def _check(request: Request) -> None:
     if request.method in SAFE or getattr(request.state, "is_bearer", False):
         return
     if not _is_same_site(request):

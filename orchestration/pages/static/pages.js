@@ -1,9 +1,9 @@
 // What every page does with a script: forms that answer when something is changed, and arrow keys among many links.
 // Without a script forms have a button, and links are links.
 
-// <form data-live>: sent when a field changes; its button is not needed then.
+// <form data-live>: sent when something else is chosen; a button that does nothing else is not needed then.
 function live(form) {
-  form.addEventListener("change", (event) => { if (!event.target.matches("input[type=text]")) form.requestSubmit(); });
+  form.addEventListener("change", (event) => { if (event.target.matches("select")) form.requestSubmit(); });
   for (const button of form.querySelectorAll("button[data-without-script]")) button.hidden = true;
 }
 
@@ -26,15 +26,19 @@ function arrows(group) {
   });
 }
 
-function prepare(root) {
-  for (const form of root.querySelectorAll("form[data-live]")) live(form);
-  for (const group of root.querySelectorAll("[data-arrows]")) arrows(group);
+// Each element once, also where a part of the page was replaced.
+const prepared = new WeakSet();
+function prepare() {
+  for (const [selector, make] of [["form[data-live]", live], ["[data-arrows]", arrows]]) {
+    for (const each of document.querySelectorAll(selector)) {
+      if (!prepared.has(each)) make(each);
+      prepared.add(each);
+    }
+  }
 }
 
-prepare(document);
-document.addEventListener("htmx:afterSwap", (event) => {
-  prepare(event.detail.target.isConnected ? event.detail.target : document);
-});
+prepare();
+document.addEventListener("htmx:afterSwap", prepare);
 // What was found is said aloud: an element with data-said, after a part of the page was replaced.
 document.addEventListener("htmx:afterSettle", () => {
   const said = document.querySelector("main [data-said]");
