@@ -1,13 +1,16 @@
-"""Pages of the guide that are made from the code: every command with its options, and every setting of every recipe.
+"""What of the guide is made from the code: commands with their options, settings of recipes, who imports whom.
 
 MkDocs calls `on_files` before it builds the site.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import grimp
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from typer.main import get_command
@@ -17,11 +20,20 @@ import training.recipes
 from orchestration.cli import app
 from orchestration.settings import Setting, settings_of, summaries
 
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"reference/commands.md": "commands", "reference/settings.md": "settings"}
+LAYERS = {  # package -> the contract of pyproject.toml that has its stages in their order
+    "pipelines": "a stage of pipelines imports only stages before it",
+    "training": "a step of training imports only steps before it",
+}
+CELL, NAMES = 20, 190  # pixels
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages and pictures."""
+    for package, contract in LAYERS.items():
+        path = f"explanation/imports-{package}.svg"
+        files.append(File.generated(config, path, content=imports(package, stages_of(contract))))
     for path, name in PAGES.items():
         files.append(
             File.generated(config, path, content="\n".join({"commands": commands, "settings": settings}[name]()))
@@ -87,6 +99,41 @@ def settings() -> Iterator[str]:
             value = f"`{each.value}`" if each.value not in ("", [], None) else ""
             yield f"| `{key}` | {_cell(value)} ({name}) | {_cell(each.meaning)}{_cell(choices)} |"
         yield ""
+
+
+def stages_of(contract: str) -> list[str]:
+    """Return the modules of a contract of layers, the first stage first."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (each for each in settings["tool"]["importlinter"]["contracts"] if each["name"] == contract)
+    return [name.strip() for layer in reversed(found["layers"]) for name in layer.split("|")]
+
+
+def imports(package: str, stages: list[str]) -> str:
+    """Return an SVG of who imports whom: a row a stage, filled where it imports the stage of the column."""
+    graph = grimp.build_graph(package)
+    inside = {stage: {stage, *graph.find_descendants(stage)} for stage in stages}
+    size = CELL * len(stages)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {NAMES + size + 8} {size + CELL + 8}" role="img" '
+        f'font-family="sans-serif" font-size="12"><title>Imports between the stages of {package}</title>',
+    ]
+    for row, stage in enumerate(stages):
+        y = CELL * (row + 1)
+        name = f"{row + 1}  {stage.removeprefix(package + '.')}"
+        parts.append(f'<text x="{NAMES - 8}" y="{y + 14}" text-anchor="end" fill="#777">{name}</text>')
+        parts.append(f'<text x="{NAMES + CELL * row + 10}" y="14" text-anchor="middle" fill="#777">{row + 1}</text>')
+        imported = {each for module in inside[stage] for each in graph.find_modules_directly_imported_by(module)}
+        for column, other in enumerate(stages):
+            count = len(imported & inside[other]) if other != stage else 0
+            fill = "#777" if other == stage else "#1d5fa8" if count else "none"
+            shade = min(1.0, 0.35 + 0.15 * count) if count else 0.5
+            said = f"<title>{stage} imports {count} modules of {other}</title>" if count else ""
+            place = f'x="{NAMES + CELL * column}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="3"'
+            parts.append(
+                f'<rect {place} fill="{fill}" '
+                f'fill-opacity="{shade:.2f}" stroke="#999" stroke-opacity="0.25">{said}</rect>'
+            )
+    return "".join([*parts, "</svg>"])
 
 
 def _cell(text: str) -> str:

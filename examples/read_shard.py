@@ -9,65 +9,76 @@ of equal names: a document's images are in the part of its own number. Every col
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
-def with_pyarrow(version: Path) -> Any:
-    """Return the texts of the training split, and print what the columns mean."""
-    import pyarrow.dataset as ds
 
+def meanings(version: Path) -> dict[str, str]:
+    """Return what each column of the documents means."""
+    schema = ds.dataset(version / "documents").schema
+    return {field.name: (field.metadata or {}).get(b"meaning", b"").decode() for field in schema}
+
+
+def with_pyarrow(version: Path) -> pa.Table:
+    """Return ids and sentences of the training split."""
     documents = ds.dataset(version / "documents", partitioning=["split"])
-    for column in documents.schema:
-        print(column.name, (column.metadata or {}).get(b"meaning", b"").decode())
     return documents.to_table(filter=ds.field("split") == "train", columns=["id", "sentences"])
 
 
 def with_duckdb(version: Path) -> list[tuple[Any, ...]]:
     """Return each split with its documents and its sentences."""
-    import duckdb
-
-    return duckdb.sql(
-        f"""
-        SELECT split, count(*) AS documents, sum(len(sentences)) AS sentences
-        FROM read_parquet('{version}/documents/*/*.parquet', hive_partitioning = false, filename = true),
-             LATERAL (SELECT parse_path(filename)[-2] AS split)
-        GROUP BY split ORDER BY split
-        """
-    ).fetchall()
+    files = f"read_parquet('{version}/documents/*/*.parquet', filename = true)"
+    split = "parse_path(filename)[-2]"
+    query = f"SELECT {split} AS split, count(*), sum(len(sentences)) FROM {files} GROUP BY 1 ORDER BY 1"
+    return duckdb.sql(query).fetchall()
 
 
-def with_torch(version: Path, column: str) -> Iterator[Any]:
-    """Yield batches of image vectors, float32, b x d."""
-    import pyarrow.dataset as ds
-    import torch
-    from torch.utils.data import DataLoader, IterableDataset
+class Vectors(IterableDataset[Tensor]):
+    """The vectors of all pictures, one by one, float32."""
 
-    class Vectors(IterableDataset[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            for batch in ds.dataset(version / "images").to_batches(columns=[column]):
-                yield from torch.tensor(batch.column(column).to_pylist(), dtype=torch.float32)
+    def __init__(self, version: Path, column: str) -> None:
+        self.version, self.column = version, column
 
-    yield from DataLoader(Vectors(), batch_size=64)
+    def __iter__(self) -> Iterator[Tensor]:
+        for batch in ds.dataset(self.version / "images").to_batches(columns=[self.column]):
+            yield from torch.tensor(batch.column(self.column).to_pylist(), dtype=torch.float32)
 
 
-def with_ray_data(version: Path) -> Any:
-    """Return how wide and how high the stored pictures are, decoded by Ray's workers."""
+def with_torch(version: Path) -> Iterator[Tensor]:
+    """Yield batches of the vectors of the first image extractor, 64 x d; the last may be smaller."""
+    features = json.loads((version / "manifest.json").read_text())["features"]["images"]
+    yield from DataLoader(Vectors(version, f"features.{features[0]['name']}"), batch_size=64)
+
+
+def size(row: dict[str, Any]) -> dict[str, int]:
+    """Return the width and the height of a stored picture."""
+    with Image.open(io.BytesIO(row["jpeg"])) as picture:
+        return {"width": picture.width, "height": picture.height}
+
+
+def with_ray_data(version: Path) -> list[dict[str, int]]:
+    """Return the sizes of the stored pictures, decoded by Ray's workers."""
     import ray.data
-    from PIL import Image
 
-    def size(row: dict[str, Any]) -> dict[str, int]:
-        with Image.open(io.BytesIO(row["jpeg"])) as picture:
-            return {"width": picture.width, "height": picture.height}
-
-    return ray.data.read_parquet(str(version / "images"), columns=["jpeg"]).map(size)
+    return list(ray.data.read_parquet(str(version / "images"), columns=["jpeg"]).map(size).take_all())
 
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])
-    print(with_pyarrow(where))
-    print(with_duckdb(where))
-    vectors = next(name for name in __import__("json").loads((where / "manifest.json").read_text())["features"])
-    print(vectors)
+    for name, meaning in meanings(where).items():
+        print(f"{name:20}{meaning}")
+    print("pyarrow", with_pyarrow(where).num_rows)
+    print("duckdb", with_duckdb(where))
+    print("torch", [tuple(batch.shape) for batch in with_torch(where)])
+    print("ray", with_ray_data(where)[:3])

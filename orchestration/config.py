@@ -227,6 +227,8 @@ class Settings:
         is_running: whether schedules and sensors start by themselves.
         sensor_interval_s: least seconds between two looks of a sensor.
         timezone: of the schedules.
+        owners: of every asset: e-mail addresses, or `team:NAME`.
+        fresh_within_hours: an asset that was not made for so long is shown as stale; 0: none is.
     """
 
     lake: str = "lake"
@@ -242,8 +244,15 @@ class Settings:
     is_running: bool = False
     sensor_interval_s: int = 30
     timezone: str = "UTC"
+    owners: tuple[str, ...] = ()
+    fresh_within_hours: int = 0
 
     def __post_init__(self) -> None:
+        for owner in self.owners:
+            rule = "expected an e-mail address, or team:NAME"
+            require("@" in owner or owner.startswith("team:"), field="owners", value=owner, rule=rule)
+        hours = self.fresh_within_hours
+        require(hours >= 0, field="fresh_within_hours", value=hours, rule="must not be negative")
         names = [dataset.name for dataset in self.datasets]
         require(bool(names), field="datasets", value=names, rule="expected at least one")
         require(len(set(names)) == len(names), field="datasets", value=names, rule="expected each name once")

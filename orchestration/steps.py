@@ -161,12 +161,12 @@ class Steps:
 
         return next(iter(models_of(self.client(), registered_name(dataset, objective), version)), None)
 
-    def run_address(self, run_id: str) -> str:
-        """Return where a run is looked at: its page, or how it is called where there is no page."""
+    def run_address(self, run_id: str, artifact: str = "") -> str:
+        """Return where a run, or a file of it, is looked at: its page, or how it is called where there is no page."""
         from training.mlflow.runs import run_page
 
         page = self.settings.mlflow_page
-        return run_page(self.client(), page, run_id) if page else f"runs:/{run_id}"
+        return run_page(self.client(), page, run_id, artifact) if page else f"runs:/{run_id}/{artifact}".rstrip("/")
 
     def _stores(self) -> list[str]:
         return ["--lake", self.settings.lake, "--tracking-uri", self.settings.tracking_uri]

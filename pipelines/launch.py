@@ -88,7 +88,7 @@ def run_pipeline(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
-    with _where(runner, workers) as (target, settings):
+    with _outside_notebooks(), _where(runner, workers) as (target, settings):
         options = [*settings, *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
@@ -105,6 +105,19 @@ def run_pipeline(
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result
+
+
+@contextlib.contextmanager
+def _outside_notebooks() -> Iterator[None]:
+    """Hide IPython: Beam 2.77 names steps by a notebook's cells, by modules that cannot be imported with pandas 3."""
+    found = sys.modules.get("IPython")
+    sys.modules["IPython"] = None  # type: ignore[assignment]  # its import fails, and Beam takes that for a plain program
+    try:
+        yield
+    finally:
+        del sys.modules["IPython"]
+        if found is not None:
+            sys.modules["IPython"] = found
 
 
 @dataclass(frozen=True, slots=True)

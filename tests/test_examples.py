@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -117,6 +120,52 @@ def test_a_package_of_parts_is_used_by_the_commands(
     without = multilink(tmp_path, *link, "--output", "links-2", path=ROOT)  # where the package is not installed
     assert without.returncode != 0
     assert "sentence-mlp" in without.stderr and "Traceback" not in without.stderr
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the notebook ran."""
+    folder = tmp_path_factory.mktemp("notebook")
+    shutil.copy(ROOT / "examples" / "own_documents.ipynb", folder)
+    run = [sys.executable, "-c", "from nbclient.cli import main; main()", "own_documents.ipynb", "--output=done.ipynb"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
+    environment |= {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
+    done = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_notebook_goes_from_a_folder_to_links(executed: Path) -> None:
+    cells = json.loads((executed / "done.ipynb").read_text())["cells"]
+    printed = ["".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", [])]
+    pictures = [out for cell in cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
+    assert any("models:/multilink-documents-cross-document/1" in text for text in printed)
+    linked = [line for text in printed for line in text.splitlines() if re.search(r"own/\d-\d\.png +0?\.?\d", line)]
+    assert len(linked) == len(pictures) == 2
+    assert (executed / "linked" / "index.html").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_shard_is_read_with_other_tools(executed: Path) -> None:
+    (version,) = (path.parent for path in (executed / "lake" / "datasets" / "documents").glob("*/manifest.json"))
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "read_shard.py", version],
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    splits = json.loads((version / "manifest.json").read_text())["splits"]
+    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert lines["pyarrow"] == str(splits["train"]["documents"])
+    counted = [(name, split["documents"], split["sentences"]) for name, split in splits.items()]
+    assert eval(lines["duckdb"]) == sorted(counted)
+    images = sum(split["unique_images"] for split in splits.values())
+    assert sum(shape[0] for shape in eval(lines["torch"])) == images
+    assert all(min(each.values()) == 256 for each in eval(lines["ray"]))
 
 
 def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_path: Callable[[Path], None]) -> None:

@@ -13,10 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pyarrow.parquet as pq
 
 from orchestration.changes import as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
@@ -40,7 +42,7 @@ from orchestration.steps import Steps, Summary, registered_name
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
-from schemas.lake import Lake
+from schemas.lake import Folder, Lake
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -49,6 +51,8 @@ Metadata = dict[str, Any]
 Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
+REPORT = "report/index.html"  # among the artefacts of a run
+SAMPLED, SAID = 5, 4  # documents of a version that its asset shows, and sentences of each
 # asset -> stages of the build that it tells of
 COUNTED = {
     "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
@@ -74,6 +78,8 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
             deps=[before] if before else [],
             description=_MEANING[stage],
             group_name="data_sets",
+            owners=settings.owners,
+            freshness_policy=freshness(settings),
             kinds={"python", "beam" if stage != "shards" else "parquet"},
         )
         for before, stage in zip(("", *STAGES), STAGES, strict=False)
@@ -140,6 +146,13 @@ class Making:
             raise dg.Failure(f"no {objective} model of {self.reference}; run the job train", allow_retries=False)
         return found
 
+    def address(self, run_id: str | None, artifact: str = "") -> Any:
+        """Return the address of an MLflow run, or of a file of it, to click where there is a page."""
+        if run_id is None:
+            return "none"
+        address = self.steps.run_address(run_id, artifact)
+        return dg.MetadataValue.url(address) if self.steps.settings.mlflow_page else address
+
     def tag_run(self, model: str, run_id: str | None) -> None:
         """Say on Dagster's run which data set version, model and MLflow run it is about."""
         run = {} if run_id is None else {RUN_TAG: self.steps.run_address(run_id)}
@@ -153,10 +166,9 @@ def train(making: Making) -> Metadata:
     is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
     summary = steps.train(making.dataset, making.version, making.objective, is_retry=is_retry, say=making.say)
     making.tag_run(summary["model_uri"], summary["run_id"])
-    address = steps.run_address(summary["run_id"])
     return {
         "model": summary["model_uri"],
-        "mlflow_run": dg.MetadataValue.url(address) if making.steps.settings.mlflow_page else address,
+        "mlflow_run": making.address(summary["run_id"]),
         "epochs": summary["epochs"],
         "kept_epoch": summary["best_epoch"],
         "configuration": resolve(making.dataset) | {"objective": making.objective},
@@ -179,6 +191,8 @@ def evaluate(making: Making) -> Metadata:
         "model": model.uri,
         "documents": scores["documents"],
         "report": dg.MetadataValue.path(report if Path(report).exists() else f"runs:/{model.run_id}/report"),
+        "report_page": making.address(model.run_id, REPORT),
+        "mlflow_run": making.address(model.run_id),
         LEADING: kind.leading,
         f"random_{kind.leading}": chance["mean"] if isinstance(chance, dict) else chance,
     }
@@ -202,6 +216,7 @@ def promote(making: Making) -> Metadata:
         "is_promoted": decision["is_promoted"],
         "reasons": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in decision["reasons"])),
         "champion_before": decision["champion_before"] or "none",
+        "mlflow_run": making.address(model.run_id),
         "decision": decision,
     }
 
@@ -249,6 +264,8 @@ def _model_asset(settings: Settings, objective: str, name: str) -> dg.AssetsDefi
         key=model_key(objective, name),
         partitions_def=dataset_partitions(settings),
         group_name=group_of(objective),
+        owners=settings.owners,
+        freshness_policy=freshness(settings),
         output_required=False,  # a data set may not be configured for this objective
         deps=_needed(settings, objective, name),
         description=kind.description.format(objective),
@@ -311,9 +328,26 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Me
     if stage == "shards":
         documents = sum(int(row["documents"]) for row in summary["splits"].values())
         told |= {"splits": table("split", summary["splits"]), "dagster/row_count": documents}
+        told["sample"] = dg.MetadataValue.md(sample_of(summary["path"]))
     if stage == "documents":
-        told["failures"] = summary["failures"]
+        told["failures"] = table(
+            "reason", {reason: {"records": count} for reason, count in summary["failures"].items()}
+        )
     return told
+
+
+def sample_of(version: str) -> str:
+    """Return as Markdown the first documents of a version: their sentences, and how many pictures they have."""
+    names = [name for name in Folder(version).child("documents").files() if name.endswith(".parquet")]
+    if not names:
+        return ""
+    with Folder(version).open(f"documents/{names[0]}") as file:
+        batch = next(pq.ParquetFile(file).iter_batches(SAMPLED, columns=["id", "sentences", "images"]), None)
+    return "\n\n".join(
+        f"**{row['id']}**, {len(row['images'])} pictures: "
+        + " / ".join(each["text"] for each in row["sentences"][:SAID])
+        for row in ([] if batch is None else batch.to_pylist())
+    )
 
 
 def table(head: str, rows: Mapping[str, Mapping[str, int]]) -> dg.TableMetadataValue:
@@ -348,6 +382,12 @@ def mistakes_are_final() -> Iterator[None]:
         yield
     except (UsageError, GateError, IntegrityError) as problem:
         raise dg.Failure(description=str(problem), allow_retries=False) from problem
+
+
+def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
+    """Return when an asset counts as stale."""
+    hours = settings.fresh_within_hours
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours)) if hours else None
 
 
 def retry_policy(retries: RetrySettings) -> dg.RetryPolicy:

@@ -52,6 +52,7 @@ datasets:
 DAGSTER_SETTINGS = """\
 telemetry: {enabled: false}
 nux: {enabled: false}
+freshness: {enabled: true}
 run_queue: {dequeue_interval_seconds: 1}
 concurrency:
   pools: {default_limit: 1, granularity: op}  # one scraper and one training at a time

@@ -299,7 +299,11 @@ def experiment_id(client: mlflow.MlflowClient, name: str) -> str:
     return str(client.create_experiment(name, artifact_location=root, tags=tags))
 
 
-def run_page(client: mlflow.MlflowClient, page: str, run_id: str) -> str:
-    """Return the address of a run on MLflow's page, in its view of training: the other is of traces, and empty."""
+def run_page(client: mlflow.MlflowClient, page: str, run_id: str, artifact: str = "") -> str:
+    """Return the address of a run, or of a file of it, on MLflow's page.
+
+    It is in the view of training: the other is of traces, and empty.
+    """
     experiment = client.get_run(run_id).info.experiment_id
-    return f"{page.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}?workflowType=machine_learning"
+    inside = f"/artifacts/{artifact}" if artifact else ""
+    return f"{page.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{inside}?workflowType=machine_learning"
