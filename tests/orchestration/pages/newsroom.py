@@ -51,6 +51,19 @@ class Newsroom(Server):
     evil: str
 
 
+@dataclass(frozen=True)
+class Rivals(Server):
+    """Pages with the indexes of two models over the news.
+
+    Attributes:
+        store: address of their database.
+        indexes: folders of the champion's and the challenger's.
+    """
+
+    store: str
+    indexes: tuple[str, str]
+
+
 @contextmanager
 def served(settings: PagesSettings) -> Iterator[Server]:
     """Run pages on a free port of loopback."""

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from newsroom import ROOT, Newsroom, indexed, searched, served, shown, token_in
+from newsroom import ROOT, Newsroom, Rivals, searched, served, shown, token_in
 
 from orchestration.archive import Archive
 from orchestration.database import open_database
 from orchestration.decisions.log import DecisionLog
 from orchestration.pages.settings import PagesSettings
 from schemas.decisions import Action, Decision, Objection, Ranking
-from schemas.lake import Lake
-from training.model import LinkModel
 
 ARTICLE = {
     "headline": "Talk of the day: Eddie the Helicopter.",
@@ -176,42 +174,27 @@ def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsro
         assert [each.image for each in found] == acknowledged and log.rankings([found[0].ranking])
 
 
-def test_champion_and_challenger_are_compared_blind(newsroom: Newsroom, archive: Archive, tmp_path: Path) -> None:
-    """The challenger has another head; whose a picture is stands in the log alone."""
-    import torch
-
-    other = LinkModel.load(Path(newsroom.folder, "model"))
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for weights in other.image.parameters():
-            weights.add_(torch.randn_like(weights) * weights.std().nan_to_num(0.1) * 0.5)
-    dataset = archive.index.manifest.dataset
-    challenger = indexed(other, Lake.at(str(lake_of(newsroom))), dataset, archive.index.calibration, name="searcher-2")
-    store = f"sqlite:///{tmp_path}/p.sqlite"
-    indexes = (newsroom.folder, challenger)
-    settings = PagesSettings(lake=str(lake_of(newsroom)), store=store, indexes=indexes)
-    with served(settings) as server, server.client() as client:
+def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
+    """Whose a picture is stands in the log alone."""
+    with rivals.client() as client:
         key = here(searched(client, ARTICLE)).split("/")[2].partition("?")[0]
         assert "Eddie the Helicopter" in client.get("/comparison").text
         page = client.get(f"/comparison/{key}")
         images = shown(page.text)
         assert len(images) == 20 and shown(client.get(f"/comparison/{key}").text) == images
-        assert (
-            "<meter" not in page.text
-            and "models:/" not in page.text
-            and "%" not in re.sub(r"%[0-9A-F]{2}", "", page.text)
-        )
+        assert "<meter" not in page.text and "models:/" not in page.text
+        assert "%" not in re.sub(r"%[0-9A-F]{2}", "", page.text)
         page = decide(client, page, images[0], "choose")
         assert shown(page.text) == images and page.text.count('aria-pressed="true"') == 1
         result = client.get("/comparison").text
         assert "No difference can be told yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
-    with DecisionLog(open_database(store)) as log:
-        (decision,) = log.decisions()
+    with DecisionLog(open_database(rivals.store)) as log:
+        decision = next(log.decisions())
         ranking = log.rankings([decision.ranking])[decision.ranking]
     assert decision.model == "" and ranking.models == ("models:/searcher/1", "models:/searcher/2")
     tops = {}
-    for number, index in enumerate(indexes, start=1):
+    for number, index in enumerate(rivals.indexes, start=1):
         with Archive(index) as opened:
             top = opened.search(**ARTICLE, language="en", top=100).images
             tops[f"models:/searcher/{number}"] = [each.picture.image for each in top]
