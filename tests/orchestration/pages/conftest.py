@@ -81,9 +81,9 @@ def rivals(newsroom: Newsroom, archive: Archive, tmp_path_factory: pytest.TempPa
         yield Rivals(server.url, store, indexes)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+    """A headless Chromium; one at a time, as Playwright wants it."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
