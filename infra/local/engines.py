@@ -147,7 +147,12 @@ def _job_server(plan: Plan) -> Service:
     ports = (f"--job-port={JOBS}", f"--artifact-port={ARTIFACTS}", f"--expansion-port={EXPANSION}")
     where = (f"--job-host={head}", *ports, f"--artifacts-dir={plan.scratch / 'artifacts'}")
     main = f"org.apache.beam.runners.{plan.engine}.{engine}JobServerDriver"
-    java = _java(plan, 400, f"{plan.programs.job_server}/*", main, *where, master[plan.engine])
+    jars = f"{plan.programs.job_server}/*"
+    if plan.engine is Engine.SPARK:
+        jars = (
+            f"{plan.programs.engine}/jars/*:{jars}"  # it is Spark's driver itself, and Beam leaves Spark to the cluster
+        )
+    java = _java(plan, 400, jars, main, *where, master[plan.engine])
     return plan.service("job-server", "beam-head", java, JOBS, {"SPARK_LOCAL_IP": head})
 
 

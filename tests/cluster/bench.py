@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,12 @@ class Bench:
         """Run a `multilink` command on the cluster, and return its summary."""
         return summary_of(self.start(*arguments, **environment))
 
-    def build_arguments(self, lake: str, *options: str) -> list[str]:
-        """Return the command that builds `diy` from the cluster's recorded web."""
+    def build_arguments(self, lake: str, where: Sequence[str] = ()) -> list[str]:
+        """Return the command that builds `diy` from the cluster's recorded web: on its engine, or where it is said."""
         set_ = [part for setting in web_of(self.cluster.plan) for part in ("--set", setting)]
-        engine = str(self.cluster.plan.engine)
-        own = ["build", "diy", "--lake", lake, *set_, "--runner", engine, "--json"]
-        return [*own, "--", *self.cluster.beam_options, *options]
+        engine = ("--runner", str(self.cluster.plan.engine))
+        own = ["build", "diy", "--lake", lake, *set_, *(where or engine), "--json"]
+        return own if where else [*own, "--", *self.cluster.beam_options]
 
     def train_arguments(self, lake: str, version: str) -> list[str]:
         """Return the command that trains on two nodes."""

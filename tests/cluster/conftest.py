@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    engine = Engine(os.environ.get("ENGINE", Engine.FLINK))
+    engine = engine_of(os.environ)
     home = tmp_path_factory.mktemp("cluster")
     for folder in (home, *home.parents[:2]):
         folder.chmod(0o755)  # PostgreSQL runs as nobody
@@ -141,12 +141,21 @@ def trained(bench: Bench, built: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def found(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
-    """Take what a test found; with its first docstring line it becomes a row of the results."""
+    """Take what a test found; with its first docstring line it becomes a row of the results.
+
+    The line may name the engine, `{engine}`, and parameters of the test.
+    """
     began, words = time.monotonic(), list[str]()
     yield words.append
     if words:
         what = (request.function.__doc__ or request.node.name).strip().splitlines()[0].rstrip(".")
+        named = getattr(request.node, "callspec", None)
+        what = what.format(engine=engine_of(os.environ), **(named.params if named is not None else {}))
         _keep(what, " ".join(words), time.monotonic() - began)
+
+
+def engine_of(environment: Mapping[str, str]) -> Engine:
+    return Engine(environment.get("ENGINE", Engine.FLINK))
 
 
 def _keep(what: str, finding: str, seconds: float) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import mlflow
 import pyarrow.parquet as pq
-from bench import LAKE, Bench, Local, Trained, largest_difference
+import pytest
+from bench import LAKE, Bench, Local, Trained, largest_difference, summary_of
 
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
@@ -25,12 +26,43 @@ def digest_of(manifest: Manifest) -> str:
 
 
 def test_build(bench: Bench, built: dict[str, Any], local: Local, found: Found) -> None:
-    """`multilink build diy` with the lake on S3, against one local process."""
+    """`multilink build diy` by `{engine}` with the lake on S3, against one local process."""
     manifest, folder = read_manifest(Lake.at(LAKE), "diy")
     assert built["version"] == local.manifest.version
     assert manifest.to_json() == local.manifest.to_json()
     assert list(verify(manifest, folder)) == []
-    found(f"{bench.cluster.plan.engine}: version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+    found(f"version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+
+
+WAYS = {
+    "local, two processes": ("--runner", "local", "--workers", "2"),
+    "portable, two workers": ("--runner", "portable", "--workers", "2"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_build_without_engine(bench: Bench, local: Local, way: str, found: Found) -> None:
+    """`multilink build diy` by `{way}` with the lake on S3, against one local process."""
+    lake = f"s3://lake/{way.replace(', ', '-').replace(' ', '-')}"
+    bench.run(*bench.build_arguments(lake, WAYS[way]))
+    manifest, folder = read_manifest(Lake.at(lake), "diy")
+    assert manifest.to_json() == local.manifest.to_json()
+    assert list(verify(manifest, folder)) == []
+    found(f"version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+
+
+def test_two_builds_at_once(bench: Bench, local: Local, found: Found) -> None:
+    """Two builds of one version at once, into one lake on S3."""
+    lake = Lake.at("s3://lake/at-once")
+    both = [bench.start(*bench.build_arguments(lake.root.uri, ("--runner", "local"))) for _ in range(2)]
+    versions = [summary_of(each)["version"] for each in both]
+    manifest, folder = read_manifest(lake, "diy")
+    assert versions == [manifest.version] * 2
+    assert manifest.to_json() == local.manifest.to_json()
+    assert list(verify(manifest, folder)) == []
+    assert set(folder.files()) == set(local.lake.dataset("diy", manifest.version).files())
+    assert [name for name in lake.root.files() if "lock" in name] == []
+    found(f"both give version {manifest.version}, digest {digest_of(manifest)}; its files are those of one build")
 
 
 def test_train(bench: Bench, trained: dict[str, Any], reference: Trained, found: Found) -> None:
