@@ -9,6 +9,7 @@ pipeline before a shard is written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,6 +50,7 @@ class BuildPlan:
         given: path of the feature array the source brings, or None.
         result: name of the file in `builds/` that the manifest's draft is written to.
         workers: parts that hosts are divided into.
+        begin: passes on what the first step begins with, and leaves a sign of it; None: no sign is asked for.
     """
 
     config: BuildConfig
@@ -60,6 +62,7 @@ class BuildPlan:
     given: str | None
     result: str
     workers: int = 1
+    begin: Callable[[str], str] | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -87,7 +90,14 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     writer = ShardWriter(lake=lake, dataset=config.dataset, copies=access.copies, features=plan.features)
 
     sources = root | "sources" >> ReadSource(
-        config.source, config.http, lake.raw, plan.credentials, access.takedowns, config.documents.min_images, progress
+        source=config.source,
+        http=config.http,
+        raw=lake.raw,
+        credentials=plan.credentials,
+        takedowns=access.takedowns,
+        min_images=config.documents.min_images,
+        progress=progress,
+        begin=plan.begin,
     )
     first = config.documents.before_dedupe
     candidates = sources.results | "documents" >> FilterCandidates(first, access.takedowns)

@@ -21,9 +21,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -44,10 +45,11 @@ WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by th
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
 _STEP = " [while running "
 _SCRATCH = "multilink-run-"  # begins the names of folders of temporary files
+T = TypeVar("T")
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
-_JAVA_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"(?:^Caused by: | failed in state FAILED: )(.+)$", re.MULTILINE)
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
@@ -70,7 +72,7 @@ class _Options(PipelineOptions):
 
 
 def run_pipeline(
-    assemble: Assemble, *, runner: Runner, workers: int, signs: Folder | None = None, beam_options: Sequence[str] = ()
+    assemble: Assemble, *, runner: Runner, workers: int, sign: Sign | None = None, beam_options: Sequence[str] = ()
 ) -> PipelineResult:
     """Run a pipeline to its end; returns Beam's result, which has the metrics.
 
@@ -78,8 +80,8 @@ def run_pipeline(
         assemble: adds the pipeline's steps to its root.
         runner: where it runs.
         workers: worker processes (`local`, `portable`); clusters take theirs from `beam_options`.
-        signs: folder where the first worker on a cluster leaves a sign of life, without which a run ends after
-            WORKER_TIMEOUT_S; None: it is waited for.
+        sign: what the first step of the pipeline leaves on a cluster; a run without it ends after WORKER_TIMEOUT_S.
+            None: it is waited for.
         beam_options: Beam's own command-line options, passed through.
 
     Raises:
@@ -92,16 +94,13 @@ def run_pipeline(
         options = [*settings, *beam_options]
         pipeline = beam.Pipeline(runner=target, options=_Options(options))
         assemble(pipeline)
-        sign = None if signs is None or runner in ON_THIS_MACHINE else _Sign(signs, f"{os.urandom(8).hex()}.sign")
-        if sign is not None:
-            _ = pipeline | "first worker" >> beam.Create([b"begun\n"]) | "sign" >> beam.Map(sign.leave)
         try:
             result = pipeline.run()
             state = result.wait_until_finish() if sign is None else sign.await_end(result, beam_options)
         except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
             raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
         except Exception as failure:
-            raise _own_error(str(failure)) or _java_error(runner, str(failure)) or failure from failure
+            raise _own_error(str(failure)) or java_error(runner, str(failure)) or failure from failure
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result
@@ -121,15 +120,16 @@ def _outside_notebooks() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sign:
+class Sign:
     """A file that a worker writes when it begins: asked for once, when the time for beginning is over."""
 
     folder: Folder
-    name: str
+    name: str = field(default_factory=lambda: f"{os.urandom(8).hex()}.sign")
 
-    def leave(self, text: bytes) -> None:
-        """Write the sign, in a worker."""
-        self.folder.write(self.name, text)
+    def leave(self, element: T) -> T:
+        """Write the sign, in a worker, and pass an element on."""
+        self.folder.write(self.name, b"begun\n")
+        return element
 
     def await_end(self, result: PipelineResult, beam_options: Sequence[str]) -> str | None:
         """Return the state a run ended in.
@@ -175,7 +175,7 @@ def _own_error(text: str) -> MultilinkError | None:
     return None
 
 
-def _java_error(runner: Runner, text: str) -> BuildError | None:
+def java_error(runner: Runner, text: str) -> BuildError | None:
     """Return the error behind what an engine's Java raised: its last cause; None where it raised nothing."""
     causes = _JAVA_CAUSE.findall(text)
     return BuildError(f"the {runner} runner failed: {causes[-1]}") if causes else None

@@ -35,7 +35,7 @@ from pipelines.config import BuildConfig, content_config
 from pipelines.copy_detection.seen import seen_before
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Runner, machine_error, run_pipeline, scratch_folder
+from pipelines.launch import ON_THIS_MACHINE, Runner, Sign, machine_error, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
 from pipelines.settings import CopyDetectionConfig, OnLeak
@@ -131,6 +131,7 @@ def build_dataset(
         counted = scratch / "progress"
         counted.mkdir()
         is_here = runner in ON_THIS_MACHINE
+        sign = None if is_here else Sign(lake.builds.child("signs"))
         plan = BuildPlan(
             config=config,
             lake=lake,
@@ -139,6 +140,7 @@ def build_dataset(
             progress=Progress(str(counted) if is_here else None),
             result=f"drafts/{config.dataset}-{os.getpid()}-{os.urandom(4).hex()}.json",
             workers=workers if is_here else CLUSTER_SHARES,
+            begin=sign.leave if sign is not None else None,
             files=image_root(config.source),
             given=config.source.features if isinstance(config.source, MultiRetrievalSource) else None,
         )
@@ -149,7 +151,7 @@ def build_dataset(
                     assemble,
                     runner=runner,
                     workers=workers,
-                    signs=lake.builds.child("signs"),
+                    sign=sign,
                     beam_options=beam_options,
                 )
             draft = Manifest.from_json(lake.builds.read(plan.result).decode())

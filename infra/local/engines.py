@@ -147,12 +147,12 @@ def _job_server(plan: Plan) -> Service:
     ports = (f"--job-port={JOBS}", f"--artifact-port={ARTIFACTS}", f"--expansion-port={EXPANSION}")
     where = (f"--job-host={head}", *ports, f"--artifacts-dir={plan.scratch / 'artifacts'}")
     main = f"org.apache.beam.runners.{plan.engine}.{engine}JobServerDriver"
-    jars = f"{plan.programs.job_server}/*"
-    if plan.engine is Engine.SPARK:
-        jars = (
-            f"{plan.programs.engine}/jars/*:{jars}"  # it is Spark's driver itself, and Beam leaves Spark to the cluster
-        )
-    java = _java(plan, 400, jars, main, *where, master[plan.engine])
+    jars, memory_mb = f"{plan.programs.job_server}/*", 400
+    settings: tuple[str, ...] = ()
+    if plan.engine is Engine.SPARK:  # the server is Spark's driver; Beam's libraries are newer than Spark's
+        settings = (f"-Dspark.executor.extraClassPath={jars}",)
+        jars, memory_mb = f"{jars}:{plan.programs.engine}/jars/*", 800
+    java = _java(plan, memory_mb, jars, *settings, main, *where, master[plan.engine])
     return plan.service("job-server", "beam-head", java, JOBS, {"SPARK_LOCAL_IP": head})
 
 

@@ -9,7 +9,7 @@ ImageCLEF          articles -> sentences, by all workers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -47,6 +47,7 @@ class ReadSource(beam.PTransform):
     Attributes:
         source: settings of the source.
         min_images: an article with fewer is left out before it is parsed.
+        begin: what the first worker calls with what it passes on, or None.
     """
 
     source: Any
@@ -56,6 +57,7 @@ class ReadSource(beam.PTransform):
     takedowns: Takedowns
     min_images: int
     progress: Progress
+    begin: Callable[[str], str] | None = None
 
     def expand(self, root: beam.Pipeline) -> Outcome:
         source = self.source
@@ -64,8 +66,10 @@ class ReadSource(beam.PTransform):
             names = source.documents
         elif isinstance(source, DiySource) and source.kind == "dump":
             names = source.dump
-        begin = root | "start" >> beam.Create(names) | beam.Reshuffle()
-        steps = [begin | "read" >> Fallible(Stage.SOURCES, self._read)]
+        start = root | "start" >> beam.Create(names)
+        if self.begin is not None:
+            start = start | "begin" >> beam.Map(self.begin)
+        steps = [start | beam.Reshuffle() | "read" >> Fallible(Stage.SOURCES, self._read)]
         if isinstance(source, DiySource):
             by_id = steps[-1].results | "by id" >> beam.WithKeys(attrgetter("id")) | "group by id" >> beam.GroupByKey()
             steps.append(by_id | "select" >> Fallible(Stage.SOURCES, self._select))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
 
-from pipelines.launch import Runner, run_pipeline
+from pipelines.launch import Runner, Sign, java_error, run_pipeline
 from schemas.errors import BuildError, UsageError
+from schemas.lake import Folder
 
 
 def fail(_: None, kind: type[Exception]) -> None:
@@ -36,3 +38,22 @@ def test_any_other_error_is_not_dressed_up() -> None:
 def test_no_worker_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="--workers 0"):
         run_pipeline(partial(assemble, kind=ValueError), runner=Runner.LOCAL, workers=0)
+
+
+def test_what_an_engine_says_is_one_line() -> None:
+    told = "Pipeline BeamApp-x failed in state FAILED: org.apache.spark.SparkException: Job aborted\n\tat a.b(C.java:1)"
+    assert (
+        str(java_error(Runner.SPARK, told)) == "the spark runner failed: org.apache.spark.SparkException: Job aborted"
+    )
+    told = (
+        "failed in state FAILED: java.lang.Exception: a\n\tat a.b(C.java:1)\nCaused by: java.io.IOException: disk full"
+    )
+    assert str(java_error(Runner.FLINK, told)) == "the flink runner failed: java.io.IOException: disk full"
+    assert java_error(Runner.FLINK, "KeyError: 'x'") is None
+
+
+def test_the_first_worker_leaves_a_sign(tmp_path: Path) -> None:
+    sign = Sign(Folder(str(tmp_path)))
+    assert sign.name != Sign(Folder(str(tmp_path))).name  # of two runs at once each has its own
+    assert sign.leave("dump") == "dump"
+    assert [path.name for path in tmp_path.iterdir()] == [sign.name]
