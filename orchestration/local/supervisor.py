@@ -44,6 +44,7 @@ class Service:
         port: it listens on, or 0.
         host: where that port is.
         environment: added to what its supervisor gives all services.
+        needs_others: whether it starts once the others listen, and ends before them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Service:
     port: int = 0
     host: str = HOST
     environment: Mapping[str, str] = field(default_factory=dict)
+    needs_others: bool = False
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Supervisor:
     """Some services, being kept.
 
     Attributes:
-        services: in the order they start. The last one starts once the others listen, and ends before them.
+        services: in the order they start; where none is said to need the others, the last one does.
         environment: added to this process's own for each of them; it holds the mark.
         logs: folder of their logs.
         say: takes a line when something happens.
@@ -78,7 +80,7 @@ class Supervisor:
         command = [sys.executable, "-m", "orchestration.local.supervisor", str(os.getpid()), mark]
         guard = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
         try:
-            for together in (self.services[:-1], self.services[-1:]):
+            for together in self._phases():
                 for service in together:
                     self._start(service)
                 for service in together:
@@ -120,6 +122,10 @@ class Supervisor:
                 raise BuildError(f"{service.name} did not listen on port {service.port} in {START_TIMEOUT_S:.0f} s")
             time.sleep(_POLL_S)
 
+    def _phases(self) -> tuple[list[Service], list[Service]]:
+        later = [each for each in self.services if each.needs_others] or list(self.services[-1:])
+        return [each for each in self.services if each not in later], later
+
     def pid(self, name: str) -> int:
         """Return the process of a service."""
         return self._running[name].pid
@@ -140,7 +146,7 @@ class Supervisor:
     def _stop(self) -> None:
         """End the services with the processes of their sessions: asked first, forced after a while."""
         deadline = time.monotonic() + GRACE_S
-        for together in (self.services[-1:], self.services[:-1]):
+        for together in reversed(self._phases()):
             processes = [self._running[each.name] for each in together if each.name in self._running]
             groups = [-process.pid for process in processes]
             _signal(groups, signal.SIGTERM)

@@ -1,10 +1,10 @@
-"""`multilink up`: Dagster and MLflow on this machine, everything registered, until Ctrl-C.
+"""`multilink up`: Dagster, MLflow and the pages on this machine, everything registered, until Ctrl-C.
 
 The code server is a process of its own, so that neither the end of the daemon nor that of the page touches a run.
 Everything they keep is in the workspace:
 
     settings.yaml      what is built, when, and where (orchestration.config)
-    lake/, mlflow.db   data sets, links, reports; runs and models
+    lake/, mlflow.db   data sets, links, indexes, reports, decisions; runs and models
     dagster/           dagster.yaml, workspace.yaml, Dagster's own record (SQLite)
     logs/              what each process printed
 
@@ -33,9 +33,10 @@ from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervi
 from orchestration.project import remember
 from schemas.console import Console
 from schemas.errors import UsageError
+from schemas.lake import Lake
 
 WATCH_S = 1.0
-DAGSTER_PORT, MLFLOW_PORT = 3000, 5000
+DAGSTER_PORT, MLFLOW_PORT, PAGES_PORT = 3000, 5000, 8090
 CODE = "code"
 DEMO_SETTINGS = """\
 # What `multilink up` builds, trains and promotes; the keys are described in orchestration/config.py.
@@ -74,14 +75,16 @@ class Ports:
     code: int
     dagster: int
     mlflow: int
+    pages: int
 
 
 def up(
     workspace: Annotated[Path, typer.Option(help="Folder that everything is kept in.")] = Path("workspace"),
     port: Annotated[int | None, typer.Option(help="Of Dagster's page; 0: any free one.")] = None,
     mlflow_port: Annotated[int | None, typer.Option(help="Of MLflow's page; 0: any free one.")] = None,
+    pages_port: Annotated[int | None, typer.Option(help="Of the newsroom's pages; 0: any free one.")] = None,
 ) -> None:
-    """Start Dagster and MLflow here, with schedules and sensors, and keep them running until Ctrl-C."""
+    """Start Dagster, MLflow and the pages here, with schedules and sensors, and keep them running until Ctrl-C."""
     from orchestration.dagster.recovery import held_runs, settle
 
     console, home = Console(), workspace.absolute()
@@ -89,7 +92,7 @@ def up(
     with _alone(home):
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
-        ports = choose_ports(port, mlflow_port)
+        ports = choose_ports(port, mlflow_port, pages_port)
         remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
@@ -102,6 +105,7 @@ def up(
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
                     f"MLflow   {page}",
+                    f"pages    http://{HOST}:{ports.pages}",
                     f"settings, lake and logs in {home}; Ctrl-C ends everything",
                     "from sources to a promotion: on Dagster's page, Materialize all, then Launch 1 run",
                 ],
@@ -127,7 +131,7 @@ def prepare(workspace: Path) -> Path:
     return file
 
 
-def choose_ports(dagster: int | None, mlflow: int | None) -> Ports:
+def choose_ports(dagster: int | None, mlflow: int | None, pages: int | None = 0) -> Ports:
     """Return the ports asked for, else the usual ones where they are free, else free ones.
 
     Raises:
@@ -137,6 +141,7 @@ def choose_ports(dagster: int | None, mlflow: int | None) -> Ports:
         code=_port("", 0, 0),
         dagster=_port("--port", dagster, DAGSTER_PORT),
         mlflow=_port("--mlflow-port", mlflow, MLFLOW_PORT),
+        pages=_port("--pages-port", pages, PAGES_PORT),
     )
 
 
@@ -167,8 +172,19 @@ def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]
         *([] if _has_server(settings) else [own]),
         Service(name=CODE, command=(*python, *code), port=ports.code),
         Service(name="webserver", command=(*python, *page), port=ports.dagster),
-        Service(name="daemon", command=daemon),
+        Service(name="daemon", command=daemon, needs_others=True),
+        pages_service(settings, workspace=home.parent, port=ports.pages),
     ]
+
+
+def pages_service(settings: Settings, *, workspace: Path, port: int) -> Service:
+    """Return the newsroom's pages; what people decide is kept in a local lake, else in the workspace."""
+    if local := Lake.at(settings.lake).root.local:
+        local.mkdir(parents=True, exist_ok=True)
+    store = () if local else ("--store", f"sqlite:///{workspace / 'pages.sqlite'}")
+    where = ("--lake", settings.lake, "--tracking-uri", settings.tracking_uri, *store)
+    command = (sys.executable, "-m", "orchestration", "pages", *where, "--host", HOST, "--port", str(port))
+    return Service(name="pages", command=command, port=port, needs_others=True)
 
 
 def mlflow_service(store: str, *, artifacts: Path, port: int) -> Service:

@@ -63,7 +63,8 @@ def create_app(settings: PagesSettings) -> FastAPI:
 def open_pages(settings: PagesSettings) -> Pages:
     """Return what requests share."""
     lake = Lake.at(settings.lake)
-    lake.check_exists()
+    if lake.root.local is not None:  # an object store does not tell an empty lake from a mistyped one
+        lake.check_exists()
     archives = Archives(lake, settings.indexes, _aliases(settings.tracking), settings.reading)
     store = Store(settings.store)
     return Pages(

@@ -5,8 +5,10 @@ A model is champion or challenger by MLflow's registry; where none is to be had,
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from training.retrieval.filters import Filters
 
+LOOK_AGAIN_S = 15.0  # for new indexes, and for who is champion
+log = logging.getLogger("multilink.pages")
 AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version
 KEPT_FACETS = 512  # of different filters
 ALIASES = ("champion", "challenger")  # in the order in which they are offered
@@ -61,8 +65,31 @@ class Archives:
         self._archives: dict[str, Archive] = {}
         self.gazetteer = cache(lambda choice: Gazetteer(self.opened(choice).index.records))
         self.facets = lru_cache(KEPT_FACETS)(self._facets)
-        found = (_choice(folder, aliases_of) for folder in (map(_folder, indexes) if indexes else _folders(lake)))
-        self.choices = sorted(found, key=lambda each: (_standing(each), each.key))
+        self._find = lambda: [
+            _choice(each, aliases_of) for each in (map(_folder, indexes) if indexes else _folders(lake))
+        ]
+        self._looking = threading.Lock()
+        self._look()
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Return the indexes, champions first; those of the last look, after which another one begins in time."""
+        if time.monotonic() - self._looked_at > LOOK_AGAIN_S and self._looking.acquire(blocking=False):
+            threading.Thread(target=self._look_again, name="indexes", daemon=True).start()
+        return self._choices
+
+    def _look(self) -> None:
+        self._choices = sorted(self._find(), key=lambda each: (_standing(each), each.key))
+        self._looked_at = time.monotonic()
+
+    def _look_again(self) -> None:
+        try:
+            self._look()
+        except Exception as problem:  # noqa: BLE001 - of whichever store or registry; the next look may do better
+            self._looked_at = time.monotonic()
+            log.warning("indexes cannot be looked for: %s", problem)
+        finally:
+            self._looking.release()
 
     def choice(self, key: str | None) -> Choice:
         """Return the index of a key, or the first.
@@ -71,7 +98,7 @@ class Archives:
             NotFoundError: there is none.
         """
         if not self.choices:
-            raise NotFoundError("no index: make one with `multilink index`, and start the pages again")
+            raise NotFoundError("no index: make one with `multilink index`")
         for each in self.choices:
             if key in (None, "", each.key):
                 return each

@@ -28,12 +28,13 @@ EVERYTHING = yaml.safe_dump(
         "settings": {"ray": {"gpus": 1}},
         "webserver": {"replicas": 2},
         "mlflow": {"replicas": 2, "allowedHosts": ["mlflow.example"]},
+        "pages": {"replicas": 2, "userHeader": "X-Forwarded-User"},
         "networkPolicy": {"visitors": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
         "nodeSelector": {"pool": "cpu"},
         "tolerations": [{"key": "spot", "operator": "Exists"}],
     }
 )
-DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow")
+DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow", "pages")
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...
         "standard": (),
         "everything": ("--values", str(file)),
         "open network": ("--set", "networkPolicy.enabled=false"),
+        "no pages": ("--set", "pages.enabled=false"),
     }
 
 
@@ -75,7 +77,7 @@ def test_the_chart_passes_helms_own_rules() -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["standard", "everything", "open network"])
+@pytest.mark.parametrize("name", ["standard", "everything", "open network", "no pages"])
 def test_its_objects_are_those_of_kubernetes(name: str, values: dict[str, tuple[str, ...]], schemas: Path) -> None:
     text = template(*values[name])
     report = kubeconform(text, schemas)
@@ -149,7 +151,7 @@ def test_a_pod_runs_a_command_of_ours_with_bounds_and_probes(
 
 def test_every_service_leads_to_the_port_its_pod_listens_on(chart: dict[tuple[str, str], Any]) -> None:
     services = {name: each for (kind, name), each in chart.items() if kind == "Service"}
-    assert services.keys() == {f"{RELEASE}-{name}" for name in ("webserver", "code", "mlflow")}
+    assert services.keys() == {f"{RELEASE}-{name}" for name in ("webserver", "code", "mlflow", "pages")}
     for name, service in services.items():
         template_, (port,) = chart["Deployment", name]["spec"]["template"], service["spec"]["ports"]
         assert service["spec"]["selector"].items() <= template_["metadata"]["labels"].items()
@@ -164,6 +166,19 @@ def test_every_service_leads_to_the_port_its_pod_listens_on(chart: dict[tuple[st
             if policy["podSelector"]["matchLabels"] == service["spec"]["selector"]
         ]
         assert admitted in ([], [port["port"]])  # none: nobody visits the webserver unless the values say who
+
+
+def test_the_pages_ask_for_a_token_or_believe_a_proxy(
+    chart: dict[tuple[str, str], Any], values: dict[str, tuple[str, ...]]
+) -> None:
+    def asked(objects_: dict[tuple[str, str], Any]) -> tuple[bool, bool]:
+        only = container(objects_, "pages")
+        names = {each["name"] for each in only["env"]}
+        return "MULTILINK_PAGES_TOKEN" in names, "--user-header=X-Forwarded-User" in only["command"]
+
+    assert asked(chart) == (True, False)
+    assert asked(objects(template(*values["everything"]))) == (False, True)
+    assert not [name for _, name in objects(template(*values["no pages"])) if name.endswith("-pages")]
 
 
 def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], Any]) -> None:

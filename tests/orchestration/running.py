@@ -58,6 +58,7 @@ class Up:
     process: subprocess.Popen[str]
     dagster: str
     mlflow: str
+    pages: str
     instance: dg.DagsterInstance
     clock: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     tracking: str = ""
@@ -90,7 +91,7 @@ class Up:
         self.process.wait(60)
         wait_for(lambda: not marked(mark))
         close(self.process)
-        self.process, self.dagster, self.mlflow = start(self.workspace)
+        self.process, self.dagster, self.mlflow, self.pages = start(self.workspace)
 
     def trainer(self) -> int | None:
         """Return the process of a training whose run has begun, or None while there is none."""
@@ -161,13 +162,13 @@ class Up:
         return mlflow.MlflowClient(uri, registry_uri=uri)
 
 
-def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str]:
-    """Start `multilink up` in a workspace; gives it with the addresses it prints, of Dagster and of MLflow."""
+def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str, str]:
+    """Start `multilink up` in a workspace; gives it with the addresses it prints: Dagster, MLflow, the pages."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DAGSTER_"))}
     command = [sys.executable, "-m", "orchestration", "up", "--workspace", str(workspace)]
     with (workspace / "up.err").open("a") as errors:
         process = subprocess.Popen(
-            [*command, "--port", "0", "--mlflow-port", "0"],
+            [*command, "--port", "0", "--mlflow-port", "0", "--pages-port", "0"],
             cwd=workspace.parent,  # where it leaves the project file
             env=environment | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -175,9 +176,9 @@ def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str]:
             text=True,
         )
     assert process.stdout is not None
-    pages = [process.stdout.readline().split() for _ in range(2)]
+    pages = [process.stdout.readline().split() for _ in range(3)]
     assert all(pages), (workspace / "up.err").read_text()
-    return process, pages[0][-1], pages[1][-1]
+    return process, pages[0][-1], pages[1][-1], pages[2][-1]
 
 
 @contextlib.contextmanager

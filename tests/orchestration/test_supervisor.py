@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,15 @@ def test_a_killed_process_is_started_again_and_nothing_is_left(folder: Path) -> 
     assert marked(mark) == []
 
 
-def test_the_last_one_starts_when_the_others_listen_and_ends_first(folder: Path) -> None:
+@pytest.mark.parametrize("needs_others", [True, False], ids=["it says so", "the last one"])
+def test_one_that_needs_the_others_starts_when_they_listen_and_ends_first(folder: Path, needs_others: bool) -> None:
     (folder / "told.py").write_text(TOLD, encoding="utf-8")
     port = choose_ports(0, 0).code
     services = [
+        replace(run("second", "told", "second", "0"), needs_others=needs_others),
         run("first", "told", "first", str(port), port=port),
-        run("second", "told", "second", "0"),
     ]
+    services = services if needs_others else services[::-1]
     environment = {MARK_VARIABLE: f"{MARK}-d", "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     with Supervisor(services, environment, folder / "logs", print).running():
         wait_for(lambda: "second starts" in (folder / "told").read_text())
@@ -149,4 +152,4 @@ def test_a_port_that_is_taken_is_said_and_a_usual_one_is_passed_over() -> None:
             choose_ports(port, None)
     free = choose_ports(port, 0)
     assert free.dagster == port
-    assert len({free.code, free.dagster, free.mlflow}) == 3
+    assert len({free.code, free.dagster, free.mlflow, free.pages}) == 4

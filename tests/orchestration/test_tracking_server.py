@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATASET, MODEL = "multi-retrieval", "multilink-multi-retrieval-cross-document"
 EPOCHS = 30
 SMALL = (f"training.epochs={EPOCHS}", "dimensions=32", "text.word_dimensions=32", "text.dropout=0", "image.dropout=0")
-PORTS = Ports(code=1, dagster=2, mlflow=3)
+PORTS = Ports(code=1, dagster=2, mlflow=3, pages=4)
 
 
 @dataclass
@@ -127,7 +127,13 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
 
 def test_a_server_that_the_settings_name_is_used_and_no_other_is_started(tmp_path: Path) -> None:
     own, given = Settings().beside(tmp_path), Settings(tracking_uri="http://mlflow:5000").beside(tmp_path)
-    assert [each.name for each in make_services(tmp_path, own, PORTS)] == ["mlflow", "code", "webserver", "daemon"]
-    assert [each.name for each in make_services(tmp_path, given, PORTS)] == ["code", "webserver", "daemon"]
+    assert [each.name for each in make_services(tmp_path, own, PORTS)] == [
+        "mlflow",
+        "code",
+        "webserver",
+        "daemon",
+        "pages",
+    ]
+    assert [each.name for each in make_services(tmp_path, given, PORTS)] == ["code", "webserver", "daemon", "pages"]
     assert mlflow_page(own, PORTS) == "http://127.0.0.1:3"
     assert mlflow_page(given, PORTS) == "http://mlflow:5000"
