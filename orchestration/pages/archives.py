@@ -65,9 +65,7 @@ class Archives:
         self._archives: dict[str, Archive] = {}
         self.gazetteer = cache(lambda choice: Gazetteer(self.opened(choice).index.records))
         self.facets = lru_cache(KEPT_FACETS)(self._facets)
-        self._find = lambda: [
-            _choice(each, aliases_of) for each in (map(_folder, indexes) if indexes else _folders(lake))
-        ]
+        self._lake, self._indexes, self._aliases_of = lake, indexes, aliases_of
         self._looking = threading.Lock()
         self._look()
 
@@ -79,7 +77,9 @@ class Archives:
         return self._choices
 
     def _look(self) -> None:
-        self._choices = sorted(self._find(), key=lambda each: (_standing(each), each.key))
+        folders = map(_folder, self._indexes) if self._indexes else _folders(self._lake)
+        found = [_choice(folder, self._aliases_of) for folder in folders]
+        self._choices = sorted(found, key=lambda each: (_standing(each), each.key))
         self._looked_at = time.monotonic()
 
     def _look_again(self) -> None:

@@ -56,12 +56,12 @@ def test_the_server_finds_what_is_wrong(plane: ControlPlane, file: str, right: s
 def test_the_charts_deployments_become_ready(installed: ControlPlane) -> None:
     deployments = installed.get("deployments", "--namespace", NAMESPACE)["items"]
     available = {each["metadata"]["name"]: each["status"]["availableReplicas"] for each in deployments}
-    assert available == {f"{RELEASE}-{name}": 1 for name in ("webserver", "daemon", "code", "mlflow")}
+    assert available == {f"{RELEASE}-{name}": 1 for name in ("webserver", "daemon", "code", "mlflow", "pages")}
     pods = installed.get("pods", "--namespace", NAMESPACE, "--selector", f"multilink/release={RELEASE}")["items"]
     assert len(pods) == len(deployments)
 
 
-def test_new_settings_start_dagsters_pods_anew_and_leave_mlflows(installed: ControlPlane) -> None:
+def test_new_settings_start_dagsters_pods_anew_and_leave_the_others(installed: ControlPlane) -> None:
     def generations() -> dict[str, int]:
         found = installed.get("deployments", "--namespace", NAMESPACE)["items"]
         return {each["metadata"]["name"]: each["metadata"]["generation"] for each in found}
@@ -71,7 +71,8 @@ def test_new_settings_start_dagsters_pods_anew_and_leave_mlflows(installed: Cont
     done = installed.run("helm", "upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, *NEEDED, *changed)
     assert done.returncode == 0, done.stderr
     new = {name: generation - before[name] for name, generation in generations().items()}
-    assert new == {f"{RELEASE}-webserver": 1, f"{RELEASE}-daemon": 1, f"{RELEASE}-code": 1, f"{RELEASE}-mlflow": 0}
+    changed_pods = {"webserver": 1, "daemon": 1, "code": 1, "mlflow": 0, "pages": 0}
+    assert new == {f"{RELEASE}-{name}": count for name, count in changed_pods.items()}
 
 
 def test_nothing_is_left_of_a_release_that_is_uninstalled(plane: ControlPlane) -> None:
