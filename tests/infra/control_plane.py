@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from programs import built
 
-_SECRETS = (("multilink-postgres", "postgresql-password"), ("multilink-ray", "auth_token"), ("multilink-pages", "token"))
+SECRETS = {"multilink-postgres": "postgresql-password", "multilink-ray": "auth_token", "multilink-pages": "token"}
 PROGRAMS = ("server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl", "helm")
 ADMIN, PATIENCE_S, END_S = "admin-token", 120.0, 20.0
 
@@ -91,7 +91,7 @@ class ControlPlane:
         labels = {f"pod-security.kubernetes.io/{how}": "restricted" for how in ("enforce", "warn")}
         described = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
         self.kubectl("create", "--filename", "-", text=json.dumps(described))
-        for name, key in _SECRETS:
+        for name, key in SECRETS.items():
             self.kubectl("create", "secret", "generic", name, f"--from-literal={key}=x", "--namespace", namespace)
 
 
