@@ -48,7 +48,9 @@ COMMANDS = {  # name -> module:function, or module:group
     "demo": "orchestration.demo.demo:demo",
     "up": "orchestration.local.up:up",
 }
-ADDED = {"datasets": {"sample": "orchestration.sample:sample"}}  # commands of a group that are not in its module
+ADDED = {
+    "datasets": {"sample": "orchestration.sample:sample", "what-if": "orchestration.what_if:what_if"}
+}  # commands of a group that are not in its module
 _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 

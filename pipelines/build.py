@@ -26,6 +26,7 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
 from pipelines.images.transforms import ObtainImages
 from pipelines.progress import Progress
+from pipelines.quality.transforms import FilterQuality
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import CountRights, DigestInputs, ExplainFailures, WriteShards, WriteTable
 from pipelines.shards.writing import ShardWriter
@@ -108,8 +109,9 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
     unique = settled.results | "dedupe" >> DropDuplicates(config.dedupe.radius, config.dedupe.policy)
     ruled = unique.documents | "rules" >> JudgeDocuments(config.documents)
+    sound = ruled.results | "quality" >> FilterQuality(config.quality, config.documents, access.copies)
     split = (
-        ruled.results
+        sound.results
         | "assign splits" >> AssignSplits(config.splits)
         | "splits" >> DropLeaks(config.splits, config.dedupe.radius, unique.duplicates)
     )
@@ -120,6 +122,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         read,
         unique.failures,
         ruled.failures,
+        sound.failures,
         split.failures,
         featured.failures,
         single.failures,
@@ -140,6 +143,8 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
         Stage.FEATURES: featured.images,
         Stage.SHARDS: single.documents,
     }
+    if config.quality.is_on:
+        passed[Stage.QUALITY] = sound.results
     if config.copy_detection.extractor:
         passed[Stage.COPY_DETECTION] = single.documents
     if config.documents.is_judged_after_dedupe:

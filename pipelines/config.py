@@ -19,6 +19,7 @@ from pipelines.settings import (
     HttpConfig,
     ImagesConfig,
     Policy,
+    QualityConfig,
     ShardsConfig,
     SplitsConfig,
 )
@@ -75,6 +76,7 @@ class BuildConfig:
     documents: DocumentsConfig = field(default_factory=DocumentsConfig)
     images: ImagesConfig = field(default_factory=ImagesConfig)
     dedupe: DedupeConfig = field(default_factory=DedupeConfig)
+    quality: QualityConfig = field(default_factory=QualityConfig)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)

@@ -199,6 +199,39 @@ class DedupeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityConfig:
+    """Filters of quality (`pipelines.quality.filters` defines what is measured); all are off by default.
+
+    Attributes:
+        min_side_px: least shorter side of an image's original; OBELICS takes 150.
+        max_aspect: most of its longer side over the shorter one; 0: any. OBELICS takes 2.
+        min_sharpness: least variance of the Laplacian of its 256-px copy; 100 is usual.
+        min_images_per_word: least number of a document's images over its words.
+        max_images_per_word: most; 0: any.
+        languages: of documents, as the source says; empty: all. `und` is where it does not say.
+    """
+
+    min_side_px: int = 0
+    max_aspect: float = 0.0
+    min_sharpness: float = 0.0
+    min_images_per_word: float = 0.0
+    max_images_per_word: float = 0.0
+    languages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("min_side_px", "min_sharpness", "min_images_per_word", "max_images_per_word"):
+            value = getattr(self, name)
+            require(value >= 0, field=f"quality.{name}", value=value, rule="must not be negative")
+        aspect = self.max_aspect
+        require(aspect == 0 or aspect >= 1, field="quality.max_aspect", value=aspect, rule="must be 0, or at least 1")
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether any filter is."""
+        return self != QualityConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyDetectionConfig:
     """Copies that perceptual hashes miss (crops, borders, overlays): images with near vectors.
 

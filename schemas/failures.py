@@ -37,6 +37,7 @@ class Stage(StrEnum):
     IMAGES = "images"
     DEDUPE = "dedupe"
     RULES = "rules"  # of documents, where they are applied after dedupe
+    QUALITY = "quality"  # filters that are off by default
     FEATURES = "features"
     COPY_DETECTION = "copy-detection"
     SHARDS = "shards"
@@ -88,6 +89,11 @@ class Reason(StrEnum):
     TAKEN_DOWN = "taken-down"  # on the takedown list
     # dedupe
     DUPLICATE_IMAGE = "duplicate-image"
+    # quality
+    ODD_ASPECT = "odd-aspect"
+    BLURRED = "blurred"
+    IMAGE_TEXT_RATIO = "image-text-ratio"
+    OTHER_LANGUAGE = "other-language"
     # features
     FEATURE_MISSING = "feature-missing"
     # linking
@@ -115,6 +121,10 @@ FILTERED = frozenset(
         Reason.TOO_FEW_IMAGES,
         Reason.TOO_MANY_IMAGES,
         Reason.DUPLICATE_IMAGE,
+        Reason.ODD_ASPECT,
+        Reason.BLURRED,
+        Reason.IMAGE_TEXT_RATIO,
+        Reason.OTHER_LANGUAGE,
         Reason.TAKEN_DOWN,
         Reason.AI_TXT_DENIED,
         Reason.ROBOTS_TAG,

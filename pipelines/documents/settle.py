@@ -45,7 +45,7 @@ def check_candidate(
         pairs = zip(candidate.image_uris, addresses, strict=True)
         uris = (source if takedowns.matches_address(source) else uri for uri, source in pairs)
         candidate = dataclasses.replace(candidate, image_uris=tuple(uris))
-    problem = _broken_rule(candidate.sentences, len(candidate.image_uris), config)
+    problem = broken_rule(candidate.sentences, len(candidate.image_uris), config)
     if entry is not None:
         problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
     yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
@@ -54,11 +54,11 @@ def check_candidate(
 def check_document(settled: SettledDocument, *, config: DocumentsConfig) -> Iterator[SettledDocument | Failure]:
     """Yield a document whose sentences and valid images satisfy the rules, or which of them it breaks."""
     document = settled.document
-    problem = _broken_rule(document.sentences, len(settled.images), config)
+    problem = broken_rule(document.sentences, len(settled.images), config)
     yield Failure(Stage.RULES, document.id, *problem) if problem else settled
 
 
-def _broken_rule(sentences: Sequence[Sentence], images: int, config: DocumentsConfig) -> tuple[Reason, str] | None:
+def broken_rule(sentences: Sequence[Sentence], images: int, config: DocumentsConfig) -> tuple[Reason, str] | None:
     """Return which rule sentences and a number of images break; None: none."""
     tokens = [len(sentence.text.split()) for sentence in sentences]  # separated by white space
     long = sum(count >= config.long_sentence_tokens for count in tokens)

@@ -148,6 +148,7 @@ def _sample(key: str, document: ShownDocument) -> Iterator[tuple[str, bytes]]:
         "url": document.row["provenance"]["url"],
         Parallel.TEXTS: [_text(document.row, piece) for piece in pieces],
         Parallel.IMAGES: [f"{piece.number}.jpg" if piece.kind == "image" else None for piece in pieces],
+        Parallel.IMAGE_INDEX: [piece.number if piece.kind == "image" else None for piece in pieces],
         EXTRAS: document.extras,
     }
     yield f"{key}.json", _json(record).encode()

@@ -144,6 +144,7 @@ def test_webdataset_reads_samples_with_their_pictures(exported: Path, documents:
         texts, images = layout(document)
         assert sample["json"]["texts"] == texts
         assert sample["json"]["images"] == [None if image is None else f"{image}.jpg" for image in images]
+        assert sample["json"]["image_index"] == images
         for number, picture in enumerate(document.pictures):
             assert sample[f"{number}.jpg"].convert("RGB").tobytes() == decoded(picture["jpeg"])
 

@@ -1,0 +1,54 @@
+"""What leaves in a format comes back as the same documents, by one command."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.config import recipe
+from pipelines.exports.export import export_version
+from pipelines.exports.reading import ShownDocument, shards_of
+from pipelines.run import build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest
+
+KEPT = ("id", "language", "split", "sentences", "links", "after_sentence", "provenance")
+
+
+def documents(manifest: Manifest, folder: Folder) -> dict[str, ShownDocument]:
+    return {each.row["id"]: each for shard in shards_of(manifest) for each in shard.read(folder)}
+
+
+def pixels(jpeg: bytes) -> Any:
+    with Image.open(io.BytesIO(jpeg)) as picture:
+        return np.asarray(picture.convert("RGB"), np.float32)
+
+
+@pytest.mark.parametrize("form", ["mmc4", "obelics", "webdataset", "hf"])
+def test_documents_come_back_equal(built: Any, tmp_path: Path, form: str) -> None:
+    before = documents(built.manifest, built.folder)
+    export_version(built.manifest, built.folder, Folder(str(tmp_path / "out")), form=form, say=lambda _: None)
+    plain = [f"source.documents={tmp_path / 'out'}", "features.images=", "features.sentences="]
+    summary = build_dataset(
+        override(recipe(form), plain),
+        lake=Lake.at(str(tmp_path / "lake")),
+        credentials=Credentials(),
+        say=lambda _: None,
+    )
+    after = documents(summary.manifest, Folder(summary.path))
+    assert summary.manifest.failures == {}
+    assert after.keys() == before.keys()
+    for name, document in after.items():
+        assert {key: document.row[key] for key in KEPT} == {key: before[name].row[key] for key in KEPT}
+        assert [each["licence"] for each in document.pictures] == [each["licence"] for each in before[name].pictures]
+        for new, old in zip(document.pictures, before[name].pictures, strict=True):
+            found, expected = pixels(new["jpeg"]), pixels(old["jpeg"])
+            assert found.shape == expected.shape
+            assert np.abs(found - expected).mean() < 2  # a JPEG of a JPEG

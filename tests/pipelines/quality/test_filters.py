@@ -1,0 +1,163 @@
+"""Each filter measures what it says and leaves out what is beyond its threshold; what-if tells the same before."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageFilter
+from scipy import ndimage
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from pipelines.config import recipe
+from pipelines.quality.filters import document_problem, image_problem, sharpness
+from pipelines.run import BuildSummary, build_dataset
+from pipelines.settings import QualityConfig
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.documents import Sentence
+from schemas.errors import ConfigError
+from schemas.lake import Lake
+
+
+def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes]) -> None:
+    with Image.open(io.BytesIO(photographs["coffee"])) as picture:
+        grey = np.asarray(picture.convert("L"), float)
+        buffer = io.BytesIO()
+        picture.filter(ImageFilter.GaussianBlur(4)).save(buffer, "JPEG", quality=95)
+    assert sharpness(photographs["coffee"]) == pytest.approx(ndimage.laplace(grey)[1:-1, 1:-1].var(), abs=1e-5)
+    assert sharpness(buffer.getvalue()) < 0.1 * sharpness(photographs["coffee"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, None),
+        ({"min_side_px": 300}, None),
+        ({"min_side_px": 301}, "too-small"),
+        ({"max_aspect": 2.0}, None),
+        ({"max_aspect": 1.9}, "odd-aspect"),
+        ({"min_sharpness": 1.0}, None),
+        ({"min_sharpness": 1e6}, "blurred"),
+    ],
+)
+def test_an_image_is_judged_by_its_original_and_its_copy(
+    photographs: dict[str, bytes], settings: dict[str, Any], reason: str | None
+) -> None:
+    problem = image_problem(600, 300, photographs["cat"], QualityConfig(**settings))
+    assert (problem and problem[0]) == reason
+    assert image_problem(None, None, None, QualityConfig(**settings)) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"min_images_per_word": 0.5, "max_images_per_word": 0.5}, None),
+        ({"min_images_per_word": 0.51}, "image-text-ratio"),
+        ({"max_images_per_word": 0.49}, "image-text-ratio"),
+        ({"languages": ("de", "en")}, None),
+        ({"languages": ("fr",)}, "other-language"),
+    ],
+)
+def test_a_document_is_judged_by_images_a_word_and_language(settings: dict[str, Any], reason: str | None) -> None:
+    problem = document_problem([Sentence("One two."), Sentence("Three four.")], 2, "en", QualityConfig(**settings))
+    assert (problem and problem[0]) == reason
+
+
+def test_thresholds_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"quality\.max_aspect"):
+        QualityConfig(max_aspect=0.5)
+    with pytest.raises(ConfigError, match=r"quality\.min_sharpness"):
+        QualityConfig(min_sharpness=-1)
+
+
+def write_documents(folder: Path, photographs: dict[str, bytes]) -> Path:
+    """Write a sound document, one with a blurred picture beside a sound one, one of a banner, one without words."""
+    folder.mkdir()
+    (folder / "cat.jpg").write_bytes(photographs["cat"])
+    with Image.open(io.BytesIO(photographs["coffee"])) as picture:
+        picture.save(folder / "coffee.png")
+        picture.filter(ImageFilter.GaussianBlur(20)).save(folder / "blur.png")
+        picture.crop((0, 0, picture.width, picture.width // 8)).save(folder / "banner.png")
+    made = {
+        "sound": ("A cat sits there and looks.", ["cat.jpg"]),
+        "half": ("Coffee in a cup, and no cup.", ["blur.png", "coffee.png"]),
+        "banner": ("A banner over a shop.", ["banner.png"]),
+        "terse": ("Cat.", ["cat.jpg"]),
+    }
+    records = [
+        {
+            "id": name,
+            "sentences": [text],
+            "images": [{"path": image} for image in images],
+            "links": [[0, len(images) - 1]],
+        }
+        for name, (text, images) in made.items()
+    ]
+    path = folder / "documents.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def build(path: Path, lake: Path, *settings: str) -> BuildSummary:
+    fixed = [f"source.documents={path}", "features.images=", "features.sentences=", "splits.val=0", "splits.test=0"]
+    config = override(recipe("documents"), [*fixed, *settings])
+    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=lambda _: None)
+
+
+def rows(summary: BuildSummary, table: str) -> list[dict[str, Any]]:
+    paths = [entry.path for entry in summary.manifest.files if entry.path.startswith(f"{table}/")]
+    return [row for path in paths for row in pq.read_table(Path(summary.path) / path, partitioning=None).to_pylist()]
+
+
+SETTINGS = ("quality.min_sharpness=20", "quality.max_aspect=4", "quality.max_images_per_word=0.5")
+
+
+def test_a_build_drops_what_what_if_said_it_would(tmp_path: Path, photographs: dict[str, bytes]) -> None:
+    path = write_documents(tmp_path / "own", photographs)
+    plain = build(path, tmp_path / "lake")
+    assert len(rows(plain, "documents")) == 4
+    assert "quality" not in plain.manifest.stages
+    page = tmp_path / "what-if.html"
+    options = [each for setting in SETTINGS for each in ("--set", setting)]
+    command = ["datasets", "what-if", "documents", "--lake", str(tmp_path / "lake"), "--output", str(page), "--json"]
+    result = CliRunner().invoke(app, [*command, *options])
+    assert result.exit_code == 0, result.output
+    told = {(row["what"], row["reason"]): row["count"] for row in json.loads(result.stdout.splitlines()[-1])["dropped"]}
+    assert told == {
+        ("images", "blurred"): 1,
+        ("images", "odd-aspect"): 1,
+        ("documents", "too-few-images"): 1,
+        ("documents", "image-text-ratio"): 1,
+    }
+    text = page.read_text(encoding="utf-8")
+    assert all(f">{title}</h2>" in text for title in ("Images: blurred", "Documents: image-text-ratio"))
+    assert text.count("<img ") == 4
+
+    summary = build(path, tmp_path / "lake", *SETTINGS)
+    kept = {row["id"]: row for row in rows(summary, "documents")}
+    assert {name: [image["source"] for image in row["images"]] for name, row in kept.items()} == {
+        "sound": ["cat.jpg"],
+        "half": ["coffee.png"],
+    }
+    assert [link["image"] for link in kept["half"]["links"]] == [0]
+    failures = {(row["stage"], row["record_id"], row["reason"]) for row in rows(summary, "failures")}
+    assert failures == {
+        ("quality", "half#0", "blurred"),
+        ("quality", "banner#0", "odd-aspect"),
+        ("quality", "banner", "too-few-images"),
+        ("quality", "terse", "image-text-ratio"),
+    }
+    again = CliRunner().invoke(app, [*command, *options])
+    assert json.loads(again.stdout.splitlines()[-1])["dropped"] == []
+
+
+def test_what_if_asks_for_a_setting_it_knows(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["datasets", "what-if", "documents", "--lake", str(tmp_path)])
+    assert "expected --set" in str(result.exception)
