@@ -140,7 +140,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     """Return what was linked, of a data set with its shards, and what could not be."""
     shards, reused = summary.get("shards", 0), summary.get("shards_reused", 0)
     done = f" ({shards - reused} shards linked{f', {reused} reused' if reused else ''})" if shards else ""
-    pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.0f} documents/s"
+    pace = f" in {summary['seconds']:.1f} s, {summary['documents_per_second']:.1f} documents/s"
     about = done + (pace if reused < shards or not shards else "")
     lines = [f"{summary['links']} links of {summary['documents']} documents{about}: {summary['output']}"]
     reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())

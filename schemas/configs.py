@@ -252,7 +252,9 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
             return float(value)
         if isinstance(value, hint) and not (hint in (int, float) and isinstance(value, bool)):
             return value
-    raise ConfigError(f"{key} = {value!r}: expected {_describe(hint)}, found {_describe(type(value))}")
+    is_choice = isinstance(hint, type) and issubclass(hint, enum.Enum)
+    found = "" if is_choice else f", found {_describe(type(value))}"
+    raise ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:

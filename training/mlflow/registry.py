@@ -113,7 +113,8 @@ def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
         with suppress(MlflowException):
             return client.get_registered_model(spelling)
     there = ", ".join(model_names(client)) or "none"
-    raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}")
+    hint = "" if there != "none" else "; another store is named by --tracking-uri"
+    raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}{hint}")
 
 
 def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelVersion:
