@@ -9,8 +9,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -89,6 +93,31 @@ def postgres(servers: ModuleType) -> Iterator[str]:
     """The URI of a fresh PostgreSQL database."""
     with servers.postgresql() as uri:
         yield uri
+
+
+@pytest.fixture
+def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Start an S3 server with a bucket `lake`; give the options of its URIs."""
+    from pyarrow.fs import S3FileSystem
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "key")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host, port = probe.getsockname()
+    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            options = {"endpoint_override": f"{host}:{port}", "scheme": "http", "region": "us-east-1"}
+            while server.poll() is None:
+                with suppress(OSError), socket.create_connection((host, port), timeout=1):
+                    break
+                time.sleep(0.1)
+            assert server.poll() is None, "the S3 server has ended"
+            S3FileSystem(allow_bucket_creation=True, **options).create_dir("lake")
+            yield "&".join(f"{name}={value}" for name, value in options.items())
+        finally:
+            server.kill()
 
 
 # Relative to this folder: a running Dagster, a data set with a registered model, a network.

@@ -1,11 +1,6 @@
 """A text to ranked pictures: the numbers of linking, filters before ranking, sources, words, relations."""
 
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyarrow.fs import S3FileSystem
 
 from schemas.documents import Split
 from schemas.errors import IntegrityError, NotFoundError, UsageError
@@ -317,45 +311,18 @@ def test_many_images_are_searched_approximately_and_ranked_alike(
     assert len({each.picture.image for each in exact} & {each.picture.image for each in approximate}) >= 18
 
 
-def test_an_index_on_an_object_store_is_copied_and_searched(
-    lake: Lake, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "key")
+def test_an_index_on_an_object_store_is_copied_and_searched(lake: Lake, index: Index, object_store: str) -> None:
     source = lake.index("synthetic", "v1", "searcher-1")
-    with object_store() as options:
-        target = Folder(f"s3://lake/indexes/here?{options}")
-        for name in sorted(source.files(), key=lambda name: name == MANIFEST):
-            target.write(name, source.read(name))
-        copied = open_index(target.uri)
-        key = index.records.pictures([3])[0].image
-        one, other = (search(each, Query(like=(key,)), top=5).images for each in (index, copied))
-        assert one == other
-        assert copied.copy is not None and Path(copied.copy.name).is_dir()
-        copied.close()
-        assert not Path(copied.copy.name).exists()
-
-
-@contextmanager
-def object_store() -> Iterator[str]:
-    """Start an S3 server with a bucket `lake`; give the options of its URIs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    host, port = address.split(":")
-    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", port]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            options = {"endpoint_override": address, "scheme": "http", "region": "us-east-1"}
-            while server.poll() is None:
-                with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-                    break
-                time.sleep(0.1)
-            assert server.poll() is None, "the S3 server has ended"
-            S3FileSystem(allow_bucket_creation=True, **options).create_dir("lake")
-            yield "&".join(f"{name}={value}" for name, value in options.items())
-        finally:
-            server.kill()
+    target = Folder(f"s3://lake/indexes/here?{object_store}")
+    for name in sorted(source.files(), key=lambda name: name == MANIFEST):
+        target.write(name, source.read(name))
+    copied = open_index(target.uri)
+    key = index.records.pictures([3])[0].image
+    one, other = (search(each, Query(like=(key,)), top=5).images for each in (index, copied))
+    assert one == other
+    assert copied.copy is not None and Path(copied.copy.name).is_dir()
+    copied.close()
+    assert not Path(copied.copy.name).exists()
 
 
 def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, tmp_path: Path) -> None:
