@@ -67,14 +67,23 @@ def subset_dataset(
     where: Annotated[
         str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
     ] = "",
+    min_coherence: Annotated[
+        float, typer.Option(help="Least coherence, 0 to 1, by the links that a model predicted (--links).")
+    ] = 0.0,
+    links: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder or URI that `link --dataset` wrote links of the version to.")
+    ] = "",
     is_json: JsonOption = False,
 ) -> None:
     """Make a version of a part of another version's documents, with their images, features and splits."""
+    from pipelines.exports.coherence import read_coherence
     from pipelines.exports.subset import Selection, subset_lines, write_subset
 
     console, home = Console(is_json=is_json), Lake.at(lake)
-    selection = Selection(share=share, where=where)
     manifest, folder = read_manifest(home, reference)
+    name = f"{manifest.dataset}@{manifest.version}"
+    coherence = read_coherence(Lake.at(links).root, name) if links else None
+    selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
     subset = write_subset(home, manifest, folder, selection, say=console.say)
     values = dataclasses.asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
     console.summarise(subset_lines(subset, manifest), values)

@@ -110,7 +110,7 @@ def test_conditions_select_documents(built: Any, where: str, count: int) -> None
     [
         ({"share": 0}, "more than 0"),
         ({"share": 1.5}, "at most 1"),
-        ({}, "expected --share or --where"),
+        ({}, "expected --share, --where or --min-coherence"),
         ({"where": "language = 'de'"}, "expected such as"),
         ({"where": "__import__('os').system('true')"}, "expected a comparison"),
         ({"where": "password == 'x'"}, "no such column; columns: sentences"),
