@@ -166,6 +166,11 @@ class Decision:
             raise UsageError(f"expected a note of at most {MAX_NOTE} characters, a name of at most {MAX_WHO}")
 
     @property
+    def is_blind(self) -> bool:
+        """Return whether it was made in a blind comparison."""
+        return not self.action.is_correction and not self.model
+
+    @property
     def subject(self) -> tuple[str, ...]:
         """Return what it is about: later decisions with the same subject take its place."""
         if self.action.is_correction:

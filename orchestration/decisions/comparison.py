@@ -36,16 +36,19 @@ class Comparison:
 
 
 def comparisons(log: DecisionLog) -> list[Comparison]:
-    """Return what the choices in a log say about each two models that were compared, the most articles first."""
-    chosen = [each for each in standing(log.decisions()) if each.action is Action.CHOOSE]
+    """Return what the choices in a log say about each two models that were compared, the most articles first.
+
+    Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind.
+    """
+    decided = standing(each for each in log.decisions() if each.is_blind)
+    chosen = [each for each in decided if each.action is Action.CHOOSE]
     rankings = log.rankings(each.ranking for each in chosen)
-    blind = {digest: ranking for digest, ranking in rankings.items() if ranking.is_blind}
     of_models: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
     for decision in chosen:
-        if ranking := blind.get(decision.ranking):
-            of_models[ranking.models[0], ranking.models[1], ranking.dataset].append(decision)
+        ranking = rankings[decision.ranking]
+        of_models[ranking.models[0], ranking.models[1], ranking.dataset].append(decision)
     found = [
-        Comparison(champion=first, challenger=second, dataset=dataset, result=preference(_credits(choices, blind)))
+        Comparison(champion=first, challenger=second, dataset=dataset, result=preference(_credits(choices, rankings)))
         for (first, second, dataset), choices in sorted(of_models.items())
     ]
     return sorted(found, key=lambda each: -each.result.articles)

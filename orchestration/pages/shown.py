@@ -76,10 +76,19 @@ def compared(shared: Pages, article: Article, pair: tuple[Choice, Choice], addre
     return interleaved(queries[0], [archive.index for archive in archives], found, asked=address)
 
 
-def said_of(shared: Pages, texts: Mapping[str, str]) -> dict[str, Decision]:
-    """Return what stands of the decisions on the pictures of an article, by content hash."""
+def said_of(shared: Pages, texts: Mapping[str, str], *, is_blind: bool = False) -> dict[str, Decision]:
+    """Return what stands of the decisions on the pictures of an article, by content hash.
+
+    Args:
+        shared: has the log.
+        texts: of the article.
+        is_blind: of those alone that were made in blind comparisons.
+    """
     article = article_digest(texts)
-    return {each.image: each for each in standing(shared.decisions.decisions(article=article))} if article else {}
+    if not article:
+        return {}
+    made = shared.decisions.decisions(article=article)
+    return {each.image: each for each in standing(each for each in made if each.is_blind or not is_blind)}
 
 
 def pictures_of(shared: Pages, dataset: str, images: Iterable[str]) -> dict[str, tuple[Choice, Picture]]:

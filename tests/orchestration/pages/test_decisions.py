@@ -181,6 +181,9 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         assert "Eddie the Helicopter" in client.get("/comparison").text
         page = client.get(f"/comparison/{key}")
         images = shown(page.text)
+        elsewhere = searched(client, ARTICLE)
+        decide(client, elsewhere, shown(elsewhere.text)[0], "choose")  # with probabilities: no part of the comparison
+        assert "true" not in re.findall('aria-pressed="([a-z]+)"', client.get(f"/comparison/{key}").text)
         assert len(images) == 20 and shown(client.get(f"/comparison/{key}").text) == images
         assert "<meter" not in page.text and "models:/" not in page.text
         assert "%" not in re.sub(r"%[0-9A-F]{2}", "", page.text)
@@ -190,7 +193,7 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         assert "No difference can be told yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
     with DecisionLog(open_database(rivals.store)) as log:
-        decision = next(log.decisions())
+        decision = next(each for each in log.decisions() if each.is_blind)
         ranking = log.rankings([decision.ranking])[decision.ranking]
     assert decision.model == "" and ranking.models == ("models:/searcher/1", "models:/searcher/2")
     tops = {}
