@@ -40,6 +40,7 @@ COMMANDS = {  # name -> module:function, or module:group
     "transfer": "training.cli:transfer",
     "settings": "orchestration.settings:settings",
     "link": "orchestration.link:link",
+    "relink": "orchestration.relink:relink",
     "index": "orchestration.search:index",
     "search": "orchestration.search:search",
     "evaluate-search": "orchestration.search:evaluate_search",

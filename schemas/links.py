@@ -6,6 +6,8 @@ was predicted has no row. How they are chosen is `training.linking`'s business. 
     <output>/links/<split>/part-00000-of-00016.parquet       of the documents part of that name
     <output>/documents/<split>/part-00000-of-00016.parquet   what came of each of its documents: LINKED_SCHEMA
     <output>/failures/<split>/part-00000-of-00016.parquet    its documents that could not be linked, if there are any
+    <output>/relinked/<split>/part-00000-of-00016.parquet    of `multilink relink`: the documents themselves without
+                                                             features, with links given and predicted: RELINKED_SCHEMA
     <output>/manifest.json                                   written last: what a reader trusts
 """
 
@@ -19,6 +21,7 @@ from typing import Literal
 import pyarrow as pa
 
 from schemas.configs import restore_json
+from schemas.documents import document_schema
 from schemas.manifest import FileEntry
 from schemas.tables import column, table_schema
 
@@ -206,6 +209,23 @@ LINKED_SCHEMA = table_schema(
         column("relations", pa.list_(pa.string()), "that some link has, with a probability of at least 1/2"),
         column(
             "truth", pa.list_(_TRUE_LINK), "true links of sentences that the model reads; null: unknown", nullable=True
+        ),
+    ],
+)
+PREDICTED_LINKS = "predicted_links"
+_PREDICTED = pa.struct(
+    [LINK_SCHEMA.field(name) for name in ("sentence", "image", "similarity", "probability")],
+)
+RELINKED_SCHEMA = table_schema(
+    "relinked",
+    1,
+    [
+        *document_schema(),
+        column(
+            PREDICTED_LINKS,
+            pa.list_(_PREDICTED),
+            "the model's, the most similar first; null: the document could not be linked",
+            nullable=True,
         ),
     ],
 )

@@ -18,17 +18,22 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
+from schemas.manifest import read_manifest
 from training.data.documents import GivenDocument
 from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined, threshold_of, write_links
+from training.linking.relinked import Agreement, compare
+from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load
 from training.mlflow.runs import open_tracking
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
+from training.report.relinking import relinked_page
 
 DRAWN = 200  # documents on a page; beyond, a browser becomes slow
+DIFFERING = 40  # documents on the page of a relinking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +149,7 @@ def run_link_version(
     refine: RefineConfig | None = None,
     calibration_path: Path | None = None,
     tracking: str | None = None,
+    with_documents: bool = False,
     say: Say,
 ) -> LinkedVersion:
     """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
@@ -159,6 +165,7 @@ def run_link_version(
         refine: by which refined similarities links are chosen; None: by the cosines.
         calibration_path: file of the model's calibration; its run's by default.
         tracking: URI of the MLflow store.
+        with_documents: whether documents are written, too, with the links they came with beside the predicted ones.
         say: takes a line of progress.
 
     Raises:
@@ -180,9 +187,26 @@ def run_link_version(
         calibration=calibration_of(loaded, calibration_path),
         precision=precision,
         refine=refine,
+        with_documents=with_documents,
     )
     say(f"linking {reference} with {loaded.uri}, workers: {workers}")
     return link_version(loaded.model, linking, splits=splits, link_shards=_linker(workers), say=say)
+
+
+def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreement:
+    """Return how far the given links of a relinked version and the predicted ones agree, and draw where they differ.
+
+    Args:
+        linked: a version whose documents were written.
+        lake: path or URI of its lake.
+        page: folder of the page; None: none is drawn.
+    """
+    manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
+    paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
+    relinked = compare(linked.output, paths, shown=DIFFERING if page else 0)
+    if page is not None:
+        write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
+    return relinked.agreement
 
 
 def _linker(workers: int) -> LinkShards:

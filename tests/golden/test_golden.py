@@ -18,7 +18,7 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA, 
 from schemas.evaluation import EVALUATION_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA
+from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
 
@@ -82,6 +82,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),
     "schema-links.txt": lambda: schema_text(LINK_SCHEMA),
+    "schema-relinked.txt": lambda: schema_text(RELINKED_SCHEMA),
     "schema-linked-documents.txt": lambda: schema_text(LINKED_SCHEMA),
     "schema-retrievals.txt": lambda: schema_text(RETRIEVAL_SCHEMA),
     "asset-graph.txt": asset_graph_text,

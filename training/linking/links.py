@@ -14,8 +14,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536
 COMPRESSION = "zstd"
 T = TypeVar("T")
+_VALUES: Callable[[PredictedLink], tuple[Any, ...]] = attrgetter(*LINK_SCHEMA.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
             while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(row_of, batch), LINK_SCHEMA))
+                writer.write_table(to_table(map(_row, batch), LINK_SCHEMA))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -222,8 +224,16 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
 
 def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
     """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
-    table = to_table(map(row_of, links), LINK_SCHEMA)
+    table = to_table(map(_row, links), LINK_SCHEMA)
     return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+
+
+def _row(link: PredictedLink) -> dict[str, Any]:
+    """Return a link as a row of its table: millions are written."""
+    row = dict(zip(LINK_SCHEMA.names, _VALUES(link), strict=True))
+    if link.relations is not None:
+        row["relations"] = [row_of(relation) for relation in link.relations]
+    return row
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,8 +22,9 @@ import torch
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink
+from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink
 from schemas.manifest import FileEntry, Manifest
+from schemas.parts import read_part, split_parts
 from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
@@ -31,9 +32,11 @@ from training.evaluation.metrics.calibration import Calibration
 from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import Linker, links_file, parquet_bytes
 from training.linking.outcomes import outcome
+from training.linking.relinked import relinked_table
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"
+RELINKED = "relinked"
 LINKS, DOCUMENTS, FAILURES = "links", "documents", "failures"
 
 
@@ -50,6 +53,8 @@ class Linking:
         precision: share of links that is to be true; None: all are kept.
         refine: by which refined similarities links are chosen; None: by the cosines.
         made_by: fingerprint of everything that decides which links a shard has.
+        with_documents: whether the documents themselves are written, too, with the links they came with beside the
+            predicted ones.
     """
 
     manifest: Manifest
@@ -60,6 +65,7 @@ class Linking:
     precision: float | None
     refine: RefineConfig | None
     made_by: str
+    with_documents: bool = False
 
     @property
     def reference(self) -> str:
@@ -83,6 +89,11 @@ class Shard:
     def documents(self) -> str:
         """Return the path of what came of each of its documents, relative to the output."""
         return f"{DOCUMENTS}/{self.split}/{self.name}"
+
+    @property
+    def relinked(self) -> str:
+        """Return the path of the documents themselves in a relinking, relative to the output."""
+        return f"{RELINKED}/{self.split}/{self.name}"
 
     @property
     def failures(self) -> str:
@@ -116,6 +127,7 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     links: list[PredictedLink] = []
     outcomes: list[DocumentLinks] = []
     failures: list[Failure] = []
+    linked: dict[str, Sequence[PredictedLink]] = {}
     with one_thread():
         unreadable: list[Unreadable] = []
         card, place = model.card, (linking.manifest, linking.folder, shard.split)
@@ -136,6 +148,7 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
                 failures.append(found)
             else:
                 links += found.links
+                linked[found.id] = found.links
                 outcomes.append(outcome(found, read, number))
     reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
     counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
@@ -149,7 +162,11 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     files.append(_write(linking, shard.documents, data, len(outcomes)))
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
-    files.append(_write(linking, shard.links, links_file(links, note), len(links)))
+    if linking.with_documents:
+        table = _relinked(linking, shard, linked)
+        data = parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+        files.append(_write(linking, shard.relinked, data, table.num_rows))
+    files.append(_write(linking, shard.links, links_file(links, note), len(links)))  # last: it says that all is done
     return LinkedShard(shard=shard, counts=counts, files=tuple(files))
 
 
@@ -179,7 +196,18 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
         return None
     files = [_entry(path, linking.output.read(path), rows) for path, rows in beside.items()]
     files.append(_entry(shard.links, data, counts.links))
+    if linking.with_documents:
+        relinked = linking.output.read(shard.relinked) if linking.output.exists(shard.relinked) else b""
+        if not relinked or _read_note(relinked).get("made_by") != linking.made_by:
+            return None
+        files.append(_entry(shard.relinked, relinked, counts.documents))
     return LinkedShard(shard=shard, counts=counts, files=tuple(files))
+
+
+def _relinked(linking: Linking, shard: Shard, links: Mapping[str, Sequence[PredictedLink]]) -> pa.Table:
+    """Return the documents of a shard with their predicted links."""
+    part, _ = split_parts(linking.manifest, shard.split)[shard.number]
+    return relinked_table(read_part(linking.folder, part, RELINKED_SCHEMA.names), links)
 
 
 def _write(linking: Linking, path: str, data: bytes, rows: int) -> FileEntry:

@@ -76,6 +76,7 @@ def prepare_linking(
     calibration: Calibration | None = None,
     precision: float | None = None,
     refine: RefineConfig | None = None,
+    with_documents: bool = False,
 ) -> Linking:
     """Return what a linking needs to know; a mistake that would stop every shard is said here.
 
@@ -105,6 +106,7 @@ def prepare_linking(
         precision=precision,
         refine=refine,
         made_by=fingerprint(made_by),
+        with_documents=with_documents,
     )
 
 

@@ -127,10 +127,10 @@ def _examples(
     read = ["hash", "jpeg", *([] if regions is None else [f"{column}.list.element.label"])]
     shown: dict[str, ExampleDocument] = {}
     for documents_part, images_part in split_parts(manifest, split) if seen else ():
-        rows = _rows(folder, documents_part, ["id", "sentences", "images"], set(seen))
+        rows = rows_of(folder, documents_part, ["id", "sentences", "images"], set(seen))
         pictures = {
             row["hash"]: row
-            for row in _rows(folder, images_part, read, {image["hash"] for row in rows for image in row["images"]})
+            for row in rows_of(folder, images_part, read, {image["hash"] for row in rows for image in row["images"]})
         }
         for row in rows:
             images = [pictures[image["hash"]] for image in row["images"]]
@@ -143,7 +143,7 @@ def _labels(regions: list[dict[str, str]]) -> list[str]:
     return [region["label"] for region in regions]
 
 
-def _rows(folder: Folder, part: FileEntry, columns: list[str], wanted: set[str]) -> list[dict[str, Any]]:
+def rows_of(folder: Folder, part: FileEntry, columns: list[str], wanted: set[str]) -> list[dict[str, Any]]:
     """Return the rows of a part whose first column is wanted; nothing is read where nothing is."""
     if not wanted:
         return []

@@ -51,6 +51,7 @@ class ExampleDocument:
         images: per image in order a JPEG, or the address of one; None where there is no picture to show.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
         probabilities: that each of them is true, 0 to 1; () where they are not known.
+        is_compared: whether `links` are those that a corpus came with, and no truth.
         is_predicted: whether a model predicted links; else the document is shown as it is, with those it has.
         links: true (sentence, image) links; None: unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
@@ -65,6 +66,7 @@ class ExampleDocument:
     concepts: tuple[tuple[str, ...], ...] = ()
     probabilities: tuple[float, ...] = ()
     is_predicted: bool = True
+    is_compared: bool = False
 
     def __post_init__(self) -> None:
         n, m = len(self.sentences), len(self.images)
@@ -122,6 +124,9 @@ class EdgeKind(StrEnum):
     MISSED = "missed"
     PREDICTED = "predicted"
     KNOWN = "known"
+    AGREED = "agreed"
+    OTHERWISE = "otherwise"
+    GIVEN = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +217,17 @@ def draw_example(document: ExampleDocument) -> ExampleGraph:
 def classify_edges(document: ExampleDocument) -> tuple[Edge, ...]:
     """Return predicted edges by decreasing weight, then the true links that were missed, in order."""
     true = None if document.links is None else set(document.links)
+    is_in, is_not, missed = EdgeKind.RIGHT, EdgeKind.WRONG, EdgeKind.MISSED
+    if document.is_compared:
+        is_in, is_not, missed = EdgeKind.AGREED, EdgeKind.OTHERWISE, EdgeKind.GIVEN
     edges = []
     known = dict(zip(document.predicted, document.probabilities, strict=False))
     for link in sorted(document.predicted, key=lambda edge: (-edge[2], edge[0], edge[1])):
         s, i, weight = link
-        right = EdgeKind.RIGHT if (s, i) in (true or ()) else EdgeKind.WRONG
+        right = is_in if (s, i) in (true or ()) else is_not
         edges.append(Edge(s, i, EdgeKind.PREDICTED if true is None else right, weight, known.get(link)))
     others = sorted((true or set()) - {(edge.sentence, edge.image) for edge in edges})
-    kind = EdgeKind.MISSED if document.is_predicted else EdgeKind.KNOWN
+    kind = missed if document.is_predicted else EdgeKind.KNOWN
     return (*edges, *(Edge(s, i, kind) for s, i in others))
 
 

@@ -87,6 +87,9 @@ EDGE_MEANINGS: Mapping[EdgeKind, str] = {
     EdgeKind.MISSED: "true, not predicted",
     EdgeKind.PREDICTED: "predicted, truth unknown",
     EdgeKind.KNOWN: "a link of the data set",
+    EdgeKind.AGREED: "given and predicted",
+    EdgeKind.OTHERWISE: "predicted, not given",
+    EdgeKind.GIVEN: "given, not predicted",
 }
 _PANELS: Mapping[str, Mapping[str, str]] = {
     "Loss": {"validation_loss": "validation", "train_loss": "training"},
@@ -416,18 +419,21 @@ def examples_page(
     return linked_page(documents, model=model, about=about)
 
 
-def shown_page(groups: Sequence[ExampleGroup], *, kicker: str, title: str, about: str) -> str:
-    """Return the page of documents of a data set as they are, with the links they have.
+def shown_page(
+    groups: Sequence[ExampleGroup], *, kicker: str, title: str, about: str, table: Table | None = None
+) -> str:
+    """Return the page of documents of a data set with the links they have.
 
     Args:
         groups: documents under their titles.
         kicker: what kind of page it is.
         title: of the page.
         about: which documents they are.
+        table: shown above them.
     """
     drawn = [(group.title, [draw_example(document) for document in group.documents]) for group in groups]
     legend = edge_legend(graph for _, graphs in drawn for graph in graphs)
-    return render("shown", kicker=kicker, title=title, about=about, groups=drawn, legend=legend)
+    return render("shown", kicker=kicker, title=title, about=about, groups=drawn, legend=legend, table=table)
 
 
 def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:

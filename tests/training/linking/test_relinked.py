@@ -1,0 +1,196 @@
+"""Relinking a version: documents keep what they had, agreement is what a plain count gives, a killed one goes on."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.documents import Given, GivenLink, Split, to_row
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import RELINKED_SCHEMA
+from schemas.tables import check_schema
+from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
+from training.data.loading import load_training_data
+from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.linking_commands import compare_links
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.model import LinkModel
+from training.ray.link import RayWorkers
+
+CONFIG = TrainConfig(
+    recipe="tiny",
+    dimensions=16,
+    text=SentenceConfig(dropout=0.0),
+    image=LinearConfig(dropout=0.0, standardise=True),
+    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
+)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from schemas.lake import Folder, Lake
+from training.linking.versions import link_here, link_version, prepare_linking
+from training.model import LinkModel
+
+lake, folder, output = sys.argv[1:]
+
+def dying(model, linking, shards):
+    for number, found in enumerate(link_here(model, linking, shards), start=1):
+        if number == 2:
+            (Path(output) / found.shard.links).unlink()  # as if it had been killed between documents and links
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield found
+
+model = LinkModel.load(Path(folder))
+linking = prepare_linking(
+    model, Lake.at(lake), "synthetic", uri="models:/linker/1", output=Folder(output), with_documents=True
+)
+link_version(model, linking, link_shards=dying, say=print)
+"""
+
+
+def with_given(made: Any) -> Any:
+    """Return documents to which a corpus gave the true links of every second image, and false ones of the others."""
+
+    def given(number: int, document: Any) -> Given | None:
+        if number % 5 == 4:
+            return None
+        true = {link.image: link.sentence for link in document.links}
+        count = len(document.sentences)
+        return Given(
+            tuple(
+                GivenLink((text + image % 2) % count, image, 0.25 * image)
+                for image, text in sorted(true.items())
+            )
+        )  # fmt: skip
+
+    documents = (replace(each, given=given(number, each)) for number, each in enumerate(made.documents))
+    return replace(made, documents=tuple(documents))
+
+
+@pytest.fixture(scope="module")
+def made(lakes: ModuleType) -> dict[Split, Any]:
+    counts = {Split.TRAIN: 60, Split.VAL: 10, Split.TEST: 20}
+    return {split: with_given(lakes.make_documents(split, count, lakes.World())) for split, count in counts.items()}
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: ModuleType, made: dict[Split, Any], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    written = lakes.write_lake(str(tmp_path_factory.mktemp("relinking") / "lake"), made, is_rich=True)
+    assert isinstance(written, Lake)
+    return written
+
+
+@pytest.fixture(scope="module")
+def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = load_training_data(lake, "synthetic", CONFIG)
+    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+
+
+def relink(folder: Path, lake: Lake, output: Path, link_shards: LinkShards = link_here) -> LinkedVersion:
+    model = LinkModel.load(folder)
+    place = Folder(str(output))
+    linking = prepare_linking(model, lake, "synthetic", uri="models:/linker/1", output=place, with_documents=True)
+    return link_version(model, linking, link_shards=link_shards, say=lambda line: None)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def pairs(links: list[Mapping[str, Any]]) -> set[tuple[int, int]]:
+    return {(link["sentence"], link["image"]) for link in links}
+
+
+def test_documents_keep_what_they_had(
+    lake: Lake, folder: Path, made: dict[Split, Any], lakes: ModuleType, tmp_path: Path
+) -> None:
+    linked = relink(folder, lake, tmp_path)
+    assert {entry.path for entry in linked.manifest.files} | {MANIFEST} == tree(tmp_path).keys()
+    for split, documents in made.items():
+        table = pq.read_table(tmp_path / "relinked" / split)
+        check_schema(table.schema, RELINKED_SCHEMA, where=str(split))
+        rows = {row.pop("id"): row for row in table.to_pylist()}
+        links: dict[str, set[tuple[int, int]]] = {key: set() for key in rows}
+        for row in pq.read_table(tmp_path / "links" / split).to_pylist():
+            links[row["document"]].add((row["sentence"], row["image"]))
+        assert len(rows) == len(documents.documents)
+        for document in documents.documents:
+            found = rows[document.id]
+            assert pairs(found.pop("predicted_links")) == links[document.id]
+            assert found | {"id": document.id} == to_row(document)
+
+
+def test_agreement_and_the_page(lake: Lake, folder: Path, tmp_path: Path) -> None:
+    linked = relink(folder, lake, tmp_path / "out")
+    agreement = compare_links(linked, lake.root.uri, tmp_path / "page")
+    rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
+    both = [row for row in rows if row["given_links"] is not None]
+    given, predicted, true = (
+        [pairs(row[name]) for row in both] for name in ("given_links", "predicted_links", "links")
+    )
+    assert agreement.documents == agreement.judged == len(both) == 72
+    assert agreement.same == sum(len(a & b) for a, b in zip(given, predicted, strict=True)) > 20
+    assert agreement.true_given == sum(len(a & b) for a, b in zip(given, true, strict=True))
+    assert agreement.true_predicted == sum(len(a & b) for a, b in zip(predicted, true, strict=True))
+    assert agreement.images == sum(
+        len({image for _, image in a} & {image for _, image in b}) for a, b in zip(given, predicted, strict=True)
+    )
+    told = agreement.to_json()
+    assert told["agreement"] == agreement.same_sentence / agreement.images
+    assert told["predicted_precision"] > told["given_precision"]  # it finds the links; half of the given are false
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert page.count('<article class="card example">') == 40
+    assert page.count("data:image/jpeg") >= 40 and "predicted, not given" in page and "given, not predicted" in page
+    assert f"{agreement.documents} documents" in page
+
+
+def test_without_given_links_there_is_nothing_to_compare(lakes: ModuleType, folder: Path, tmp_path: Path) -> None:
+    made = {Split.TEST: lakes.make_documents(Split.TEST, 9, lakes.World())}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    linked = relink(folder, lake, tmp_path / "out")
+    agreement = compare_links(linked, lake.root.uri, tmp_path / "page")
+    assert (agreement.documents, agreement.to_json()["agreement"]) == (0, None)
+    assert "example" not in (tmp_path / "page" / "index.html").read_text().partition("<main>")[2]
+
+
+def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, lake.root.uri, str(folder), str(tmp_path / "killed")]
+    assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
+    before = tree(tmp_path / "killed")
+    assert sorted(name.partition("/")[0] for name in before) == [
+        "documents",
+        "documents",
+        "links",
+        "relinked",
+        "relinked",
+    ]
+    first = min(name for name in before if name.startswith("links/"))
+    changed = (tmp_path / "killed" / first).stat().st_mtime_ns
+    linked = relink(folder, lake, tmp_path / "killed")
+    assert (linked.reused, linked.shards) == (1, 9)
+    assert (tmp_path / "killed" / first).stat().st_mtime_ns == changed
+    relink(folder, lake, tmp_path / "undisturbed")
+    assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
+
+
+def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) -> None:
+    model = LinkModel.load(folder)
+    linking = prepare_linking(model, lake, "synthetic", uri="models:/linker/1", output=Folder(str(tmp_path)))
+    link_version(model, linking, link_shards=link_here, say=lambda line: None)
+    assert relink(folder, lake, tmp_path).reused == 0
+    assert relink(folder, lake, tmp_path).reused == 9
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_bytes_of_one(lake: Lake, folder: Path, tmp_path: Path) -> None:
+    relink(folder, lake, tmp_path / "one")
+    relink(folder, lake, tmp_path / "two", RayWorkers(2))
+    assert tree(tmp_path / "two") == tree(tmp_path / "one")
