@@ -69,8 +69,10 @@ def size(row: dict[str, Any]) -> dict[str, int]:
 
 def with_ray_data(version: Path) -> list[dict[str, int]]:
     """Return the sizes of the stored pictures, decoded by Ray's workers."""
+    import ray
     import ray.data
 
+    ray.init("local", include_dashboard=False, log_to_driver=False)  # or the address of a cluster
     return list(ray.data.read_parquet(str(version / "images"), columns=["jpeg"]).map(size).take_all())
 
 

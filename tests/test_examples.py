@@ -159,7 +159,7 @@ def test_a_shard_is_read_with_other_tools(executed: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     splits = json.loads((version / "manifest.json").read_text())["splits"]
-    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    lines = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
     assert lines["pyarrow"] == str(splits["train"]["documents"])
     counted = [(name, split["documents"], split["sentences"]) for name, split in splits.items()]
     assert eval(lines["duckdb"]) == sorted(counted)
