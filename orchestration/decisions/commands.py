@@ -86,6 +86,10 @@ def export_decisions(
     split: Annotated[
         str | None, typer.Option(help="Put all documents into train, val or test; by default the build divides them.")
     ] = None,
+    as_pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="A document for each chosen picture, without others: for objectives of pairs."),
+    ] = False,
     is_json: options.Json = False,
 ) -> None:
     """Write what was decided as documents with links, which `multilink build documents` reads.
@@ -98,7 +102,7 @@ def export_decisions(
     if split is not None and split not in list(Split):
         raise UsageError(f"--split {split}: expected one of {', '.join(Split)}")
     with opened_log(lake, store) as log:
-        made = export(log, Lake.at(lake), Folder(output), split=Split(split) if split else None)
+        made = export(log, Lake.at(lake), Folder(output), split=Split(split) if split else None, as_pairs=as_pairs)
     Console(is_json=is_json).summarise(
         _export_lines(made, lake), made.to_json() | {"build": build_arguments(made, lake)}
     )

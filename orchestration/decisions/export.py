@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from orchestration.decisions.log import DecisionLog
@@ -86,7 +86,9 @@ class _Pictures:
     features: set[str] = field(default_factory=set)
 
 
-def export(log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None) -> Exported:
+def export(
+    log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False
+) -> Exported:
     """Write what was decided as documents with links; equal logs give equal bytes.
 
     Args:
@@ -94,6 +96,8 @@ def export(log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None 
         lake: that holds the versions the pictures were shown from.
         output: folder of the file and the pictures.
         split: of all documents; None: the build divides them.
+        as_pairs: whether each chosen picture is a document of its own, and what has other pictures is left out: what
+            objectives of one text and one image train on.
 
     Raises:
         NotFoundError: there is nothing to be written.
@@ -101,7 +105,10 @@ def export(log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None 
     decided, left_out = standing(log.decisions()), Counter[str]()
     articles = list(_articles(decided, log, left_out))
     documents = {each.id: each for each in _documents(decided, lake, left_out)}  # of two versions, the one decided last
-    records = sorted([*articles, *documents.values()], key=lambda each: each.id)
+    records = [*articles, *documents.values()]
+    if as_pairs:
+        records = [pair for each in records for pair in _pairs(each, left_out)]
+    records.sort(key=lambda each: each.id)
     pictures = _pictures(lake, records)
     kept = [each for each in records if _is_kept(each, pictures, left_out)]
     if not kept:
@@ -200,6 +207,19 @@ def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decisi
         links={(number, image) for number, image in links if number < len(row["sentences"]) and image in images},
         url=row["provenance"]["url"] or "",
     )
+
+
+def _pairs(record: _Record, left_out: Counter[str]) -> Iterator[_Record]:
+    """Yield an article once for each chosen picture, and a document where it has one picture."""
+    if not record.is_article:
+        if len(record.images) == 1:
+            yield record
+        else:
+            left_out["several pictures"] += 1
+        return
+    for image in dict.fromkeys(image for _, image in sorted(record.links)):
+        links = {link for link in record.links if link[1] == image}
+        yield replace(record, id=f"{record.id}-{image[:16]}", images=[image], links=links)
 
 
 def _pictures(lake: Lake, records: Iterable[_Record]) -> _Pictures:

@@ -24,8 +24,8 @@ def said(built: Archive, action: Action, name: str, reason: Objection | None = N
     return Decision(action=action, image=built.images[name], dataset=built.dataset, reason=reason, **values)
 
 
-def exported(built: Archive, folder: Path) -> list[dict[str, Any]]:
-    assert run(["decisions", "export", "--lake", built.lake, "--output", str(folder)]) == 0
+def exported(built: Archive, folder: Path, *options: str) -> list[dict[str, Any]]:
+    assert run(["decisions", "export", "--lake", built.lake, "--output", str(folder), *options]) == 0
     return [json.loads(line) for line in (folder / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -86,6 +86,19 @@ def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(
     assert files[0] == files[1] and len(files[0]) == 3
 
 
+def test_pairs_are_a_document_for_each_chosen_picture(built: Archive, log: DecisionLog, tmp_path: Path) -> None:
+    shown = built.shown()
+    for name in ("cat", "rocket"):
+        log.decide(said(built, Action.CHOOSE, name), shown)
+    log.decide(said(built, Action.REJECT, "coffee", Objection.PLACE), shown)
+    records = exported(built, tmp_path, "--pairs")
+    assert sorted(Path(each["path"]).stem for record in records for each in record["images"]) == sorted(
+        built.images[name] for name in ("cat", "rocket")
+    )
+    assert len({each["id"] for each in records}) == 2
+    assert all(each["links"] == [[0, 0], [1, 0], [2, 0]] and len(each["images"]) == 1 for each in records)
+
+
 def test_why_something_is_left_out_is_said(
     built: Archive, log: DecisionLog, command: Multilink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +153,7 @@ def test_corrected_links_replace_those_of_their_document(
     assert (first["id"], first["language"], first["links"]) == ("documents-known", "en", [[0, 0], [2, 2]])
     assert first["sentences"][1] == {"text": "Coffee", "role": "caption"} and len(first["images"]) == 3
     assert (second["id"], second["links"], second["url"]) == ("documents-unknown", [[0, 0]], "https://example.org/x")
+    assert run(["decisions", "export", "--lake", built.lake, "--output", str(tmp_path / "pairs"), "--pairs"]) == 2
     names = {image: name for name, image in built.images.items()}
     assert [names[Path(each["path"]).stem] for each in second["images"]] == ["cat", "flower"]
 
