@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ def what_if(
     from pipelines.exports.what_if import what_if as tried
     from training.report.examples import ExampleGroup
     from training.report.pages import shown_page
+    from training.report.sections import Row, Table
 
     if not settings:
         raise UsageError("what-if: expected --set, such as --set quality.min_sharpness=100")
@@ -42,29 +44,20 @@ def what_if(
         for (what, reason), some in found.examples.items()
     ]
     name = f"{manifest.dataset}@{manifest.version}"
-    about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason. " + "; ".join(
-        " ".join(line.split()) for line in found.lines()
-    )
-    page = shown_page(groups, kicker="What if", title=name, about=about)
+    about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
+    rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())
+    table = Table(("Split", "There are", "Would go", "Why"), rows)
+    page = shown_page(groups, kicker="What if", title=name, about=about, table=table)
     Folder(str(output.parent)).write(output.name, page.encode())
     values = {"dataset": name, "page": str(output), **found.to_json()}
-    Console(is_json=is_json).summarise([*found.lines(), f"{name}: {output}"], values)
+    Console(is_json=is_json).summarise([*table.lines(), f"{name}: {output}"], values)
 
 
 def _drawn(dropped: Dropped, what: str, reason: str) -> ExampleDocument:
-    """Return a document that goes as it is; of one that loses images, these, with what was found of each."""
-    from training.report.examples import ExampleDocument
-
+    """Return a document as it is; of one that loses images, with what was found beside each of these."""
+    shown = as_example(dropped.document)
     if what == "documents":
-        return as_example(dropped.document)
-    shown = {number: told for number, (why, told) in dropped.images.items() if why == reason}
-    return ExampleDocument(
-        id=dropped.document.row["id"],
-        auc=None,
-        sentences=(),
-        images=tuple(dropped.document.pictures[number]["jpeg"] for number in shown),
-        predicted=(),
-        links=None,
-        concepts=tuple((told.partition(", ")[2] or told,) for told in shown.values()),
-        is_predicted=False,
-    )
+        return shown
+    found = {number: told for number, (why, told) in dropped.images.items() if why == reason}
+    notes = (found[number].partition(", ")[2] if number in found else "stays" for number in range(len(shown.images)))
+    return replace(shown, concepts=tuple((note,) for note in notes))

@@ -75,18 +75,14 @@ class WhatIf:
     dropped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     examples: dict[tuple[str, str], list[Dropped]] = field(default_factory=dict)
 
-    def lines(self) -> list[str]:
-        """Return the counts in words."""
-        lines = []
+    def rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield for each split, of documents and of images: how many there are, how many would go, and why."""
         for split, count in self.documents.items():
             for thing, total in (("documents", count), ("images", self.images[split])):
-                told = {
-                    reason: n for (what, of, reason), n in sorted(self.dropped.items()) if (what, of) == (thing, split)
-                }
-                gone = sum(told.values())
-                reasons = ", ".join(f"{reason} {n}" for reason, n in told.items())
-                lines.append(f"{split:6}{thing:10}{gone:>8} of {total:>8} would go{f': {reasons}' if told else ''}")
-        return lines
+                counted = sorted(self.dropped.items())
+                told = {reason: number for (what, of, reason), number in counted if (what, of) == (thing, split)}
+                why = ", ".join(f"{reason} {number}" for reason, number in told.items())
+                yield f"{split}, {thing}", f"{total}", f"{sum(told.values())}", why
 
     def to_json(self) -> dict[str, Any]:
         dropped = [

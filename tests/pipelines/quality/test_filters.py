@@ -138,7 +138,8 @@ def test_a_build_drops_what_what_if_said_it_would(tmp_path: Path, photographs: d
     }
     text = page.read_text(encoding="utf-8")
     assert all(f">{title}</h2>" in text for title in ("Images: blurred", "Documents: image-text-ratio"))
-    assert text.count("<img ") == 4
+    assert text.count("<img ") == 5  # two of half, one of terse, and banner loses its image and goes
+    assert text.count(">stays</span>") == 1
 
     summary = build(path, tmp_path / "lake", *SETTINGS)
     kept = {row["id"]: row for row in rows(summary, "documents")}
