@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from orchestration.archive import Archive
 from orchestration.pages.entities import Gazetteer
@@ -63,7 +63,7 @@ class Archives:
         self._reading = reading
         self._opening, self._open = threading.Lock(), ExitStack()
         self._archives: dict[str, Archive] = {}
-        self.gazetteer = cache(lambda choice: Gazetteer(self.opened(choice).index.records))
+        self._gazetteers: dict[str, Gazetteer] = {}
         self.facets = lru_cache(KEPT_FACETS)(self._facets)
         self._lake, self._indexes, self._aliases_of = lake, indexes, aliases_of
         self._looking = threading.Lock()
@@ -110,6 +110,14 @@ class Archives:
             if choice.key not in self._archives:
                 self._archives[choice.key] = self._open.enter_context(Archive(choice.uri, self._reading))
             return self._archives[choice.key]
+
+    def gazetteer(self, choice: Choice) -> Gazetteer:
+        """Return the names that an index knows."""
+        records = self.opened(choice).index.records
+        with self._opening:
+            if choice.key not in self._gazetteers:
+                self._gazetteers[choice.key] = Gazetteer(records)
+            return self._gazetteers[choice.key]
 
     def _facets(self, choice: Choice, filters: Filters) -> dict[str, list[tuple[str, int]]]:
         return self.opened(choice).index.records.facets(filters)

