@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Kind = Literal["PER", "LOC", "ORG", "MISC"]
 KINDS: tuple[Kind, ...] = ("PER", "LOC", "ORG", "MISC")
 MOST = 24  # chips
+KEPT_COUNTS = 100_000
 MOST_TYPED = 3  # names that are proposed for one that is not known
 LEAST_LETTERS = 4  # of a name in which a slip is forgiven
 _SPACY: Mapping[str, Kind] = {
@@ -55,6 +56,7 @@ class Gazetteer:
 
     def __init__(self, records: Records) -> None:
         self._records = records
+        self._counts: dict[str, int] = {}  # of names that were asked for
         self._names: dict[str, tuple[str, Kind]] = {}
         for field, kind in _FIELDS.items():
             for value in records.values(field):
@@ -64,7 +66,12 @@ class Gazetteer:
 
     def images(self, name: str) -> int:
         """Return of how many pictures the archive says a name."""
-        return self._records.number(parse_filters(entities=[name])) if _WORD.search(name) else 0
+        if len(self._counts) >= KEPT_COUNTS:
+            self._counts.clear()
+        if name not in self._counts:
+            has_word = _WORD.search(name) is not None
+            self._counts[name] = self._records.number(parse_filters(entities=[name])) if has_word else 0
+        return self._counts[name]
 
     def known(self, written: str) -> tuple[str, Kind] | None:
         """Return the name that is meant, and its kind: the same but for accents and capitals, or with a slip."""
