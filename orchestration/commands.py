@@ -49,9 +49,14 @@ COMMANDS = {  # name -> module:function, or module:group
     "demo": "orchestration.demo.demo:demo",
     "up": "orchestration.local.up:up",
 }
-ADDED = {
-    "datasets": {"sample": "orchestration.sample:sample", "what-if": "orchestration.what_if:what_if"}
-}  # commands of a group that are not in its module
+ADDED = {  # commands of a group that are not in its module
+    "datasets": {
+        "provenance": "orchestration.forgetting:provenance",
+        "sample": "orchestration.sample:sample",
+        "what-if": "orchestration.what_if:what_if",
+    },
+    "lake": {"takedown": "orchestration.forgetting:takedown", "forget": "orchestration.forgetting:forget"},
+}
 _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 

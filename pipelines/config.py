@@ -66,7 +66,7 @@ class BuildConfig:
         dataset: name it gets in the lake.
         max_failure_share: a stage that loses more than this share of what entered it, rejections by the data set's
             own rules apart, fails the build.
-        takedown_list: path of a file of what must not be in the data set (`pipelines.sources.takedowns`).
+        takedown_list: path or URL of a file of what must not be in the data set (`pipelines.sources.takedowns`).
         takedowns: its entries; read from the file, not set by hand.
     """
 

@@ -12,12 +12,13 @@ A `PackIndex` knows where every key is: 24 bytes a row in memory, read once per 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -201,17 +202,10 @@ class PackWriter:
 
     def _create(self) -> Sink:
         """Begin a new pack: whole row groups go out as they fill."""
-        schema = self._packs.schema
         self._name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
         sink = self._packs.folder.create(f"{self._name}{SUFFIX}")
-        self._writer = pq.ParquetWriter(
-            sink.stream,
-            schema,
-            compression={field.name: "none" if field.type == pa.binary() else "zstd" for field in schema},
-            use_dictionary=False,
-            write_statistics=False,
-        )
-        self._waiting: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._writer = _parquet_writer(sink, self._packs.schema)
+        self._waiting: dict[str, list[Any]] = {name: [] for name in self._packs.schema.names}
         self._keys: list[bytes] = []
         self._rows = 0
         self._opened = time.monotonic()
@@ -239,6 +233,52 @@ def read_keys(folder: Folder, name: str, key: str) -> _Keys:
         if _KEYS in (file.metadata.metadata or {}):
             return np.frombuffer(base64.b85decode(file.metadata.metadata[_KEYS]), f"S{_KEY_BYTES}")
         return parse_keys(file.read(columns=[key], use_threads=False)[key].to_pylist())
+
+
+def remove_rows(folder: Folder, pack: str, key: str, gone: Collection[str]) -> None:
+    """Replace a pack by one without the rows of some keys, under a name of as early a time.
+
+    The new one is there before the old one goes, and its name follows from the old one's: done again after a kill, it
+    is the same. A reader that knows rows of the old pack is told that it is gone.
+    """
+    told = hashlib.sha256("\n".join([pack, *sorted(gone)]).encode()).hexdigest()
+    name = f"{pack.partition('-')[0]}-{told[:8]}"
+    with folder.open(f"{pack}{SUFFIX}") as stream:
+        file = pq.ParquetFile(stream)
+        size = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 1
+        left = [table for table in _left(file, size, key, gone) if table.num_rows]
+        if left:
+            sink = folder.create(f"{name}{SUFFIX}")
+            with _parquet_writer(sink, file.schema_arrow) as writer:
+                for table in left:
+                    writer.write_table(table, row_group_size=size)
+                keys = b"".join(parse_keys(table[key].to_pylist()).tobytes() for table in left)
+                writer.add_key_value_metadata({_KEYS: base64.b85encode(keys)})
+            sink.commit()
+    folder.delete(f"{pack}{SUFFIX}")
+
+
+def _left(file: pq.ParquetFile, size: int, key: str, gone: Collection[str]) -> Iterator[pa.Table]:
+    """Yield the rows that stay, as row groups of one size: rows are found by their number."""
+    waiting = file.schema_arrow.empty_table()
+    for number in range(file.metadata.num_row_groups):
+        group = file.read_row_group(number, use_threads=False)
+        stays = [value not in gone for value in group[key].to_pylist()]
+        waiting = pa.concat_tables([waiting, group.filter(pa.array(stays, pa.bool_()))])
+        while waiting.num_rows >= size:
+            yield waiting.slice(0, size)
+            waiting = waiting.slice(size)
+    yield waiting
+
+
+def _parquet_writer(sink: Sink, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink.stream,
+        schema,
+        compression={field.name: "none" if field.type == pa.binary() else "zstd" for field in schema},
+        use_dictionary=False,
+        write_statistics=False,
+    )
 
 
 @lru_cache(maxsize=32)

@@ -73,7 +73,7 @@ class RawStore:
 
     def find_many(self, source: str, keys: Sequence[str]) -> list[RawEntry | None]:
         """Return the newest entry of each key, None where there is none."""
-        packs = _index_of(self._folder.child(source))
+        packs = index_of(self._folder.child(source))
         with self._lock:
             open_entries = dict(self._segments[source].entries) if source in self._segments else {}
             refs = packs.index().find(keys)
@@ -105,7 +105,7 @@ class RawStore:
             with self._folder.child(source).open(name) as stream:
                 stream.seek(entry.offset)
                 record = stream.read(entry.length)
-            body = _read_body(record)
+            body = read_body(record)
         except (FileNotFoundError, ValueError) as problem:
             raise IntegrityError(f"{self._folder.uri}/{source}/{name}: no record at {entry.offset}") from problem
         if hashlib.sha256(body).hexdigest() != entry.digest:
@@ -172,7 +172,7 @@ class _Segment:
             self._folder.write(f"{self.name}{SUFFIX}", self._stream.getvalue())
         else:
             os.fsync(self._stream.fileno())
-        _write_index(self._folder, self.name, self.entries.values())
+        write_index(self._folder, self.name, self.entries.values())
         self._stream.close()
 
 
@@ -185,7 +185,7 @@ def recover(raw: Folder) -> None:
     """Write the index of every segment that has none and that no process is writing."""
     for source in raw.names():
         folder = raw.child(source)
-        indexed = set(_index_of(folder).folder.names())
+        indexed = set(index_of(folder).folder.names())
         for name in folder.names():
             segment = name.removesuffix(SUFFIX)
             if name.endswith(SUFFIX) and f"{segment}.parquet" not in indexed:
@@ -193,7 +193,7 @@ def recover(raw: Folder) -> None:
 
 
 def _recover(folder: Folder, segment: str) -> None:
-    name, entries = f"{segment}{SUFFIX}", list[RawEntry]()
+    name = f"{segment}{SUFFIX}"
     with contextlib.ExitStack() as stack:
         local = folder.local
         if local is not None:
@@ -202,28 +202,34 @@ def _recover(folder: Folder, segment: str) -> None:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # its process is alive
                 return
-        data = folder.read(name)
-        with contextlib.suppress(OSError):  # what follows is no record
-            entries.extend(_read_entries(io.BytesIO(data), segment))
-        ends = [entry.offset for entry in entries[1:]]
-        if entries:
-            tail = zlib.decompressobj(_GZIP_WINDOW)
-            tail.decompress(data[entries[-1].offset :])
-            ends.append(len(data) - len(tail.unused_data) if tail.eof else entries.pop().offset)
+        entries, end = segment_entries(folder.read(name), segment)
         if local is not None:
-            stream.truncate(ends[-1] if ends else 0)
-        found = zip(entries, ends, strict=False)
-        _write_index(folder, segment, [replace(entry, length=end - entry.offset) for entry, end in found])
+            stream.truncate(end)
+        write_index(folder, segment, entries)
 
 
-def _index_of(folder: Folder) -> PackFolder:
+def segment_entries(data: bytes, segment: str) -> tuple[list[RawEntry], int]:
+    """Return the entry of each whole answer in the bytes of a segment, and where the last one ends."""
+    entries = list[RawEntry]()
+    with contextlib.suppress(OSError):  # what follows is no record
+        entries.extend(_read_entries(io.BytesIO(data), segment))
+    ends = [entry.offset for entry in entries[1:]]
+    if entries:
+        tail = zlib.decompressobj(_GZIP_WINDOW)
+        tail.decompress(data[entries[-1].offset :])
+        ends.append(len(data) - len(tail.unused_data) if tail.eof else entries.pop().offset)
+    found = zip(entries, ends, strict=False)
+    return [replace(entry, length=end - entry.offset) for entry, end in found], ends[-1] if ends else 0
+
+
+def index_of(folder: Folder) -> PackFolder:
     """Return the indexes of a source's closed segments."""
     return PackFolder(folder.child("index"), RAW_SCHEMA, key="key", rows_per_group=1024)
 
 
-def _write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:
+def write_index(folder: Folder, segment: str, entries: Iterable[RawEntry]) -> None:
     table = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=RAW_SCHEMA)
-    packs, sink = _index_of(folder), io.BytesIO()
+    packs, sink = index_of(folder), io.BytesIO()
     pq.write_table(table, sink, row_group_size=packs.rows_per_group, compression="zstd")
     packs.folder.write(f"{segment}.parquet", sink.getvalue())
 
@@ -257,7 +263,7 @@ def _member(fields: Mapping[str, str], block: bytes, level: int) -> bytes:
     return gzip.compress(head.encode() + b"\r\n" + block + b"\r\n\r\n", level, mtime=0)
 
 
-def _read_body(record: bytes) -> bytes:
+def read_body(record: bytes) -> bytes:
     """Return the body in a record.
 
     Raises:

@@ -44,6 +44,7 @@ from pipelines.shards.writing import part_name, write_rows
 from pipelines.sources.diy.submissions import Credentials, DiySource
 from pipelines.sources.inputs import find_inputs, image_root, named_inputs
 from pipelines.sources.multi_retrieval import EXTRACTOR, MultiRetrievalSource
+from pipelines.sources.records import WEB
 from pipelines.sources.takedowns import read_takedowns
 from pipelines.sources.wikipedia.live import WikipediaSource
 from pipelines.splits.leaks import LeakCount, refuse_leaks
@@ -118,7 +119,7 @@ def build_dataset(
     check_credentials(config, credentials)
     with scratch_folder() as scratch, one_build_at_a_time(lake, config.dataset, say), machine_errors():
         recover(lake.raw)
-        config, captured = with_inputs(with_earlier(with_takedowns(config), lake), lake, say=say)
+        config, captured = with_inputs(with_earlier(with_takedowns(config, lake), lake), lake, say=say)
         features = features_of(config, lake=lake, workers=workers)
         request = request_key(config, features)
         earlier = answered(lake, config.dataset, request)
@@ -239,11 +240,12 @@ def with_seen(manifest: Manifest, folder: Folder, lake: Lake, config: CopyDetect
     return dataclasses.replace(manifest, files=tuple(sorted([*manifest.files, entry])), notes=notes)
 
 
-def with_takedowns(config: BuildConfig) -> BuildConfig:
+def with_takedowns(config: BuildConfig, lake: Lake) -> BuildConfig:
     """Return a configuration with the entries of its takedown list read, so that workers need no file."""
-    if not config.takedown_list:
+    place = config.takedown_list
+    if not place:
         return config
-    listed = read_takedowns(Path(config.takedown_list))
+    listed = read_takedowns(_capture(place, config, lake).path if place.startswith(WEB) else place)
     listed.check_fingerprint(str(config.dedupe.fingerprint))
     return dataclasses.replace(config, takedowns=listed.entries)
 
@@ -262,14 +264,18 @@ def with_inputs(
     def capture(url: str) -> Path:
         if url not in captured:
             say(f"input: {url}")
-            try:
-                captured[url] = capture_file(process_client(config.http, lake.raw), url)
-            except FetchFailed as problem:
-                raise BuildError(f"{url}: {problem}") from problem
+            captured[url] = _capture(url, config, lake)
         return captured[url].path
 
     source = find_inputs(config.source, capture)
     return dataclasses.replace(config, source=source), tuple(captured.values())
+
+
+def _capture(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
+    try:
+        return capture_file(process_client(config.http, lake.raw), url)
+    except FetchFailed as problem:
+        raise BuildError(f"{url}: {problem}") from problem
 
 
 def check_credentials(config: BuildConfig, credentials: Credentials) -> None:

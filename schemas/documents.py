@@ -144,6 +144,7 @@ class Provenance:
     Attributes:
         retrieved: when its page was fetched, ISO 8601 in UTC. It is no part of what the document is: neither compared,
             nor digested, nor in a row; it goes into the lake's `retrievals/` (`schemas.raw`).
+        captured: address that its page was asked for at, likewise.
     """
 
     source: str
@@ -151,6 +152,7 @@ class Provenance:
     url: str | None = None
     licence: str | None = None
     retrieved: str | None = field(default=None, compare=False, repr=False)
+    captured: str | None = field(default=None, compare=False, repr=False)
 
 
 @travels

@@ -92,12 +92,14 @@ class Retrieval:
         key: the document's id, the image's content hash; the URL of an input.
         url: address of the image or the input; of a document, the one a person can open.
         retrieved: when the answer came, ISO 8601 in UTC.
+        captured: of a document, the address that was asked for; empty: the same as `url`.
     """
 
     kind: Retrieved
     key: str
     url: str | None
     retrieved: str
+    captured: str = ""
 
 
 RETRIEVAL_SCHEMA = table_schema(
@@ -108,6 +110,7 @@ RETRIEVAL_SCHEMA = table_schema(
         column("key", pa.string(), "id of the document, content hash of the image, URL of the input"),
         column("url", pa.string(), "address; a document's is the one a person can open", nullable=True),
         column("retrieved", pa.timestamp("s", tz="UTC"), "when the answer came"),
+        column("captured", pa.string(), "of a document, the address that was asked for; null: the url", is_added=True),
     ],
 )
 
@@ -115,4 +118,10 @@ RETRIEVAL_SCHEMA = table_schema(
 def retrieval_row(retrieval: Retrieval) -> dict[str, Any]:
     """Return a retrieval as a row of RETRIEVAL_SCHEMA."""
     moment = datetime.fromisoformat(retrieval.retrieved).astimezone(UTC).replace(microsecond=0)
-    return {"kind": str(retrieval.kind), "key": retrieval.key, "url": retrieval.url, "retrieved": moment}
+    return {
+        "kind": str(retrieval.kind),
+        "key": retrieval.key,
+        "url": retrieval.url,
+        "retrieved": moment,
+        "captured": retrieval.captured or None,
+    }

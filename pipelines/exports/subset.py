@@ -14,7 +14,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,18 @@ from schemas.tables import ADDED
 from schemas.versions import code_digest, code_version, fingerprint
 
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
+
+
+class Choice(Protocol):
+    """Which documents of a version another one has."""
+
+    def rows(self, documents: pa.Table) -> pa.Table:
+        """Return the rows of a documents part that are in it, perhaps without some of their images."""
+        ...
+
+    def settings(self, parent: str) -> dict[str, Any]:
+        """Return what the settings of the new version say of it, given the reference of the old one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +97,12 @@ class Selection:
             chosen = [is_in and value >= self.min_coherence for is_in, value in zip(chosen, found, strict=True)]
         return documents.filter(pa.array(chosen, pa.bool_()))
 
+    def settings(self, parent: str) -> dict[str, Any]:
+        """Return what the settings of a subset say of it."""
+        return {"subset": {"parent": parent, **self.to_json()}}
 
-def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Selection, *, say: Say) -> Manifest:
+
+def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Choice, *, say: Say) -> Manifest:
     """Write a subset of a version beside it, and return its manifest; `latest` stays where it is.
 
     Raises:
@@ -122,12 +138,12 @@ def write_subset(lake: Lake, manifest: Manifest, folder: Folder, selection: Sele
     return chosen
 
 
-def _draft(parent: Manifest, selection: Selection) -> Manifest:
+def _draft(parent: Manifest, selection: Choice) -> Manifest:
     """Return the manifest of a subset without its files and statistics."""
     deciding: dict[str, Any] = {
         "config": {
             **parent.config,
-            "subset": {"parent": f"{parent.dataset}@{parent.version}", **selection.to_json()},
+            **selection.settings(f"{parent.dataset}@{parent.version}"),
         },
         "inputs": {
             **parent.inputs,
@@ -149,7 +165,7 @@ def _draft(parent: Manifest, selection: Selection) -> Manifest:
     )
 
 
-def _groups(manifest: Manifest, folder: Folder, selection: Selection, split: Split) -> Iterator[list[Shard]]:
+def _groups(manifest: Manifest, folder: Folder, selection: Choice, split: Split) -> Iterator[list[Shard]]:
     """Yield neighbouring shards of a split that together have as many chosen documents as a shard should."""
     wanted = manifest.config.get("shards", {}).get("documents", ShardsConfig().documents)
     group, count = list[Shard](), 0
@@ -164,9 +180,7 @@ def _groups(manifest: Manifest, folder: Folder, selection: Selection, split: Spl
         yield group
 
 
-def _rows(
-    manifest: Manifest, folder: Folder, selection: Selection, shards: Iterable[Shard]
-) -> tuple[pa.Table, pa.Table]:
+def _rows(manifest: Manifest, folder: Folder, selection: Choice, shards: Iterable[Shard]) -> tuple[pa.Table, pa.Table]:
     """Return the chosen documents of some shards, by id, and each of their images once, by hash."""
     documents, images = list[pa.Table](), list[pa.Table]()
     for shard in shards:

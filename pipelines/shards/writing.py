@@ -179,8 +179,9 @@ class ShardWriter:
 def retrievals(featured: FeaturedDocument) -> Iterator[Retrieval]:
     """Yield when the page of a document, and its images, were fetched, as far as they were."""
     document = featured.document
-    if document.provenance.retrieved is not None:
-        yield Retrieval(Retrieved.DOCUMENT, document.id, document.provenance.url, document.provenance.retrieved)
+    read = document.provenance
+    if read.retrieved is not None:
+        yield Retrieval(Retrieved.DOCUMENT, document.id, read.url, read.retrieved, read.captured or "")
     for each in featured.images:
         if each.packed.retrieved is not None:
             yield Retrieval(Retrieved.IMAGE, each.packed.image.hash, each.packed.image.source, each.packed.retrieved)

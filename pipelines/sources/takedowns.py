@@ -1,25 +1,27 @@
 """A takedown list: what must not be in any new version of a data set, one entry a line.
 
     id:3x9k2f                                 a document's id, or the record's id at its source
-    url:https://imgur.com/a/AbCdE             a page, or an image
-    sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes
+    url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
+    domain:example.org                        every page and image of a host and of those below it
+    sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
     phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 unless said)
     # a comment, also behind an entry after a space
 
-A page or an id takes the document out; an image's address, hash or fingerprint takes the image out. The list's
-fingerprint is part of a version's name: another list, another version. Versions that exist, and what was captured in
-`raw/`, are not touched.
+A page, its domain or an id takes the document out; an image's address, domain, hash or fingerprint takes the image
+out. The list's fingerprint is part of a version's name: another list, another version. Versions that exist, and what
+was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from pipelines.sources.records import CandidateDocument
+from pipelines.files import open_uri
+from pipelines.sources.records import WEB, CandidateDocument
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
@@ -27,8 +29,10 @@ from schemas.versions import fingerprint
 
 DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates
 MAX_RADIUS = 12
-_KINDS = ("id", "url", "sha256", "phash")
+_KINDS = ("id", "url", "domain", "sha256", "phash")
+_HOST = re.compile(r"\[[^]]*\]|[^/?:]*")
 _FORMS = {
+    "domain": (re.compile(r"[^\s/:@]*[^\s/:@.]"), "a host name"),
     "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
     "phash": (
         re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?"),
@@ -88,7 +92,10 @@ class Takedowns:
 
     def matches_address(self, *uris: str) -> str | None:
         """Return the entry that takes out what is at any of these addresses, such as one and where it redirects to."""
-        return self._listed(map(_url_key, uris)) if self.entries else None
+        if not self.entries:
+            return None
+        keys = [key for uri in uris if (key := url_key(uri))]
+        return self._listed(keys) or self._listed(each for key in keys for each in _domains_of(key))
 
     def _listed(self, keys: Iterable[str]) -> str | None:
         return next((key for key in keys if key in self._exact), None)
@@ -113,20 +120,21 @@ class Takedowns:
 NO_TAKEDOWNS = Takedowns()
 
 
-def read_takedowns(path: Path) -> Takedowns:
-    """Return the list in a UTF-8 file.
+def read_takedowns(path: str | Path) -> Takedowns:
+    """Return the list in a UTF-8 file: of a path, or of a URI that is no web address.
 
     Raises:
         NotFoundError: there is no such file.
         UsageError: a line cannot be read; the message names it.
     """
     try:
-        data = path.read_bytes()
+        with open_uri(str(path)) as stream:
+            data = stream.read()
     except FileNotFoundError as problem:
         raise NotFoundError(f"takedown list {path}: no such file") from problem
     except OSError as problem:
         raise UsageError(f"takedown list {path}: cannot be read ({problem.strerror})") from problem
-    return parse_takedowns(data.removeprefix(b"\xef\xbb\xbf").splitlines(), name=path.name)
+    return parse_takedowns(data.removeprefix(b"\xef\xbb\xbf").splitlines(), name=PurePath(path).name)
 
 
 def parse_takedowns(lines: Iterable[bytes], *, name: str) -> Takedowns:
@@ -153,6 +161,10 @@ def parse_takedowns(lines: Iterable[bytes], *, name: str) -> Takedowns:
 
 def _entry(text: str) -> str:
     """Return an entry in its canonical form; a `ValueError` says what is wrong with it."""
+    if text.lower().startswith(WEB):
+        text = f"url:{text}"
+    elif _FORMS["sha256"][0].fullmatch(text.lower()):
+        text = f"sha256:{text}"
     kind, colon, value = (part.strip() for part in text.partition(":"))
     kind = kind.lower()
     if not colon or kind not in _KINDS:
@@ -162,22 +174,37 @@ def _entry(text: str) -> str:
     if kind == "id":
         return f"id:{value}"
     if kind == "url":
-        if key := _url_key(value):
+        if key := url_key(value):
             return key
         raise ValueError(f"url: expected an http or https URL, found {value!r}")
     form, rule = _FORMS[kind]
     match = form.fullmatch(value.lower())
     if match is None:
         raise ValueError(f"{kind}: expected {rule}, found {value!r}")
-    if kind == "sha256":
-        return f"sha256:{match[0]}"
+    if kind != "phash":
+        return f"{kind}:{match[0]}"
     radius = int(match[2] or DEFAULT_RADIUS)
     if radius > MAX_RADIUS:
         raise ValueError(f"phash: expected a radius in 0..{MAX_RADIUS} bits, found {radius}")
     return f"phash:{match[1]}/{radius}"
 
 
-def _url_key(url: str) -> str:
+def named(argument: str) -> str:
+    """Return what a person names as a line of a list: what has no kind and is neither a URL nor a hash is an id."""
+    has_kind = argument.partition(":")[0].lower() in _KINDS and ":" in argument
+    is_plain = has_kind or argument.lower().startswith(WEB) or _FORMS["sha256"][0].fullmatch(argument.lower())
+    return argument if is_plain else f"id:{argument}"
+
+
+def _domains_of(key: str) -> Iterator[str]:
+    """Yield the entry of the host of a URL's entry, and of each domain that it is in."""
+    host = _HOST.match(key.removeprefix("url:https://"))
+    labels = host[0].split(".") if host else []
+    for start in range(len(labels)):
+        yield f"domain:{'.'.join(labels[start:])}"
+
+
+def url_key(url: str) -> str:
     """Return a URL's entry, the same for every spelling; what is no URL (a path) gives one that no list has: empty.
 
     http and https are one, as are the host's capitals, a default port, a closing slash, and a character with its

@@ -159,6 +159,11 @@ def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> l
     return versions(client, f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
 
 
+def trained_on(client: mlflow.MlflowClient, dataset: str, version: str) -> list[ModelVersion]:
+    """Return the versions of all registered models that were trained on a data set version, newest first."""
+    return versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'")
+
+
 def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersion:
     """Return the champion of the one model of a data set that has one; NoStruct is a baseline, and is not chosen.
 

@@ -90,7 +90,7 @@ def fetch_albums(
     def read(submission: Submission, answer: Response) -> Iterator[CandidateDocument | Failure]:
         parse = parse_album_page if kind is Kind.PAGE else parse_album_api
         entries = parse(client.body(answer), base_url=answer.final_url)
-        yield _document(submission, entries, answer.fetched_at)
+        yield _document(submission, entries, answer)
         for position, entry in enumerate(entries):
             if entry.is_animated:
                 found = f"expected a still picture, found an animation: {entry.image_uri or 'without an address'}"
@@ -100,7 +100,7 @@ def fetch_albums(
     return fetch_records(items, client=client, request_of=request_of, read=read)
 
 
-def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: str) -> CandidateDocument:
+def _document(submission: Submission, entries: Iterable[AlbumEntry], answer: Response) -> CandidateDocument:
     """Return the document of an album: each caption is a sentence, linked to its image if that one is kept.
 
     An image stands beside its caption, or where it would stand: before the captions of the blocks below.
@@ -124,7 +124,9 @@ def _document(submission: Submission, entries: Iterable[AlbumEntry], retrieved: 
         sentences=tuple(sentences),
         image_uris=tuple(images),
         links=tuple(links),
-        provenance=Provenance("reddit", submission.id, submission.page_url, retrieved=retrieved),
+        provenance=Provenance(
+            "reddit", submission.id, submission.page_url, retrieved=answer.fetched_at, captured=answer.entry.url
+        ),
         language=LANGUAGE,
         after_sentence=tuple(after),
     )

@@ -122,7 +122,8 @@ def fetch_articles(
         if len(page.image_urls) < min_images:
             message = f"expected at least {min_images} images, found {len(page.image_urls)}"
             raise FieldError(Reason.TOO_FEW_IMAGES, message)
-        found.append((title, replace(page, title=page.title or title, retrieved=answer.fetched_at)))
+        when, where = answer.fetched_at, answer.entry.url
+        found.append((title, replace(page, title=page.title or title, retrieved=when, captured=where)))
         yield from ()
 
     def request_files(page: ArticlePage) -> Request:
@@ -154,7 +155,7 @@ def _document(
         sentences=tuple(map(sentence, text.sentences)),
         image_uris=tuple(url for url, _ in images),
         links=None,
-        provenance=Provenance(SOURCE, title, page.url, source.licence or None, page.retrieved),
+        provenance=Provenance(SOURCE, title, page.url, source.licence or None, page.retrieved, page.captured),
         language=language,
         image_licences=stated(licence for _, licence in images),
         after_sentence=tuple(map(text.before, page.image_paragraphs)),

@@ -61,6 +61,7 @@ class ArticlePage:
         image_urls: absolute, in order, each once.
         image_paragraphs: of each image, how many of the paragraphs stand wholly before it.
         retrieved: when it was fetched.
+        captured: address that was asked for.
     """
 
     title: str | None
@@ -71,6 +72,7 @@ class ArticlePage:
     image_urls: tuple[str, ...]
     image_paragraphs: tuple[int, ...]
     retrieved: str | None = None
+    captured: str | None = None
 
 
 def parse_article(data: bytes, *, base_url: str, repositories: Collection[str] = ()) -> ArticlePage:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.takedowns import Takedowns, parse_takedowns, read_takedowns
+from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
 from schemas.documents import Image, Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
 
@@ -57,8 +57,11 @@ def test_a_hash_sign_inside_a_value_is_no_comment() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("3x9k2f", "list.txt:2: expected id:, url:, sha256:, phash: and a value, found '3x9k2f'"),
-        ("https://imgur.com/a/b", "expected id:, url:, sha256:, phash: and a value, found 'https://imgur.com/a/b'"),
+        ("3x9k2f", "list.txt:2: expected id:, url:, domain:, sha256:, phash: and a value, found '3x9k2f'"),
+        (
+            "ftp://imgur.com/a/b",
+            "expected id:, url:, domain:, sha256:, phash: and a value, found 'ftp://imgur.com/a/b'",
+        ),
         ("id:", "list.txt:2: expected a value after 'id:', found nothing"),
         ("id:  # none", "list.txt:2: expected a value after 'id:', found nothing"),
         ("url:imgur.com/a/b", "url: expected an http or https URL, found 'imgur.com/a/b'"),
@@ -193,3 +196,43 @@ def test_a_list_travels_to_workers() -> None:
     listed = parse("phash:00000000000000f0", "id:a")
     assert pickle.loads(pickle.dumps(listed)) == listed
     assert pickle.loads(pickle.dumps(listed)).matches_image(Image("h", fingerprint="00000000000000f0"))
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("https://A.example/x/", "url:https://a.example/x"),
+        ("HTTP://a.example", "url:https://a.example"),
+        ("A" * 64, f"sha256:{'a' * 64}"),
+        ("domain: Example.ORG", "domain:example.org"),
+    ],
+)
+def test_what_speaks_for_itself_needs_no_kind(line: str, entry: str) -> None:
+    assert parse_takedowns([line.encode()], name="list").entries == (entry,)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_listed"),
+    [
+        ("https://example.org/a.jpg", True),
+        ("http://cdn.example.org:8080/a.jpg?x", True),
+        ("https://example.org.other/a.jpg", False),
+        ("https://notexample.org/", False),
+        ("pictures/example.org.jpg", False),
+    ],
+)
+def test_a_domain_takes_out_its_hosts(address: str, is_listed: bool) -> None:
+    listed = parse_takedowns([b"domain:example.org"], name="list")
+    assert (listed.matches_address(address) is not None) is is_listed
+
+
+@pytest.mark.parametrize("line", ["domain:https://a.example", "domain:a b", "domain:", "example.org"])
+def test_a_domain_is_a_host_name(line: str) -> None:
+    with pytest.raises(UsageError, match="list:1"):
+        parse_takedowns([line.encode()], name="list")
+
+
+def test_what_a_person_names_is_an_id_unless_it_says_otherwise() -> None:
+    assert [named(text) for text in ("3x9k2f", "id:a", "https://a.example/b", "b" * 64, "domain:a.example")] == [
+        "id:3x9k2f", "id:a", "https://a.example/b", "b" * 64, "domain:a.example"
+    ]  # fmt: skip

@@ -1,0 +1,213 @@
+"""What is named is taken out of a lake, for good: captures, copies, features, indexes, links, and rows of versions.
+
+    captures  ->  copies, features  ->  indexes, links  ->  versions: a new one without it, then the old one goes
+    (raw/)        (packs)
+
+Versions go last, since they say what belongs to what is named: killed anywhere and run again, it goes on. A version
+that held something is replaced by one without it, under a name of its own, and `latest` follows; its failures,
+duplicates and leaks are not taken over, and links and indexes are to be made anew. A reader of the old version finds
+that it is gone. Captured input files of such versions go as a whole, and so does what unfinished builds left.
+
+No build may run meanwhile: on a file system the lock of each data set is held; on an object store nobody checks.
+Models are not touched: `lake takedown` names them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.exports.subset import write_subset
+from pipelines.forgetting.captures import FILES, Marks, Removal, remove_captures
+from pipelines.forgetting.holdings import Found, Holding, find_holdings
+from pipelines.packs import SUFFIX, parse_keys, read_keys, remove_rows
+from pipelines.raw import recover, request_key
+from pipelines.run import one_build_at_a_time
+from pipelines.shards.writing import write_rows
+from pipelines.sources.takedowns import Takedowns
+from pipelines.web.requests import FetchFailed, Kind, normalise
+from schemas.console import Say
+from schemas.documents import AFTER_SENTENCE
+from schemas.lake import LATEST, MANIFEST, Folder, Lake
+from schemas.manifest import Manifest, read_manifest
+from schemas.raw import RETRIEVAL_SCHEMA, Retrieved
+from schemas.versions import fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What went, or would go.
+
+    Attributes:
+        found: what is named.
+        captures: of each source of the raw store.
+        files: captured input files.
+        packs: of copies and features, relative to the lake.
+        replaced: references of versions, and of what took their place ("": nothing was left).
+    """
+
+    found: Found
+    captures: tuple[Removal, ...]
+    files: tuple[str, ...]
+    packs: tuple[str, ...]
+    replaced: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Which rows a version keeps; a document without its last image is not kept."""
+
+    documents: frozenset[str]
+    images: frozenset[str]
+
+    def rows(self, documents: pa.Table) -> pa.Table:
+        """Return the rows that stay, their images, links and places renumbered where an image goes."""
+        ids = pa.array(sorted(self.documents), pa.string())
+        left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
+        changed = [self._changed(row) for row in left.select(["images", "links", AFTER_SENTENCE]).to_pylist()]
+        for name in ("images", "links", AFTER_SENTENCE):
+            position = left.schema.get_field_index(name)
+            values = pa.array([row[name] for row in changed], left.schema.field(position).type)
+            left = left.set_column(position, left.schema.field(position), values)
+        return left.filter(pa.array([row["stays"] for row in changed], pa.bool_()))
+
+    def _changed(self, row: dict[str, Any]) -> dict[str, Any]:
+        kept = [number for number, image in enumerate(row["images"]) if image["hash"] not in self.images]
+        is_whole = len(kept) == len(row["images"])
+        if is_whole:
+            return {**row, "stays": True}
+        new = {old: number for number, old in enumerate(kept)}
+        links, after = row["links"], row[AFTER_SENTENCE]
+        if links is not None:
+            links = [{**link, "image": new[link["image"]]} for link in links if link["image"] in new]
+        return {
+            "images": [row["images"][number] for number in kept],
+            "links": links,
+            AFTER_SENTENCE: None if after is None else [after[number] for number in kept],
+            "stays": bool(kept),
+        }
+
+    def settings(self, parent: str) -> dict[str, Any]:
+        """Return what the new version says: how much went, and nothing by which it could be found."""
+        told = fingerprint([sorted(self.documents), sorted(self.images)])
+        return {
+            "forgotten": {"parent": parent, "documents": len(self.documents), "images": len(self.images), "list": told}
+        }
+
+
+def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forgotten:
+    """Take what is named out of a lake, or only find it."""
+    with contextlib.ExitStack() as stack:
+        for name in () if dry_run else lake.root.child("datasets").names():
+            stack.enter_context(one_build_at_a_time(lake, name, say))
+        if not dry_run:
+            recover(lake.raw)
+            _remove_unfinished(lake)
+        say("looking for it in every version")
+        found = find_holdings(lake, takedowns)
+        marks = Marks(takedowns, found.images, found.addresses, found.texts)
+        say("looking for it in what was captured")
+        captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
+        files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
+        packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
+        replaced = []
+        for holding in found.holdings:
+            say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
+            new = "" if dry_run else _replace(lake, holding, found, say)
+            replaced.append((holding.reference, new))
+    return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
+
+
+def _remove_unfinished(lake: Lake) -> None:
+    """Remove what killed programs left: folders of no version, what was made of one that is gone, half files.
+
+    No row of it is known, so it could hold what is named; no build is under way that could still need it.
+    """
+    for kind in ("datasets", "retrievals", "links", "indexes"):
+        top = lake.root.child(kind)
+        for name in top.names():
+            there = {LATEST, *lake.versions(name)}
+            for version in set(top.child(name).names()) - there:
+                top.child(name, version).remove()
+    for path in [path for path in lake.root.files() if path.endswith(".tmp")]:
+        lake.root.delete(path)
+
+
+def _remove_files(raw: Folder, found: Found, *, dry_run: bool) -> Iterator[str]:
+    """Remove captured input files of versions that hold something."""
+    for url in sorted(found.inputs):
+        with contextlib.suppress(FetchFailed):
+            key = request_key(Kind.FILE, normalise(url))
+            folder = raw.child(FILES, key[:2], key)
+            if folder.exists():
+                if not dry_run:
+                    folder.remove()
+                yield url
+
+
+def _remove_packed(lake: Lake, found: Found, *, dry_run: bool) -> Iterator[str]:
+    """Take copies and features out of the packs; yield the packs that had any."""
+    yield from _of_folder(lake, "images", "hash", found.images, dry_run=dry_run)
+    yield from _of_folder(lake, "features", "key", found.images | found.text_keys, dry_run=dry_run)
+
+
+def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run: bool) -> Iterator[str]:
+    short = frozenset(parse_keys(sorted(gone)).tolist())
+    for path in list(lake.root.child(top).files()):
+        folder_name, _, name = path.rpartition("/")
+        folder = lake.root.child(top, *folder_name.split("/"))
+        if not name.endswith(SUFFIX) or name.startswith("."):
+            continue
+        if not short.isdisjoint(read_keys(folder, name, key).tolist()):
+            if not dry_run:
+                remove_rows(folder, name.removesuffix(SUFFIX), key, gone)
+            yield f"{top}/{path}"
+
+
+def _replace(lake: Lake, holding: Holding, found: Found, say: Say) -> str:
+    """Put a version in the place of one that held something, and return its reference ("": nothing was left)."""
+    manifest, folder = read_manifest(lake, holding.reference)
+    was_latest = lake.latest(holding.dataset) == holding.version
+    choice = _Without(frozenset(holding.documents), found.images)
+    new = None
+    if any(len(choice.rows(part)) for part in _documents(manifest, folder)):
+        new = write_subset(lake, manifest, folder, choice, say=say)
+        _keep_times(lake, holding, new)
+    if was_latest:
+        left = [version for version in lake.versions(holding.dataset) if version != holding.version]
+        if new is not None or left:
+            lake.point_latest(holding.dataset, new.version if new is not None else left[-1])
+        else:
+            lake.root.child("datasets", holding.dataset).delete(LATEST)
+    for path in (*holding.links, *holding.indexes):
+        lake.root.child(*path.split("/")).delete(MANIFEST)
+    for kind in ("links", "indexes"):
+        lake.root.child(kind, holding.dataset, holding.version).remove()
+    folder.delete(MANIFEST)
+    lake.retrievals(holding.dataset, holding.version).remove()
+    folder.remove()
+    return "" if new is None else f"{new.dataset}@{new.version}"
+
+
+def _documents(manifest: Manifest, folder: Folder) -> Iterator[pa.Table]:
+    for split in manifest.splits:
+        for entry in manifest.parts("documents", split):
+            with folder.open(entry.path) as stream:
+                yield pq.read_table(stream, columns=["id", "images", "links", AFTER_SENTENCE])
+
+
+def _keep_times(lake: Lake, holding: Holding, new: Manifest) -> None:
+    """Write when what the new version is made of was fetched."""
+    old, gone = lake.retrievals(holding.dataset, holding.version), {*holding.documents, *holding.images}
+    target = lake.retrievals(new.dataset, new.version)
+    for name in old.files():
+        rows = pq.read_table(old.open(name)).to_pylist()
+        left = [{"captured": None, **row} for row in rows if row["kind"] != Retrieved.INPUT and row["key"] not in gone]
+        if left:
+            write_rows(target, name, left, RETRIEVAL_SCHEMA)

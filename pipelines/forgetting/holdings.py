@@ -1,0 +1,183 @@
+"""What a list of takedowns names in a lake: documents and images of versions, and all that was made of these versions.
+
+A document that is named goes with its images, but for those that another document shows, in any version: these stay
+until they are named themselves. An image that is named goes from every document; a document without another goes too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pipelines.features.values import texts_key
+from pipelines.forgetting.captures import named_digests
+from pipelines.sources.takedowns import Takedowns
+from schemas.documents import Image
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.manifest import FileEntry, Manifest, read_manifest
+from schemas.parts import read_part
+from schemas.raw import Retrieved
+
+_DOCUMENT = ("id", "provenance", "sentences", "images")
+_IMAGE = ("hash", "source", "fingerprint", "is_flat")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one version holds of what is named.
+
+    Attributes:
+        documents: ids of those that go.
+        images: hashes of those that go.
+        links: folders of links predicted in the version, relative to the lake.
+        indexes: folders of its indexes, likewise.
+    """
+
+    dataset: str
+    version: str
+    documents: tuple[str, ...]
+    images: tuple[str, ...]
+    links: tuple[str, ...]
+    indexes: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        return f"{self.dataset}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is named in a lake.
+
+    Attributes:
+        holdings: of each version that holds something.
+        images: hashes of all images that go.
+        shared: hashes of images of documents that go, which others show: they stay.
+        texts: of each document that goes, its sentences.
+        addresses: of their pages, as they were asked for, and of the images that go.
+        inputs: addresses of captured files that the versions were read from.
+    """
+
+    holdings: tuple[Holding, ...]
+    images: frozenset[str]
+    shared: frozenset[str]
+    texts: tuple[tuple[str, ...], ...]
+    addresses: frozenset[str]
+    inputs: frozenset[str]
+
+    @property
+    def text_keys(self) -> frozenset[str]:
+        """Return the keys of the documents' features."""
+        return frozenset(map(texts_key, self.texts))
+
+
+@dataclass(slots=True)
+class _Version:
+    manifest: Manifest
+    folder: Folder
+    documents: dict[str, Mapping[str, Any]]  # that are named
+    images: frozenset[str] = frozenset()  # that go
+
+
+def find_holdings(lake: Lake, takedowns: Takedowns) -> Found:
+    """Return what is named in the versions of a lake; every row of every version is looked at."""
+    versions = [_Version(*read_manifest(lake, name), {}) for name in _references(lake)]
+    named = {key for version in versions for key in _named(version, takedowns)}
+    hashes = {image["hash"] for version in versions for row in version.documents.values() for image in row["images"]}
+    kept = {key for version in versions for key in _shown_by_others(version, hashes)}
+    named |= {entry.removeprefix("sha256:") for entry in takedowns.entries if entry.startswith("sha256:")}
+    named |= named_digests(lake.raw, takedowns)
+    gone = frozenset(named | (hashes - kept))
+    addresses = set[str]()
+    for version in versions:
+        version.images = frozenset(_sources(version, gone, addresses))
+    holding = [version for version in versions if version.documents or version.images]
+    pages, inputs = _retrieved(lake, holding)
+    texts = {
+        tuple(each["text"] for each in row["sentences"]) for version in holding for row in version.documents.values()
+    }
+    return Found(
+        holdings=tuple(_holding(lake, version) for version in holding),
+        images=gone,
+        shared=frozenset((hashes & kept) - named),
+        texts=tuple(sorted(texts)),
+        addresses=frozenset(addresses | pages),
+        inputs=frozenset(inputs),
+    )
+
+
+def parts(manifest: Manifest, table: str) -> Iterator[FileEntry]:
+    """Yield the parts of a table in all splits."""
+    for split in manifest.splits:
+        yield from manifest.parts(table, split)
+
+
+def _references(lake: Lake) -> list[str]:
+    return [f"{name}@{version}" for name in lake.dataset_names() for version in lake.versions(name)]
+
+
+def _named(version: _Version, takedowns: Takedowns) -> Iterator[str]:
+    """Yield the images of a version that are named themselves; its documents that are get into it."""
+    for entry in parts(version.manifest, "images"):
+        for row in read_part(version.folder, entry, _IMAGE).to_pylist():
+            if takedowns.matches_image(Image(**row)):
+                yield row["hash"]
+    for entry in parts(version.manifest, "documents"):
+        for row in read_part(version.folder, entry, _DOCUMENT).to_pylist():
+            read = row["provenance"]
+            if takedowns.matches_record((row["id"], read["record_id"]), (read["url"] or "",)):
+                version.documents[row["id"]] = row
+            yield from (i["hash"] for i in row["images"] if takedowns.matches_address(i["source"] or ""))
+
+
+def _shown_by_others(version: _Version, hashes: set[str]) -> Iterator[str]:
+    """Yield those images that a document shows which is not named."""
+    for entry in parts(version.manifest, "documents") if hashes else ():
+        for row in read_part(version.folder, entry, ("id", "images")).to_pylist():
+            if row["id"] not in version.documents:
+                yield from (image["hash"] for image in row["images"] if image["hash"] in hashes)
+
+
+def _sources(version: _Version, gone: frozenset[str], addresses: set[str]) -> Iterator[str]:
+    """Yield the images of a version that go; their addresses, and those of its documents, get into the set."""
+    addresses.update(row["provenance"]["url"] for row in version.documents.values() if row["provenance"]["url"])
+    for entry in parts(version.manifest, "documents") if gone else ():
+        for row in read_part(version.folder, entry, ("images",)).to_pylist():
+            for image in row["images"]:
+                if image["hash"] in gone:
+                    addresses.update(filter(None, [image["source"]]))
+                    yield image["hash"]
+
+
+def _retrieved(lake: Lake, versions: list[_Version]) -> tuple[set[str], set[str]]:
+    """Return the addresses at which pages of documents were asked for, and those of captured input files."""
+    pages, inputs = set[str](), set[str]()
+    for version in versions:
+        folder = lake.retrievals(version.manifest.dataset, version.manifest.version)
+        for name in folder.files():
+            for row in pq.read_table(folder.open(name)).to_pylist():
+                if row["kind"] == Retrieved.INPUT:
+                    inputs.add(row["url"])
+                elif row["kind"] == Retrieved.DOCUMENT and row["key"] in version.documents:
+                    pages.update(filter(None, [row.get("captured"), row["url"]]))
+    return pages, inputs
+
+
+def _holding(lake: Lake, version: _Version) -> Holding:
+    name = (version.manifest.dataset, version.manifest.version)
+    made = defaultdict[str, list[str]](list)
+    for kind in ("links", "indexes"):
+        folder = lake.root.child(kind, *name)
+        made[kind] = ["/".join((kind, *name, each)) for each in folder.names() if folder.child(each).exists(MANIFEST)]
+    return Holding(
+        dataset=name[0],
+        version=name[1],
+        documents=tuple(sorted(version.documents)),
+        images=tuple(sorted(version.images)),
+        links=tuple(made["links"]),
+        indexes=tuple(made["indexes"]),
+    )

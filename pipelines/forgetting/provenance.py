@@ -1,0 +1,203 @@
+"""Everything that a lake knows of one document: where it is, what it was made of, and what was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.forgetting.holdings import parts
+from pipelines.packs import SUFFIX, parse_keys, read_keys
+from pipelines.raw import index_of
+from pipelines.sources.takedowns import url_key
+from schemas.errors import NotFoundError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LinksManifest
+from schemas.manifest import Manifest, read_manifest, table_parts
+from schemas.parts import read_part
+
+_ANSWER = ("kind", "url", "final_url", "status", "media_type", "fetched_at", "digest", "reason", "message", "opt_outs")
+_IMAGE = (
+    "hash",
+    "source",
+    "format",
+    "width",
+    "height",
+    "original_bytes",
+    "fingerprint",
+    "licence",
+    "metadata",
+    "rights",
+)
+
+
+def provenance(lake: Lake, reference: str, document: str) -> dict[str, Any]:
+    """Return everything known of a document of `NAME` (in all its versions) or `NAME@VERSION`.
+
+    Raises:
+        NotFoundError: no such version, or none of them holds the document.
+    """
+    name, version = lake.find(reference)
+    wanted = [version] if "@" in reference else lake.versions(name)
+    held = [found for each in wanted if (found := _in_version(lake, f"{name}@{each}", document)) is not None]
+    if not held:
+        raise NotFoundError(f"{reference}: no document {document!r} in {', '.join(wanted)}")
+    addresses = {url for found in held for url in _addresses(found)}
+    digests = {image["hash"] for found in held for image in found["images"]}
+    return {
+        "document": document,
+        "dataset": name,
+        "versions": held,
+        "answers": sorted(_answers(lake.raw, addresses, digests), key=lambda each: (each["fetched_at"], each["url"])),
+        "packs": sorted(_packs(lake, digests)),
+    }
+
+
+def provenance_lines(known: dict[str, Any]) -> Iterator[str]:
+    """Yield the same in words."""
+    yield f"{known['document']} of {known['dataset']}"
+    for held in known["versions"]:
+        read = held["provenance"]
+        licence = f"licence {read['licence'] or 'not stated'}"
+        latest = " (latest)" if held["is_latest"] else ""
+        yield f"version {held['version']}{latest}: {held['split']}, {held['part']}, {len(held['sentences'])} sentences"
+        yield f"  from {read['source']} {read['record_id']} {read['url'] or ''}, {licence}"
+        for row in held["retrieved"]:
+            yield f"  fetched: {row['kind']} {row['url'] or row['key']} at {row['retrieved']}"
+        for image in held["images"]:
+            size = f"{image['width']} x {image['height']} px {image['format']}" if image.get("format") else "no pixels"
+            licence = f"licence {image.get('licence') or 'not stated'}"
+            yield f"  image {image['hash'][:16]} {image['source'] or ''}, {size}, {licence}"
+            for name, value in (image.get("rights") or {}).items():
+                if value:
+                    yield f"    {name}: {value}"
+        yield f"  made with: {', '.join(held['made_with'])}"
+        for row in held["failures"]:
+            yield f"  left out: {row['record_id']} {row['reason']}: {row['message']}"
+        for row in held["duplicates"]:
+            yield f"  near-duplicate: image {row['position']} of {row['nearest'][:16]} at {row['distance']} bits"
+        for each in held["links"]:
+            yield f"  links: {each['path']}, {each['links']} of it, by {each['model']}"
+        for path in held["indexes"]:
+            yield f"  index: {path}"
+        for model in held.get("models", ()):
+            yield f"  model: {model}"
+    for row in known["answers"]:
+        came = row["reason"] or f"status {row['status']}, {row['media_type'] or 'no type'}"
+        yield f"answer: {row['fetched_at']} {row['kind']} {row['url']}: {came}, raw/{row['source']}"
+    for path in known["packs"]:
+        yield f"copy or features: {path}"
+
+
+def _in_version(lake: Lake, reference: str, document: str) -> dict[str, Any] | None:
+    """Return what a version holds of a document, None where it does not hold it."""
+    manifest, folder = read_manifest(lake, reference)
+    for entry in parts(manifest, "documents"):
+        table = read_part(folder, entry, ("id", "language", "split", "sentences", "images", "links", "provenance"))
+        rows = table.filter(pc.equal(table["id"], document)).to_pylist()
+        if rows:
+            row = rows[0]
+            images = _images(folder, manifest, entry.path, [image["hash"] for image in row["images"]])
+            made = {"links": list(_links(lake, manifest, document)), "indexes": _indexes(lake, manifest)}
+            return {
+                **row,
+                "version": manifest.version,
+                "is_latest": lake.latest(manifest.dataset) == manifest.version,
+                "part": entry.path,
+                "images": [{**image, **images.get(image["hash"], {})} for image in row["images"]],
+                "retrieved": list(_times(lake, manifest, {document, *images})),
+                "failures": _rows(manifest, folder, "failures", "record_id", document),
+                "duplicates": _rows(manifest, folder, "duplicates", "document", document),
+                "made_with": [f"multilink {manifest.code_version}", *_columns(manifest)],
+                **made,
+            }
+    return None
+
+
+def _images(folder: Folder, manifest: Manifest, path: str, hashes: list[str]) -> dict[str, dict[str, Any]]:
+    (entry,) = (each for each in manifest.files if each.path == path.replace("documents/", "images/", 1))
+    with folder.open(entry.path) as stream:
+        there = pq.read_schema(stream).names
+    table = read_part(folder, entry, [name for name in _IMAGE if name in there])
+    shown = table.filter(pc.is_in(table["hash"], pa.array(hashes, pa.string())))
+    return {row["hash"]: row for row in shown.to_pylist()}
+
+
+def _columns(manifest: Manifest) -> Iterator[str]:
+    for table in ("images", "documents"):
+        for column in manifest.columns(table):
+            yield f"{column.column} of {table} ({column.describe()}, {column.fingerprint[:16]})"
+
+
+def _rows(manifest: Manifest, folder: Folder, table: str, column: str, document: str) -> list[dict[str, Any]]:
+    """Return the rows of a table that are about a document, or about an image of it (`<id>#<position>`)."""
+    found = list[dict[str, Any]]()
+    for part in table_parts(manifest, folder, table):
+        mine = pc.or_(pc.equal(part[column], document), pc.starts_with(part[column], f"{document}#"))
+        found += part.filter(mine).to_pylist()
+    return found
+
+
+def _times(lake: Lake, manifest: Manifest, keys: set[str]) -> Iterator[dict[str, Any]]:
+    folder = lake.retrievals(manifest.dataset, manifest.version)
+    for name in folder.files():
+        for row in pq.read_table(folder.open(name)).to_pylist():
+            if row["key"] in keys or row["kind"] == "input":
+                yield {**row, "retrieved": row["retrieved"].isoformat()}
+
+
+def _links(lake: Lake, manifest: Manifest, document: str) -> Iterator[dict[str, Any]]:
+    """Yield the folders of links that have some of a document, or would if there were any."""
+    root = lake.root.child("links", manifest.dataset, manifest.version)
+    for name in root.names():
+        folder = root.child(name)
+        if folder.exists(MANIFEST):
+            told = LinksManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
+            paths = [entry.path for entry in told.files if entry.path.startswith("links/")]
+            tables = [pq.read_table(folder.open(path), columns=["document"]) for path in paths]
+            number = sum(pc.sum(pc.equal(table["document"], document)).as_py() or 0 for table in tables)
+            path = f"links/{manifest.dataset}/{manifest.version}/{name}"
+            yield {"path": path, "model": told.model, "links": number}
+
+
+def _indexes(lake: Lake, manifest: Manifest) -> list[str]:
+    folder = lake.root.child("indexes", manifest.dataset, manifest.version)
+    names = [name for name in folder.names() if folder.child(name).exists(MANIFEST)]
+    return [f"indexes/{manifest.dataset}/{manifest.version}/{name}" for name in names]
+
+
+def _addresses(held: dict[str, Any]) -> Iterator[str]:
+    yield held["provenance"]["url"] or ""
+    yield from (image["source"] or "" for image in held["images"])
+    for row in held["retrieved"]:
+        yield from filter(None, (row["url"], row.get("captured")))
+
+
+def _answers(raw: Folder, addresses: set[str], digests: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the raw store's indexes with one of these addresses or digests."""
+    keys = set(filter(None, map(url_key, addresses)))
+    for source in raw.names():
+        index = index_of(raw.child(source)).folder
+        for name in index.names():
+            with index.open(name) as stream:
+                file = pq.ParquetFile(stream)
+                there = [column for column in _ANSWER if column in file.schema_arrow.names]
+                rows = file.read(columns=there).to_pylist()
+            for row in rows:
+                if row["digest"] in digests or not keys.isdisjoint(map(url_key, (row["url"], row["final_url"] or ""))):
+                    yield {**dict.fromkeys(_ANSWER), **row, "source": source}
+
+
+def _packs(lake: Lake, digests: set[str]) -> Iterator[str]:
+    """Yield the packs of copies and features that hold an image."""
+    short = set(parse_keys(sorted(digests)).tolist())
+    for top, key in (("images", "hash"), ("features", "key")):
+        for path in lake.root.child(top).files():
+            folder, _, name = path.rpartition("/")
+            if name.endswith(SUFFIX) and not name.startswith("."):
+                keys = read_keys(lake.root.child(top, *folder.split("/")), name, key).tolist()
+                if not short.isdisjoint(keys):
+                    yield f"{top}/{path}"

@@ -1,0 +1,122 @@
+"""The commands: provenance, takedown and forget, with models in a real registry; text and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from pipelines.config import recipe
+from pipelines.run import build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.errors import MultilinkError
+from schemas.lake import Lake
+from training.mlflow.runs import connect
+
+SECRET = "The recipe that was never to be told."
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Build six own documents, of which two share a picture."""
+    for number in range(6):
+        Image.effect_noise((80 + number, 60), 90).convert("RGB").save(tmp_path / f"{number}.png")
+    records = [
+        {"id": f"p{number}", "sentences": [SECRET if number == 3 else f"Step {number}."], "images": [{"path": path}]}
+        for number, path in enumerate(("0.png", "1.png", "2.png", "3.png", "4.png", "4.png"))
+    ]
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    home = Lake.at(str(tmp_path / "lake"))
+    config = override(recipe("documents"), [f"source.documents={path}", "features.images=", "features.sentences="])
+    build_dataset(config, lake=home, credentials=Credentials(), say=lambda _: None)
+    return home
+
+
+def run(lake: Lake, *arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, [*arguments, "--lake", lake.root.uri])
+    assert result.exit_code == status, result.output + str(result.exception)
+    return result.stdout
+
+
+def values(lake: Lake, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(lake, *arguments, "--json").splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path, lake: Lake) -> str:
+    """A registry with a model that was trained on the version, and one that was not."""
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = connect(uri)
+    for name, version in (("multilink-documents-x", str(lake.latest("documents"))), ("other", "0" * 16)):
+        client.create_registered_model(name)
+        tags = {"dataset": "documents", "dataset_version": version}
+        client.create_model_version(name, source=str(tmp_path), tags=tags)
+    return uri
+
+
+def test_provenance_tells_the_document_and_the_models(lake: Lake, store: str) -> None:
+    text = run(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
+    assert "p3 of documents" in text
+    assert "model: models:/multilink-documents-x/1" in text
+    known = values(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
+    (held,) = known["versions"]
+    assert held["sentences"][0]["text"] == SECRET
+    assert held["models"] == ["models:/multilink-documents-x/1"]
+
+
+def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str) -> None:
+    version = lake.latest("documents")
+    before = {path: lake.root.read(path) for path in lake.root.files()}
+    found = values(lake, "lake", "takedown", "p3", "--tracking-uri", store)
+    (row,) = found["versions"]
+    assert (row["version"], row["documents"], len(row["images"])) == (version, ["p3"], 1)
+    assert row["models"] == ["models:/multilink-documents-x/1"]
+    assert {path: lake.root.read(path) for path in lake.root.files()} == before
+    assert "no version holds it" in run(lake, "lake", "takedown", "id:nosuch")
+
+
+def test_a_shared_picture_stays_until_it_is_named(lake: Lake) -> None:
+    found = values(lake, "lake", "takedown", "p4")
+    (shared,) = found["shared_images"]
+    assert found["images"] == []
+    assert f"image {shared} stays" in run(lake, "lake", "takedown", "p4")
+    assert values(lake, "lake", "takedown", "p4", "p5")["images"] == [shared]
+    named = values(lake, "lake", "takedown", shared)
+    assert (named["images"], named["versions"][0]["documents"]) == ([shared], [])
+
+
+def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Path) -> None:
+    told = values(lake, "lake", "forget", "p3")
+    assert told["dry_run"] and told["packs"] and told["replaced"] == {f"documents@{lake.latest('documents')}": ""}
+    assert "nothing was changed" in run(lake, "lake", "forget", "p3")
+    listed = tmp_path / "list.txt"
+    listed.write_text("id:p3  # asked for by its author\n", encoding="utf-8")
+    assert "it is gone" in run(lake, "lake", "forget", "--list", str(listed), "--yes")
+    shown = json.loads(run(lake, "datasets", "list", "--json").splitlines()[-1])
+    (version,) = shown["documents"]["versions"]
+    assert shown["documents"]["latest"] == version
+    assert "no version holds it" in run(lake, "lake", "takedown", "p3")
+    assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
+
+
+def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Path) -> None:
+    run(lake, "lake", "forget", "p3", "--yes")
+    settings = [f"source.documents={tmp_path}/documents.jsonl", "features.images=", "features.sentences="]
+    (tmp_path / "list.txt").write_text("id:p3\n", encoding="utf-8")
+    changes = [part for each in [*settings, f"takedown_list={tmp_path}/list.txt"] for part in ("--set", each)]
+    run(lake, "build", "documents", *changes)
+    assert "no version holds it" in run(lake, "lake", "takedown", "p3")
+
+
+def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:
+    for arguments in (["lake", "forget"], ["lake", "takedown", "url:nothing"], ["lake", "takedown", "--list", "/none"]):
+        with pytest.raises(MultilinkError):
+            CliRunner().invoke(app, [*arguments, "--lake", lake.root.uri], catch_exceptions=False)

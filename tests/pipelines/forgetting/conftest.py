@@ -1,0 +1,47 @@
+"""A lake that was built from the recorded web, with features, and what can be asked of its bytes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestration.demo.recorded_web import web_settings
+from pipelines.config import recipe
+from pipelines.run import BuildSummary, build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.lake import Lake
+
+REPLAY = Path(__file__).resolve().parents[2] / "replay"
+RECORDING = REPLAY / "recording"
+sys.path.insert(0, str(REPLAY))
+from server import RecordedWeb  # noqa: E402
+
+Build = Callable[..., BuildSummary]
+
+
+def built(lake: Path, port: int, *settings: str) -> BuildSummary:
+    """Build `diy` of the first 40 posts of the recorded web."""
+    given = web_settings([RECORDING / "RS_first40.bz2"], port)
+    config = override(recipe("diy"), [*given, "features.sentences=", *settings])
+    return build_dataset(config, lake=Lake.at(str(lake)), credentials=Credentials(), say=lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "lake"
+    with RecordedWeb(RECORDING) as web:
+        built(folder, web.port)
+        built(folder, web.port, "splits.seed=1")
+    return folder
+
+
+@pytest.fixture
+def lake(made: Path, tmp_path: Path) -> Iterator[Lake]:
+    """A lake with two versions of `diy`."""
+    shutil.copytree(made, tmp_path / "lake")
+    yield Lake.at(str(tmp_path / "lake"))

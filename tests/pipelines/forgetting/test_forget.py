@@ -1,0 +1,260 @@
+"""What is forgotten is nowhere in the lake's bytes, what is not is as it was, and a kill in between does no harm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.forgetting.forget import Forgotten, forget
+from pipelines.forgetting.holdings import find_holdings
+from pipelines.packs import PackFolder
+from pipelines.raw import RawStore, index_of, request_key
+from pipelines.sources.takedowns import Takedowns, parse_takedowns
+from schemas.documents import COPY_SCHEMA
+from schemas.lake import LATEST, Lake
+from schemas.manifest import read_manifest, verify
+from schemas.raw import RawEntry
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lake_bytes import bytes_of, rows_of
+
+
+def listed(*lines: str) -> Takedowns:
+    return parse_takedowns([line.encode() for line in lines], name="list")
+
+
+def run(lake: Lake, *lines: str, dry_run: bool = False) -> Forgotten:
+    return forget(lake, listed(*lines), dry_run=dry_run, say=lambda _: None)
+
+
+def victim(lake: Lake) -> dict[str, Any]:
+    """Return a document with several images and long sentences."""
+    rows = rows_of(lake, str(lake.latest("diy")), "documents")
+    return max(rows, key=lambda row: (len(row["images"]), row["id"]))
+
+
+def answers(lake: Lake) -> dict[str, bytes]:
+    """Return the body of every answer that the raw store finds, by its key."""
+    store, found = RawStore(lake.raw), dict[str, bytes]()
+    for source in lake.raw.names():
+        index = index_of(lake.raw.child(source)).folder
+        keys = {key for name in index.names() for key in pq.read_table(index.open(name))["key"].to_pylist()}
+        for entry in store.find_many(source, sorted(keys)):
+            if entry is not None and entry.reason is None:
+                found[entry.key] = store.body(source, entry)
+    return found
+
+
+def traces(lake: Lake, needles: list[bytes]) -> set[str]:
+    return {path for path, data in bytes_of(lake).items() if any(needle in data for needle in needles)}
+
+
+def needles_of(lake: Lake, row: dict[str, Any]) -> list[bytes]:
+    """Return what a document leaves in a lake: sentences, pictures and their copies, addresses, its id."""
+    store, needles = RawStore(lake.raw), list[bytes]()
+    needles += [part.encode() for each in row["sentences"] if len(part := each["text"]) > 25]
+    hashes = [image["hash"] for image in row["images"]]
+    keys = [request_key("image", image["source"]) for image in row["images"]]
+    needles += [store.body("web", entry) for entry in store.find_many("web", keys) if entry is not None]
+    needles += [each["jpeg"] for each in rows_of(lake, str(lake.latest("diy")), "images") if each["hash"] in hashes]
+    needles += [image["source"].encode() for image in row["images"]]
+    needles += [bytes.fromhex(key) for key in hashes] + [key.encode() for key in hashes]
+    assert len(needles) > 3 * len(hashes)
+    return [*needles, row["id"].encode()]
+
+
+def test_a_document_is_nowhere_in_the_lake(lake: Lake) -> None:
+    row = victim(lake)
+    needles = needles_of(lake, row)
+    held = b"\n".join(bytes_of(lake).values())
+    assert all(needle in held for needle in needles if len(needle) != 32), "a needle that is nowhere proves nothing"
+    before, old = answers(lake), lake.versions("diy")
+    others = {
+        each["id"]: each for each in rows_of(lake, str(lake.latest("diy")), "documents") if each["id"] != row["id"]
+    }
+    done = run(lake, f"id:{row['id']}")
+    assert traces(lake, needles) == set()
+    assert {holding.version for holding in done.found.holdings} == set(old)
+    assert not set(lake.versions("diy")) & set(old)
+    assert len(lake.versions("diy")) == 2
+    left = {each["id"]: each for each in rows_of(lake, str(lake.latest("diy")), "documents")}
+    assert left == others
+    for version in lake.versions("diy"):
+        assert list(verify(*read_manifest(lake, f"diy@{version}"))) == []
+    after = answers(lake)
+    gone = before.keys() - after.keys()
+    assert len(gone) == len(row["images"]) + 1  # its page
+    assert after == {key: body for key, body in before.items() if key not in gone}
+    assert find_holdings(lake, listed(f"id:{row['id']}")).holdings == ()
+
+
+def test_packs_that_are_left_give_the_same_rows(lake: Lake) -> None:
+    row = victim(lake)
+    (folder,) = (lake.images.child(name) for name in lake.images.names())
+    packs = PackFolder(folder, COPY_SCHEMA, "hash", 32)
+
+    def copies() -> dict[str, bytes]:
+        refs = packs.index().find(sorted(shown))
+        found = packs.read([ref for ref in refs if ref is not None], ["hash", "jpeg"]).to_pylist()
+        return {each["hash"]: each["jpeg"] for each in found}
+
+    shown = {
+        image["hash"]
+        for version in lake.versions("diy")
+        for each in rows_of(lake, version, "images")
+        for image in [each]
+    }
+    before = copies()
+    done = run(lake, f"id:{row['id']}")
+    assert copies() == {key: jpeg for key, jpeg in before.items() if key not in done.found.images}
+    for pack in packs.folder.names():
+        file = pq.ParquetFile(packs.folder.open(pack))
+        sizes = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
+        assert len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Lake) -> None:
+    row = victim(lake)
+    before = {path: lake.root.read(path) for path in lake.root.files()}
+    told = run(lake, f"id:{row['id']}", dry_run=True)
+    assert {path: lake.root.read(path) for path in lake.root.files()} == before
+    assert told.found.images == {image["hash"] for image in row["images"]}
+    assert {each.source: each.records for each in told.captures} == {"imgur": 1, "web": len(row["images"])}
+    assert told.packs
+    assert all(new == "" for _, new in told.replaced)
+
+
+def test_an_image_goes_from_the_documents_that_show_it(lake: Lake) -> None:
+    row = victim(lake)
+    gone = row["images"][1]
+    needles = [gone["hash"].encode(), gone["source"].encode()]
+    run(lake, gone["source"])
+    assert traces(lake, needles) == set()
+    (left,) = (each for each in rows_of(lake, str(lake.latest("diy")), "documents") if each["id"] == row["id"])
+    assert left["images"] == [image for image in row["images"] if image != gone]
+    assert left["sentences"] == row["sentences"]
+    expected = [link for link in row["links"] if link["image"] != 1]
+    assert left["links"] == [{**link, "image": link["image"] - (link["image"] > 1)} for link in expected]
+    assert left["after_sentence"] == [place for number, place in enumerate(row["after_sentence"]) if number != 1]
+
+
+def test_a_domain_takes_all_and_leaves_no_version(lake: Lake) -> None:
+    run(lake, "domain:imgur.com")
+    assert lake.versions("diy") == []
+    assert not lake.root.child("datasets", "diy").exists(LATEST)
+    assert all(path.startswith("raw/robots/") for path in traces(lake, [b"i.imgur.com/"]))  # the host's own files
+
+
+def test_nothing_is_removed_where_nothing_is_named(lake: Lake) -> None:
+    before = {path: lake.root.read(path) for path in lake.root.files()}
+    done = run(lake, "id:nosuch", "sha256:" + "0" * 64)
+    assert done.found.holdings == ()
+    assert {path: lake.root.read(path) for path in lake.root.files()} == before
+
+
+def test_links_and_indexes_of_its_versions_go(lake: Lake) -> None:
+    row, version = victim(lake), str(lake.latest("diy"))
+    for folder in (lake.links("diy", version, "m", "1"), lake.index("diy", version, "m-1")):
+        folder.write("manifest.json", b"{}")
+        folder.write("data", row["sentences"][0]["text"].encode())
+    found = find_holdings(lake, listed(f"id:{row['id']}"))
+    (holding,) = (each for each in found.holdings if each.version == version)
+    assert (holding.links, holding.indexes) == ((f"links/diy/{version}/m-1",), (f"indexes/diy/{version}/m-1",))
+    run(lake, f"id:{row['id']}")
+    assert not [path for path in lake.root.files() if path.startswith(("links/", "indexes/"))]
+
+
+def test_an_older_answer_of_the_same_page_goes_too(lake: Lake) -> None:
+    """It is in the segment, and no row of the index points at it any more."""
+    row, store = victim(lake), RawStore(lake.raw)
+    body = f"<html>{' '.join(each['text'] for each in row['sentences'])}</html>".encode()
+    url = "http://imgur.com/a/elsewhere"
+    entry = RawEntry(key=request_key("page", url), kind="page", url=url, fetched_at="2024-01-01T00:00:00Z", status=200)
+    store.add("imgur", entry, {"content-type": "text/html"}, body)
+    store.add("imgur", entry, {"content-type": "text/html"}, b"<html>Nothing.</html>")
+    store.close()
+    run(lake, f"id:{row['id']}")
+    assert traces(lake, [row["sentences"][0]["text"].encode()]) == set()
+    (found,) = RawStore(lake.raw).find_many("imgur", [entry.key])
+    assert found is not None
+    assert RawStore(lake.raw).body("imgur", found) == b"<html>Nothing.</html>"
+
+
+def test_an_answer_found_unchanged_points_at_its_new_place(lake: Lake) -> None:
+    row, store = victim(lake), RawStore(lake.raw)
+    index = index_of(lake.raw.child("imgur")).folder
+    rows = [each for name in index.names() for each in pq.read_table(index.open(name)).to_pylist()]
+    kept = next(each for each in rows if each["segment"] and each["kind"] == "page" and not each["reason"])
+    before = store.body("imgur", RawEntry(**kept))
+    store.note("imgur", RawEntry(**{**kept, "fetched_at": "2999-01-01T00:00:00Z"}))
+    store.close()
+    run(lake, f"id:{row['id']}", "url:http://imgur.com/a/nosuch")
+    (found,) = RawStore(lake.raw).find_many("imgur", [kept["key"]])
+    if found is not None:  # unless it was the document's own page
+        assert found.fetched_at == "2999-01-01T00:00:00Z"
+        assert RawStore(lake.raw).body("imgur", found) == before
+
+
+# The function at whose n-th call the process ends, as if it was killed.
+KILLS = (
+    ("pipelines.forgetting.captures", "write_index", 2),
+    ("pipelines.forgetting.forget", "_remove_packed", 1),
+    ("pipelines.forgetting.forget", "write_subset", 2),
+    ("pipelines.forgetting.forget", "_keep_times", 1),
+    *(("schemas.lake.Folder", "delete", calls) for calls in (1, 2, 3, 5, 7)),
+    ("schemas.lake.Folder", "remove", 1),
+    ("schemas.lake.Folder", "remove", 4),
+)
+KILLED = """
+import importlib, os, sys
+from pipelines.forgetting.forget import forget
+from pipelines.sources.takedowns import parse_takedowns
+from schemas.lake import Folder, Lake
+
+uri, entry, home, name, calls = sys.argv[1:]
+place = Folder if home == "schemas.lake.Folder" else importlib.import_module(home)
+original, left = getattr(place, name), [int(calls)]
+
+def ending(*args, **options):
+    left[0] -= 1
+    if left[0] == 0:
+        os._exit(9)
+    return original(*args, **options)
+
+setattr(place, name, ending)
+forget(Lake.at(uri), parse_takedowns([entry.encode()], name="list"), dry_run=False, say=print)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("home", "name", "calls"), KILLS)
+def test_what_was_killed_goes_on(lake: Lake, tmp_path: Path, home: str, name: str, calls: int) -> None:
+    row = victim(lake)
+    needles, entry = needles_of(lake, row), f"id:{row['id']}"
+    calm = Lake.at(str(tmp_path / "calm"))
+    shutil.copytree(lake.root.uri, calm.root.uri)
+    run(calm, entry)
+    killed = subprocess.run([sys.executable, "-c", KILLED, lake.root.uri, entry, home, name, str(calls)], check=False)
+    assert killed.returncode == 9
+    run(lake, entry)
+    assert traces(lake, needles) == set()
+    assert sorted(lake.versions("diy")) == sorted(calm.versions("diy"))
+    assert answers(lake) == answers(calm)
+    for version in lake.versions("diy"):
+        assert list(verify(*read_manifest(lake, f"diy@{version}"))) == []
+
+
+def test_no_manifest_of_what_is_left_names_what_went(lake: Lake) -> None:
+    row = victim(lake)
+    run(lake, f"id:{row['id']}")
+    manifest, _ = read_manifest(lake, "diy")
+    told = manifest.config["forgotten"]
+    assert (told["documents"], told["images"]) == (1, len(row["images"]))
+    assert row["id"] not in json.dumps(manifest.config)
