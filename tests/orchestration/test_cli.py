@@ -47,7 +47,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["trian"], "No such command 'trian'"),
         (
             ["build", "diyy", "--lake", "lake"],
-            "unknown data set 'diyy'; data sets: archive, cite, clue, dii-stress, diy, ",
+            "unknown data set 'diyy'; did you mean 'diy'? data sets: archive, cite, clue, dii-stress, diy, ",
         ),
         (["build", "diy", "--lake", "lake"], "source.dump: expected the path of a file"),
         (["build", "diy", "--lake", "lake", "--set", "dedupe.radus=2"], "did you mean 'dedupe.radius'?"),
