@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import typer
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
+from orchestration.demo.news import newsroom
 from orchestration.demo.recorded_web import recorded_web, recording_at
 from orchestration.project import remember
 from orchestration.steps import Steps, in_process
@@ -33,6 +34,9 @@ LINKED_DOCUMENTS = 8
 def demo(
     workspace: Annotated[Path, typer.Option(help="Folder that everything is written to.")] = Path("demo"),
     workers: Annotated[int, typer.Option(help="Worker processes of the build and of training.")] = 1,
+    is_news: Annotated[
+        bool, typer.Option("--news", help="Instead: a newsroom's archive in three languages, searched by four texts.")
+    ] = False,
     is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
 ) -> None:
     """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
@@ -40,6 +44,8 @@ def demo(
     Takes a few minutes on two cores; run again, it says what it reuses. Needs a clone of the repository.
     """
     console, home = Console(is_json=is_json), workspace.absolute()
+    if is_news:
+        return newsroom(home, workers=workers, console=console)
     say = console.say
     dataset = DatasetSettings(name=DATASET, recorded_web=str(recording_at()), train_recipe=RECIPE)
     settings = Settings(
@@ -72,6 +78,8 @@ def demo(
     for reason in promotion["reasons"]:
         say(reason)
     page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", console)
+    say(f"5/5 link: every document of {reference}, and an index of its pictures")
+    links, index = (step(own["model"], reference, say=say) for step in (steps.link, steps.index))
 
     console.summarise(
         [
@@ -82,6 +90,9 @@ def demo(
             f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}",
             "                        then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
             f"  the linked documents  {page}",
+            "  the pages             .venv/bin/multilink pages",
+            "                        then http://127.0.0.1:8090/links",
+            "  a newsroom            .venv/bin/multilink demo --news",
         ],
         {
             "build": build,
@@ -90,6 +101,8 @@ def demo(
             "promotion": promotion,
             "report": scores["report"],
             "links": str(page),
+            "linked_version": links,
+            "index": index,
             "tracking_uri": settings.tracking_uri,
         },
     )

@@ -12,8 +12,10 @@ from pathlib import Path
 from schemas.errors import BuildError, NotFoundError
 
 REPLAY = Path(__file__).resolve().parents[2] / "tests" / "replay"
+LOOPBACK = "127.0.0.1"
 HOSTS = ("imgur.com", "i.imgur.com", "api.imgur.com")
 DUMP = "RS_recorded.zst"
+NEWS_HOST = "pictures.newsroom.example"
 
 
 def recording_at(recording: Path = REPLAY / "recording") -> Path:
@@ -49,6 +51,15 @@ def scraping(recording: Path) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
+def recorded_news(recording: Path) -> Iterator[list[str]]:
+    """Serve a recording while the block runs, and give the settings of a `news` build that fetches its pictures."""
+    with serving(recording) as port:
+        articles = recording / "news" / "articles.jsonl"
+        source = [f"source.articles={articles}", f"source.images=http://{NEWS_HOST}/"]
+        yield [*source, *_addresses(port, LOOPBACK, (NEWS_HOST,))]
+
+
+@contextlib.contextmanager
 def serving(recording: Path) -> Iterator[int]:
     """Serve a recording while the block runs, and give its port.
 
@@ -68,19 +79,26 @@ def serving(recording: Path) -> Iterator[int]:
             process.terminate()
 
 
-def web_settings(dumps: Sequence[Path], port: int, host: str = "127.0.0.1") -> list[str]:
+def web_settings(dumps: Sequence[Path], port: int, host: str = LOOPBACK) -> list[str]:
     """Return the settings of a `diy` build that scrapes a recorded web, served on a port, instead of the real one.
 
     Only addresses, pace and patience differ: a server nearby needs no mercy, and its one endless answer no minute.
     """
-    address = f"{host}:{port}"
     return [
         f"source.dump={','.join(map(str, dumps))}",
-        "http.contact=nobody@localhost",
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",
+        *_addresses(port, host, HOSTS),
+    ]
+
+
+def _addresses(port: int, host: str, names: Sequence[str]) -> list[str]:
+    """Return settings that lead the named hosts to a server nearby."""
+    address = f"{host}:{port}"
+    return [
+        "http.contact=nobody@localhost",
         f"http.allow_hosts={address}",
-        "http.connect_to=" + ",".join(f"{host}={address}" for host in HOSTS),
+        "http.connect_to=" + ",".join(f"{name}={address}" for name in names),
         "http.requests_per_second=1000",
         "http.connections_per_host=8",
         "http.attempts=2",

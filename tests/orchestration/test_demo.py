@@ -32,6 +32,8 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert "data:image/jpeg;base64" in report
     links = pq.read_table(tmp_path / "demo" / "linked" / "links.parquet")
     assert links.num_rows > 0
+    assert values["linked_version"]["documents"] > 50  # what the pages show, and what they search
+    assert values["index"]["images"] > 100
     assert Path(values["links"]).is_file()
 
     client = mlflow.MlflowClient(values["tracking_uri"], registry_uri=values["tracking_uri"])
@@ -47,7 +49,24 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     second = multilink("demo", "--workspace", "demo", "--json")
     second_s = time.monotonic() - began
     assert second.status == 0, second.err
-    assert second.err.count("reused: ") == 3  # the data set and both models
+    assert second.err.count("reused: ") == 4  # the data set, both models, the links of the version
+    assert second.json["index"]["reused"]
     assert second.json["build"]["version"] == values["build"]["version"]
     assert second.json["scores"] == values["scores"]
     assert second_s < first_s / 2
+
+
+@pytest.mark.slow
+def test_the_newsroom_finds_pictures_far_better_than_chance(multilink: Run, tmp_path: Path) -> None:
+    done = multilink("demo", "--news", "--workspace", "demo", "--json")
+    assert done.status == 0, done.err
+    found, build = done.json["search"], done.json["build"]
+    assert build["stages"]["images"]["failed"] == 0  # every picture came from the recorded web
+    name = next(key for key in found["scores"] if key.startswith("search recall_at_10 role=all, "))
+    candidates = int(name.rpartition(" ")[2])
+    assert found["scores"][name] > 2 * 100 * 10 / candidates
+    assert "4/4 evaluate-search" in done.err and "search " in done.out
+    client = mlflow.MlflowClient(done.json["tracking_uri"], registry_uri=done.json["tracking_uri"])
+    metrics = client.get_run(done.json["search"]["run_id"]).data.metrics
+    assert metrics["test_search_recall_at_10_role_all"] == pytest.approx(found["scores"][name])
+    assert (tmp_path / "demo" / "lake" / "indexes" / "news").is_dir()

@@ -22,6 +22,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from image_host import ImageHost
 from imgur_host import ImgurApi, ImgurPages
+from news_host import HOST as NEWS_HOST
+from news_host import NewsHost
 from opt_outs import OPTED_OUT, origin_file
 from reddit_host import RedditHost
 from replies import ORIGIN_FILES, Host, Reply, Request, json_reply, text_reply
@@ -49,7 +51,7 @@ class RecordedWeb:
         pages, api, reddit = ImgurPages(recording), ImgurApi(recording), RedditHost(recording)
         self._hosts: dict[str, Host] = {"imgur.com": pages, "www.imgur.com": pages}
         self._hosts |= {"i.imgur.com": images, "api.imgur.com": api}
-        self._hosts |= dict.fromkeys(REDDIT_HOSTS, reddit)
+        self._hosts |= dict.fromkeys(REDDIT_HOSTS, reddit) | {NEWS_HOST: NewsHost(recording)}
         self._by_path: tuple[tuple[str, Host], ...] = (("/a/", pages), ("/3/", api), ("/", reddit))
         self._images = images
         self._server = _Server((host, port), _Handler)

@@ -323,3 +323,18 @@ def test_recording_is_large_enough_and_small_enough() -> None:
     assert sum(path.stat().st_size for path in RECORDING.rglob("*") if path.is_file()) < 15_000_000
     names = [path.name.lower() for path in (RECORDING / "images").iterdir()]
     assert len(set(names)) == len(names)
+
+
+def test_pictures_of_the_news_are_served_and_nothing_beside_them(web: RecordedWeb) -> None:
+    host, folder = "pictures.newsroom.example", RECORDING / "news"
+    found = get(web, host, "/pictures/000.jpg")
+    assert (found.status_code, found.headers["Content-Type"]) == (200, "image/jpeg")
+    assert found.content == (folder / "pictures" / "000.jpg").read_bytes()
+    for path in (
+        "/pictures/999.jpg",
+        "/articles.jsonl",
+        "/pictures/..%2farticles.jsonl",
+        "/pictures/../articles.jsonl",
+    ):
+        assert get(web, host, path).status_code == 404
+    assert get(web, host, "/robots.txt").status_code == 200
