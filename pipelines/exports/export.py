@@ -73,14 +73,16 @@ def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: 
         files=(*written, _write_text(target, README, _card(manifest, shards, form))),
     )
     kept = {EXPORT, *(entry.path for entry in export.files)}
-    for path in [path for path in target.files() if path not in kept and path.startswith(earlier)]:
-        target.delete(path)
+    folders = tuple(path for path in earlier if path.endswith("/"))
+    for path in {*target.files()} - kept:
+        if path in earlier or path.startswith(folders):
+            target.delete(path)
     target.write(EXPORT, (json.dumps(export.to_json(), indent=1) + "\n").encode())
     return export
 
 
 def _begin(target: Folder, planned: Sequence[str]) -> tuple[str, ...]:
-    """Note which paths will be written, and return the beginnings of those that belong to this or an earlier export."""
+    """Note which paths will be written, and return those of this or an earlier export; a folder ends in /."""
     there = list(target.files())
     if there and EXPORT not in there:
         raise UsageError(f"{target.uri}: expected an empty folder or an earlier export, found {there[0]}")

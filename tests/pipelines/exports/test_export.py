@@ -71,10 +71,13 @@ def test_an_export_has_the_same_bytes_twice_and_replaces_an_earlier_one(built: A
     target = Folder(str(tmp_path / "out"))
     export_version(built.manifest, built.folder, target, form=name, say=quiet)
     first = files(tmp_path / "out")
+    (tmp_path / "out" / "README.md.mine").write_text("left alone")
     other = next(form for form in FORMATS if form != name)
     export_version(built.manifest, built.folder, target, form=other, say=quiet)
     export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    assert files(tmp_path / "out") == first
+    second = files(tmp_path / "out")
+    assert second.pop("README.md.mine") == b"left alone"
+    assert second == first
     export = json.loads(first.pop(EXPORT))
     assert {entry["path"]: entry["bytes"] for entry in export["files"]} == {p: len(b) for p, b in first.items()}
     assert "README.md" in first
