@@ -9,9 +9,14 @@
 Data sets and models are those of `benchmarks.linking`. Both run in one thread, by turns; the best of five times.
 `--clock cpu` counts processor seconds, where other work shares the machine.
 
-Measured on two cores, with other work beside:
+Measured on two cores with much other work beside, in processor seconds (`--shards 4 --clock cpu`):
 
-MEASURED
+                 plain    relink
+    gru          34.1     35.0, 1.03 of it
+    frozen       450      384, 0.85 of it
+
+Where a tower is one affine map, what is counted and noted of each document takes an eighth; where towers are the work,
+nothing is seen of it.
 """
 
 from __future__ import annotations
