@@ -55,6 +55,7 @@ class Reading:
     pictures: str
     keep_splits: bool
     skip_repeats: bool
+    obey_opt_outs: bool
 
     def address(self, file: str) -> str:
         """Return the address of a file, such as a shard, relative to the root; absolute where it is not below it."""

@@ -60,6 +60,7 @@ class CorpusSource:
         pictures: of hf: name of the column of pictures; empty: likewise.
         keep_splits: of hf: whether a shard's documents are of the split that its name, or its folder's, tells.
         skip_repeats: of mmc4: whether a document is left out of which the corpus says that its page may be there twice.
+        obey_opt_outs: of web: whether a page is left out whose answer or head says that it may not be used.
     """
 
     format: Format = "mmc4"
@@ -71,6 +72,7 @@ class CorpusSource:
     pictures: str = ""
     keep_splits: bool = True
     skip_repeats: bool = False
+    obey_opt_outs: bool = True
 
     def __post_init__(self) -> None:
         require_language(self.language)
@@ -103,6 +105,7 @@ class CorpusSource:
             pictures=self.pictures,
             keep_splits=self.keep_splits,
             skip_repeats=self.skip_repeats,
+            obey_opt_outs=self.obey_opt_outs,
         )
         try:
             yield from _READERS[self.format](shard, reading)

@@ -5,8 +5,8 @@ it; it follows `data-src` and `srcset`, and passes over addresses that do not en
 headings, list items and table cells are paragraphs here. A picture in a paragraph stands before its sentences.
 
 A picture whose answer is in the same WARC is read from there; any other is fetched. A document's id is its page's URL.
-Answers other than pages with status 200 are passed over; so is a page without a main text, or without a picture in it,
-as a failure.
+Answers other than pages with status 200 are passed over. A page without a main text, or without a picture in it, is a
+failure; so is one that says that it may not be used, unless the settings say otherwise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import Any
 from fastwarc import ArchiveIterator, WarcRecordType
 
 from pipelines.files import INSIDE, BrokenInputError, file_errors, open_uri
+from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
 from pipelines.sources.records import CandidateDocument, FieldError, clean, outcomes_of
+from pipelines.web.opt_outs import OptOut, refusal
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
@@ -36,7 +38,7 @@ Page = tuple[str, bytes]  # URL, body
 def read_web(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a WARC file."""
     pictures = _pictures(shard, reading.address(shard))
-    yield from outcomes_of(_pages(shard), partial(_outcomes, reading=reading, pictures=pictures))
+    yield from outcomes_of(_pages(shard, reading), partial(_outcomes, reading=reading, pictures=pictures))
 
 
 def _answers(shard: str) -> Iterator[Any]:
@@ -59,7 +61,7 @@ def _pictures(shard: str, address: str) -> dict[str, str]:
     return found
 
 
-def _pages(shard: str) -> Iterator[tuple[str, Page | FieldError]]:
+def _pages(shard: str, reading: Reading) -> Iterator[tuple[str, Page | FieldError]]:
     """Yield the pages of a WARC file under their URLs."""
     name = PurePosixPath(shard).name
     for record in _answers(shard):
@@ -68,8 +70,18 @@ def _pages(shard: str) -> Iterator[tuple[str, Page | FieldError]]:
             body = bytes(record.reader.read(_MAX_PAGE_BYTES + 1))
             if len(body) > _MAX_PAGE_BYTES:
                 yield url, FieldError(Reason.TOO_LARGE, f"{name}: a page of more than {_MAX_PAGE_BYTES} bytes")
+            elif reading.obey_opt_outs and (refused := _refused(record, body)) is not None:
+                yield url, FieldError(refused.reason, f"{name}: {refused.words}")
             else:
                 yield url, (url, body)
+
+
+def _refused(record: Any, body: bytes) -> OptOut | None:
+    """Return what a page that somebody captured says against its use."""
+    headers = dict[str, str]()
+    for name, value in record.http_headers:
+        headers[name.lower()] = "\n".join(filter(None, [headers.get(name.lower()), value]))
+    return refusal(headers, body, HttpConfig())
 
 
 def _outcomes(

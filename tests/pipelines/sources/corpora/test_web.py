@@ -79,3 +79,27 @@ def test_a_damaged_warc_gives_what_comes_before(read: Any, tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[:-300])
     found = read(tmp_path, "web")
     assert [draft.id for draft in found.drafts] == ["https://a.example/"]
+
+
+@pytest.mark.parametrize(
+    ("header", "head", "reason"),
+    [
+        (("X-Robots-Tag", "noai"), "", "robots-tag"),
+        (("TDM-Reservation", "1"), "", "tdm-reserved"),
+        (("X-Robots-Tag", "other: noai"), '<meta name="robots" content="noindex">', "robots-meta"),
+    ],
+)
+def test_a_page_that_opts_out_is_a_failure(
+    header: tuple[str, str], head: str, reason: str, read: Any, tmp_path: Path
+) -> None:
+    url, body = "https://site.example/diy/shelf.html", PAGE.replace("<title>", f"{head}<title>").encode()
+    with (tmp_path / "crawl.warc").open("wb") as stream:
+        headers = StatusAndHeaders("200 OK", [("Content-Type", "text/html"), header], protocol="HTTP/1.1")
+        writer = WARCWriter(stream, gzip=False)
+        record = writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=headers)
+        writer.write_record(record)
+        record.raw_stream.close()
+    found = read(tmp_path, "web")
+    assert not found.drafts
+    assert found.failures == [f"{url} {reason}"]
+    assert len(read(tmp_path, "web", obey_opt_outs=False).drafts) == 1
