@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from importlib import import_module
-from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +12,17 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from orchestration.decisions.log import DecisionLog
+from orchestration.pages import (
+    access,
+    articles,
+    comparison,
+    datasets,
+    decisions,
+    documents,
+    links,
+    pictures,
+    placement,
+)
 from orchestration.pages.access import Access
 from orchestration.pages.archives import AliasesOf, Archives
 from orchestration.pages.copies import Copies
@@ -27,7 +36,7 @@ from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
 
 # In the order of the navigation; each has a `router`, and `NAV` where it stands there.
-MODULES = ("articles", "documents", "pictures", "decisions", "placement", "comparison", "links", "datasets", "access")
+MODULES = (articles, documents, pictures, decisions, placement, comparison, links, datasets, access)
 
 
 def create_app(settings: PagesSettings) -> FastAPI:
@@ -37,8 +46,6 @@ def create_app(settings: PagesSettings) -> FastAPI:
         NotFoundError: the lake or an index is not there.
         UsageError: the store or the registry cannot be opened.
     """
-    package = __name__.rpartition(".")[0]
-    modules = [import_module(f"{package}.{name}") for name in MODULES if find_spec(f"{package}.{name}")]
     shared = open_pages(settings)
 
     @asynccontextmanager
@@ -48,11 +55,11 @@ def create_app(settings: PagesSettings) -> FastAPI:
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])
     app.state.pages = shared
-    app.state.nav = [module.NAV for module in modules if hasattr(module, "NAV")]
+    app.state.nav = [module.NAV for module in MODULES if hasattr(module, "NAV")]
     app.add_middleware(Access, settings=settings, secret=shared.secret)
     app.add_middleware(Limits)  # the last that is added stands outside
-    app.mount("/static", StaticFiles(packages=[(package, "static")]), name="static")
-    for module in modules:
+    app.mount("/static", StaticFiles(packages=[(__name__.rpartition(".")[0], "static")]), name="static")
+    for module in MODULES:
         app.include_router(module.router)
     app.add_api_route("/health", _health)
     for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
