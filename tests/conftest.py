@@ -120,14 +120,16 @@ def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             server.kill()
 
 
-# Relative to this folder: a running Dagster, a data set with a registered model, a network.
+# Relative to this folder: what shares a running newsroom, a data set with a registered model, a built version.
 KEPT_TOGETHER = (
-    "orchestration/test_up.py",
-    "pipelines/features/test_nasnet_mobile.py",
-    "pipelines/features/test_faster_rcnn.py",
+    "orchestration/decisions",
+    "orchestration/pages",
+    "pipelines/exports",
+    "pipelines/forgetting",
     "training/mlflow",
     "training/test_launch.py",
 )
+SHARES = "share"  # what a file has fixtures for that all its tests use
 
 
 # Marker -> what stands in a file whose tests need it.
@@ -137,12 +139,13 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",
+    SHARES: r"scope=\"module\"",
 }
 
 
 @cache
 def used_by(path: Path) -> list[str]:
-    """Return the markers of a test file."""
+    """Return the markers of a test file, and whether its tests share something."""
     text = path.read_text(encoding="utf-8")
     return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
 
@@ -150,8 +153,11 @@ def used_by(path: Path) -> list[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folder = Path(__file__).parent
     for item in items:
-        for name in used_by(item.path):
-            item.add_marker(name)
-        for name in KEPT_TOGETHER:
-            if item.path.is_relative_to(folder / name):
-                item.add_marker(pytest.mark.xdist_group(name))
+        used = used_by(item.path)
+        for name in used:
+            if name != SHARES:
+                item.add_marker(name)
+        together = [name for name in KEPT_TOGETHER if item.path.is_relative_to(folder / name)]
+        together += [str(item.path)] if SHARES in used else []
+        if together:
+            item.add_marker(pytest.mark.xdist_group(together[0]))
