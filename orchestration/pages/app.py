@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -9,6 +10,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from orchestration.decisions.log import DecisionLog
@@ -50,7 +52,9 @@ def create_app(settings: PagesSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        opening = asyncio.create_task(run_in_threadpool(shared.archives.open_first))  # the first search need not wait
         yield
+        await opening
         shared.close()
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])

@@ -16,10 +16,10 @@ from functools import lru_cache
 
 from orchestration.archive import Archive
 from orchestration.pages.entities import Gazetteer
-from schemas.errors import NotFoundError
+from schemas.errors import MultilinkError, NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
-from training.retrieval.filters import Filters
+from training.retrieval.filters import NO_FILTERS, Filters
 
 LOOK_AGAIN_S = 15.0  # for new indexes, and for who is champion
 log = logging.getLogger("multilink.pages")
@@ -103,6 +103,15 @@ class Archives:
             if key in (None, "", each.key):
                 return each
         raise NotFoundError(f"index {key!r}: these pages have none of that name")
+
+    def open_first(self) -> None:
+        """Open the first index and read its names and facets; where that fails, the first search says why."""
+        try:
+            if self.choices:
+                self.gazetteer(self.choices[0])
+                self.facets(self.choices[0], NO_FILTERS)
+        except MultilinkError as problem:
+            log.warning("the first index cannot be opened: %s", problem)
 
     def opened(self, choice: Choice) -> Archive:
         """Return an index, opened."""

@@ -20,6 +20,7 @@ Bool = npt.NDArray[np.bool_]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 

@@ -33,10 +33,6 @@ class Filters:
     sql: str = ""
     parameters: tuple[str | int, ...] = ()
 
-    def and_where(self) -> str:
-        """Return the conditions to put behind others."""
-        return f" AND {self.sql}" if self.sql else ""
-
 
 NO_FILTERS = Filters()
 

@@ -15,6 +15,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from urllib.parse import quote
 import numpy as np
 
 from schemas.metadata import Metadata
-from training.data.ragged import Float64, Int64
+from training.data.ragged import Float64, Int32, Int64
 from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters, phrase
 
 LEXICAL_WORDS = 64  # of a text, the rarest
@@ -211,15 +212,16 @@ class Records:
 
     def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
         """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""
-        found = {}
-        for name, value in FACETS.items():
-            rows = self._all(
-                f"SELECT {value}, count(*) FROM images WHERE {value} IS NOT NULL{filters.and_where()} "
-                f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {FACET_VALUES}",
-                filters.parameters,
-            )
-            found[name] = [(str(label), int(number)) for label, number in rows]
-        return found
+        rows = self.select(filters)
+        return {name: column.commonest(rows) for name, column in self._columns.items()}
+
+    @cached_property
+    def _columns(self) -> dict[str, _Column]:
+        """The facets of all pictures: counted in memory, a hundredth of the time of a query that groups."""
+        return {
+            name: _Column.of(value for (value,) in self._all(f"SELECT {value} FROM images ORDER BY row"))
+            for name, value in FACETS.items()
+        }
 
     def _telling(self, text: str) -> list[str]:
         """Return the rarest different words of a text, without those that are in very many pictures."""
@@ -239,6 +241,35 @@ class Records:
             self._local.database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
         found: list[Any] = self._local.database.execute(statement, parameters).fetchall()
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A facet of every picture: its values, whatever the case of letters, and the number of each row's; -1: none."""
+
+    values: tuple[str, ...]
+    codes: Int32
+
+    @classmethod
+    def of(cls, rows: Iterable[str | None]) -> _Column:
+        values, numbers = list[str](), dict[str, int]()
+        codes = [-1 if value is None else _code(value, values, numbers) for value in rows]
+        return cls(tuple(values), np.array(codes, np.int32))
+
+    def commonest(self, rows: Int64 | None) -> list[tuple[str, int]]:
+        """Return the FACET_VALUES commonest values of rows (None: all), with their numbers."""
+        codes = self.codes if rows is None else self.codes[rows]
+        numbers = np.bincount(codes[codes >= 0], minlength=len(self.values)).tolist()
+        found = [(value, number) for value, number in zip(self.values, numbers, strict=True) if number]
+        return sorted(found, key=lambda each: (-each[1], each[0]))[:FACET_VALUES]
+
+
+def _code(value: str, values: list[str], numbers: dict[str, int]) -> int:
+    """Return the number of a value, a new one where it was not there yet."""
+    number = numbers.setdefault(value.lower(), len(values))
+    if number == len(values):
+        values.append(value)
+    return number
 
 
 def _picture(row: Mapping[str, Any]) -> Picture:

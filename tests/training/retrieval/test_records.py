@@ -1,5 +1,6 @@
 """The pictures of an index in SQLite: the same bytes, filters before ranking, full text of any language."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,23 @@ def test_facets_count_what_filters_leave(records: Records) -> None:
         "licence": [("CC0-1.0", 1)],
         "orientation": [("landscape", 1), ("square", 1)],
     }
+
+
+def test_facets_are_those_of_a_query_that_groups(tmp_path: Path) -> None:
+    names = ("dpa", "AFP", "DPA", None, "Reuters")
+    pictures = [
+        Picture(image=f"{number:064x}", metadata=Metadata(credit=names[number % 5], date=f"20{number % 7:02d}-01"))
+        for number in range(200)
+    ]
+    write_records(tmp_path / "images.sqlite", pictures)
+    facets = Records(tmp_path / "images.sqlite").facets(parse_filters(["date<2004"]))
+    with sqlite3.connect(tmp_path / "images.sqlite") as database:
+        for name, value in {"date": "substr(date, 1, 4)", "credit": "credit"}.items():
+            rows = database.execute(
+                f"SELECT {value}, count(*) FROM images WHERE {value} IS NOT NULL AND date < '2004' "
+                "GROUP BY 1 ORDER BY 2 DESC, 1"
+            ).fetchall()
+            assert [(label.lower(), number) for label, number in facets[name]] == [
+                (label.lower(), number) for label, number in rows
+            ]
+    database.close()
