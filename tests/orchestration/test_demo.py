@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ Run = Callable[..., Any]
 
 @pytest.mark.slow
 def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(multilink: Run, tmp_path: Path) -> None:
-    began = time.monotonic()
     first = multilink("demo", "--workspace", "demo", "--json")
-    first_s = time.monotonic() - began
     assert first.status == 0, first.err
     values = first.json
     own, nostruct = values["scores"]["AP"], values["scores"]["NoStruct"]
@@ -45,18 +42,15 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
     assert len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["AP"]["epochs"]
 
-    began = time.monotonic()
     second = multilink("demo", "--workspace", "demo", "--json")
-    second_s = time.monotonic() - began
     assert second.status == 0, second.err
     assert second.err.count("reused: ") == 4  # the data set, both models, the links of the version
     assert second.json["index"]["reused"]
     assert second.json["build"]["version"] == values["build"]["version"]
     assert second.json["scores"] == values["scores"]
-    assert second_s < first_s / 2
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # four minutes of a processor
 def test_the_newsroom_finds_pictures_far_better_than_chance(multilink: Run, tmp_path: Path) -> None:
     done = multilink("demo", "--news", "--workspace", "demo", "--json")
     assert done.status == 0, done.err
