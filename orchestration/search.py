@@ -73,7 +73,7 @@ def index(
         raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-        from training.mlflow.registry import calibration_of, champion_of_dataset, load
+    from training.mlflow.registry import calibration_of, champion_of_dataset, load
     from training.mlflow.runs import open_tracking
     from training.retrieval.build import build_index
 

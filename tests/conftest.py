@@ -150,6 +150,7 @@ def used_by(path: Path) -> list[str]:
     return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folder = Path(__file__).parent
     for item in items:

@@ -151,7 +151,7 @@ def test_environment_variables_of_ours_are_read_by_the_code() -> None:
     )
     files = [path for path in sorted(INFRA.rglob("*")) if path.is_file() and INFRA / "local" not in path.parents]
     names = {name for path in files for name in re.findall(r"\bMULTILINK_[A-Z_]+", path.read_text())}
-    assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE}
+    assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE, "MULTILINK_PAGES_TOKEN"}
     assert all(f'"{name}"' in code for name in names)
 
 

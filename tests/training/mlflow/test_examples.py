@@ -11,10 +11,8 @@ import pytest
 
 from orchestration.cli import run
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import run_examples
 from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
 from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data
@@ -75,10 +73,9 @@ def test_documents_without_links_are_chosen_by_spread_and_judged_by_loss(
     }
     page = " ".join(re.sub(r"<[^>]+>", " ", (tmp_path / "page" / "index.html").read_text(encoding="utf-8")).split())
     assert f"The loss of its objective is {values['loss']:.4f} there" in page and "truth unknown" in page
-    with pytest.raises(UsageError, match="--split all: expected one of train, val"):
-        run_examples(
-            model="x", dataset="synthetic", lake=lake.root.uri, split="all", tracking=client.tracking_uri, say=print
-        )
+    arguments[arguments.index("val")] = "all"
+    assert run([*arguments, "--tracking-uri", client.tracking_uri]) == 2
+    assert "--split" in capsys.readouterr().err
 
 
 def test_examples_of_an_evaluation_show_the_concepts_of_their_images(
