@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -150,15 +151,22 @@ def used_by(path: Path) -> list[str]:
     return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folder = Path(__file__).parent
     for item in items:
-        used = used_by(item.path)
-        for name in used:
+        for name in used_by(item.path):
             if name != SHARES:
                 item.add_marker(name)
-        together = [name for name in KEPT_TOGETHER if item.path.is_relative_to(folder / name)]
-        together += [str(item.path)] if SHARES in used else []
-        if together:
-            item.add_marker(pytest.mark.xdist_group(together[0]))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give tests that share something to one process; every other test goes to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = Path(nodeid.partition("::")[0])
+            together = [name for name in KEPT_TOGETHER if path.is_relative_to(f"tests/{name}")]
+            together += [str(path)] if SHARES in used_by(config.rootpath / path) else []
+            return together[0] if together else nodeid
+
+    return Together(config, log)
