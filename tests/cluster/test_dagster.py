@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import mlflow
+import pytest
 from bench import COMMAND_TIMEOUT_S, Bench, Local
 from dagster import DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
@@ -20,6 +21,7 @@ ENDS = {DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CAN
 POLL_S = 2.0
 
 
+@pytest.mark.filterwarnings("ignore:Using variable_values:DeprecationWarning")  # dagster-graphql's own use of gql
 def test_everything(bench: Bench, local: Local, found: Found) -> None:
     """Dagster's job `everything` on the cluster: build by `{engine}`, two objectives on two Ray nodes, gate, links."""
     page = DagsterGraphQLClient(bench.cluster.plan.machines["dagster"].address, port_number=DAGSTER)
