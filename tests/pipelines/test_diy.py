@@ -124,7 +124,13 @@ def test_both_apis_lead_to_the_same_documents(web: RecordedWeb, tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--runner", "portable", "--set", NO_FEATURES[0]]], ids=["local", "portable"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="local"),
+        pytest.param(["--runner", "portable", "--set", NO_FEATURES[0]], id="portable", marks=pytest.mark.trial),
+    ],
+)
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
     def command(lake: Path, port: int) -> list[str]:
         settings = [s for s in web_settings(dumps_of(RECORDING), port) if not s.startswith("source.dump=")]

@@ -83,7 +83,9 @@ def test_two_ray_workers_train_the_model_of_one_process(lake: Lake, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "then"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("workers", "then"), [(1, 1), *(pytest.param(*pair, marks=pytest.mark.trial) for pair in [(1, 2), (2, 1)])]
+)
 def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     lake: Lake, tmp_path: Path, workers: int, then: int
 ) -> None:
