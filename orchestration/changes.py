@@ -122,7 +122,7 @@ def as_markdown(found: Changes) -> str:
             lines += [f"- … and {len(documents) - DOCUMENTS_SHOWN} more"] * (len(documents) > DOCUMENTS_SHOWN)
     if found.settings:
         lines += ["", "**Settings, inputs and counts**", ""]
-        lines += [f"- {_code(line)}" for line in islice(found.settings, SETTINGS_SHOWN)]
+        lines += [f"- {as_code(line)}" for line in islice(found.settings, SETTINGS_SHOWN)]
     return "\n".join(lines)
 
 
@@ -138,12 +138,12 @@ def _reasons(documents: tuple[Moved, ...]) -> str:
 
 def _told(moved: Moved) -> str:
     if moved.before and moved.after:
-        return f"{_code(moved.document)}: {moved.before} → {moved.after}"
-    message = f": {_code(moved.message)}" if moved.message else ""
-    return f"{_code(moved.document)} ({moved.before or moved.after}): {moved.reason}{message}"
+        return f"{as_code(moved.document)}: {moved.before} → {moved.after}"
+    message = f": {as_code(moved.message)}" if moved.message else ""
+    return f"{as_code(moved.document)} ({moved.before or moved.after}): {moved.reason}{message}"
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
     """Return a text that others wrote as code of Markdown, which nothing in it ends."""
     plain = " ".join(text.replace("`", "'").split())
     return f"`{plain or ' '}`"

@@ -14,9 +14,9 @@ import typer
 from pipelines.options import JsonOption, LakeOption
 from schemas.console import Console
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
+from training.options import known_split
 
 if TYPE_CHECKING:
     from pipelines.exports.reading import ShownDocument
@@ -37,9 +37,7 @@ def sample(
     from training.report.examples import ExampleGroup
     from training.report.pages import shown_page
 
-    if split is not None and split not in list(Split):
-        raise UsageError(f"--split {split}: expected one of {', '.join(Split)}")
-    splits = tuple(Split) if split is None else (Split(split),)
+    splits = tuple(Split) if split is None else (Split(known_split(split)),)
     manifest, folder = read_manifest(Lake.at(lake), reference)
     drawn = sample_of(manifest, folder, count=documents, seed=seed, splits=splits)
     ordered = sorted(drawn, key=lambda each: list(Split).index(each.row["split"]))

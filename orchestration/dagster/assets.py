@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pyarrow.parquet as pq
 
-from orchestration.changes import as_markdown, changes_between
+from orchestration.changes import as_code, as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.record import (
     GPU_POOL,
@@ -344,8 +344,8 @@ def sample_of(version: str) -> str:
     with Folder(version).open(f"documents/{names[0]}") as file:
         batch = next(pq.ParquetFile(file).iter_batches(SAMPLED, columns=["id", "sentences", "images"]), None)
     return "\n\n".join(
-        f"**{row['id']}**, {len(row['images'])} pictures: "
-        + " / ".join(each["text"] for each in row["sentences"][:SAID])
+        f"{as_code(row['id'])}, {len(row['images'])} pictures: "
+        + " / ".join(as_code(each["text"]) for each in row["sentences"][:SAID])
         for row in ([] if batch is None else batch.to_pylist())
     )
 

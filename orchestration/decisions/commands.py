@@ -10,7 +10,6 @@ import typer
 
 from schemas.console import Console, aligned
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from training import options
 
@@ -99,10 +98,9 @@ def export_decisions(
     """
     from orchestration.decisions.export import export
 
-    if split is not None and split not in list(Split):
-        raise UsageError(f"--split {split}: expected one of {', '.join(Split)}")
+    chosen = None if split is None else Split(options.known_split(split))
     with opened_log(lake, store) as log:
-        made = export(log, Lake.at(lake), Folder(output), split=Split(split) if split else None, as_pairs=as_pairs)
+        made = export(log, Lake.at(lake), Folder(output), split=chosen, as_pairs=as_pairs)
     Console(is_json=is_json).summarise(
         _export_lines(made, lake), made.to_json() | {"build": build_arguments(made, lake)}
     )
