@@ -174,11 +174,9 @@ def link_file(
     from pipelines.sources.jsonl import read_documents
     from schemas.configs import override
     from training.linking_commands import run_link
-    from training.mlflow.registry import calibration_of, load
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import calibration_of, load, open_registry
 
-    client = open_tracking(tracking)
-    loaded = load(model, client)
+    loaded = load(model, open_registry(tracking, [model]))
     calibration = calibration_of(loaded, calibration_path)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:

@@ -29,8 +29,7 @@ from schemas.lake import Folder
 from schemas.links import PredictedLink
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument, Linker
-from training.mlflow.registry import load
-from training.mlflow.runs import open_tracking
+from training.mlflow.registry import load, open_registry
 
 Picture = str | Path | bytes | Image.Image
 _DOCUMENT = "document"
@@ -49,8 +48,7 @@ class Model:
     """
 
     def __init__(self, address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> None:
-        client = open_tracking(tracking_uri)
-        loaded = load(address, client)
+        loaded = load(address, open_registry(tracking_uri, [address]))
         self.uri = loaded.uri
         self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=loaded.calibration)
         self._config = override(recipe("documents"), settings)

@@ -111,10 +111,9 @@ def read_corpus(
     from pipelines.run import build_dataset
     from pipelines.sources.diy.submissions import Credentials
     from schemas.configs import override
-    from training.mlflow.registry import load
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import load, open_registry
 
-    data = load(model, open_tracking(tracking)).model.card.data
+    data = load(model, open_registry(tracking, [model])).model.card.data
     images = ",".join(name for name in (data.image_features, data.region_features) if name)
     read = [f"features.images={images}", f"features.sentences={data.sentence_features or ''}"]
     config = override(recipe(form), [f"source.documents={path}", *read, *settings])

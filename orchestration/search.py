@@ -73,11 +73,10 @@ def index(
         raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.mlflow.registry import calibration_of, champion_of_dataset, load
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import calibration_of, champion_of_dataset, load, open_registry
     from training.retrieval.build import build_index
 
-    home, client = Lake.at(lake), open_tracking(tracking)
+    home, client = Lake.at(lake), open_registry(tracking, [model] if model else None)
     if model is None:
         model = champion_of_dataset(client, (dataset or "").partition("@")[0]).uri
     loaded = load(model, client)
@@ -270,9 +269,9 @@ def evaluate_search(
     values = {"model": manifest.model, "dataset": manifest.dataset, "split": split, "queries": len(found.queries)}
     if tracking is not None:
         from training.mlflow.registering import record_search
-        from training.mlflow.runs import open_tracking
+        from training.mlflow.registry import open_registry
 
-        values["run_id"] = record_search(open_tracking(tracking), manifest.model, report)
+        values["run_id"] = record_search(open_registry(tracking), manifest.model, report)
     console.summarise(_evaluation_lines(report), values | {"scores": report.values()})
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
@@ -55,6 +57,15 @@ def read_part(folder: Folder, entry: FileEntry, columns: Sequence[str], schema: 
     if table.num_rows != entry.rows:
         raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest says {entry.rows}")
     return table
+
+
+def rows_where(
+    folder: Folder, part: FileEntry, columns: Sequence[str], wanted: Sequence[str], schema: pa.Schema | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a part whose first column is one of some texts."""
+    table = read_part(folder, part, columns, schema)
+    rows: list[dict[str, Any]] = table.filter(pc.is_in(table.column(0), pa.array(wanted, pa.string()))).to_pylist()
+    return rows
 
 
 @lru_cache(_VERIFIED_PARTS)

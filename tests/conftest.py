@@ -158,6 +158,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(name)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give tests that share something to one process; every other test goes to whoever is free."""
     from xdist.scheduler import LoadScopeScheduling

@@ -323,11 +323,11 @@ def promote(
 
     rules = read_policy(policy)
     from training.mlflow.promotion import promote as promote_version
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import open_registry
 
     console = Console(is_json=is_json)
     promotion = promote_version(
-        open_tracking(tracking),
+        open_registry(tracking),
         model,
         version,
         lake=None if lake is None else Lake.at(lake),
@@ -353,9 +353,9 @@ def approve(
 ) -> None:
     """Approve a version for promotion, where the policy asks for that; its next promotion moves the alias."""
     from training.mlflow.history import approve as approve_version
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import open_registry
 
-    found = approve_version(open_tracking(tracking), model, version, by=by)
+    found = approve_version(open_registry(tracking), model, version, by=by)
     values = {"model": found.name, "version": found.version, "approved_by": by}
     Console(is_json=is_json).summarise([f"{found.uri} is approved by {by}"], values)
 
@@ -368,9 +368,9 @@ def promotions(
 ) -> None:
     """List who was champion when, by which decision, and on which data."""
     from training.mlflow.history import championships, lines, to_csv
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import open_registry
 
-    found = championships(open_tracking(tracking), name)
+    found = championships(open_registry(tracking), name)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
     shown = lines(found) if found else [f"{name} never had a champion that was promoted"]
@@ -387,9 +387,9 @@ def rollback(
 ) -> None:
     """Make the previous champion the champion again; exit status 1 where there is none."""
     from training.mlflow.promotion import rollback as roll_back
-    from training.mlflow.runs import open_tracking
+    from training.mlflow.registry import open_registry
 
-    restored, replaced = roll_back(open_tracking(tracking), model, champion=champion)
+    restored, replaced = roll_back(open_registry(tracking), model, champion=champion)
     line = f"{restored.uri} is the champion again, in place of version {replaced}"
     values = {"model": restored.name, "version": restored.version, "champion_before": replaced}
     Console(is_json=is_json).summarise([line], values)
@@ -407,10 +407,11 @@ def copy(
 ) -> None:
     """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
     from training.mlflow.copying import copy_version
-    from training.mlflow.runs import open_tracking, tracking_uri
+    from training.mlflow.registry import open_registry
+    from training.mlflow.runs import tracking_uri
 
     console = Console(is_json=is_json)
-    source, target = open_tracking(tracking).tracking_uri, tracking_uri(to)
+    source, target = open_registry(tracking).tracking_uri, tracking_uri(to)
     done = copy_version(source, model, version, to=target, new_name=name, say=console.say)
     verb = "is a copy" if done.is_new else "has been a copy before"
     lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]

@@ -40,8 +40,8 @@ from training.evaluation.score_files import evaluate_scores
 from training.evaluation.studies import Contestant, ModelComparison, TransferCell, compare_models, transfer_cells
 from training.loop.validation import split_loss
 from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
-from training.mlflow.registry import LoadedModel, load
-from training.mlflow.runs import open_tracking, training_curve
+from training.mlflow.registry import LoadedModel, load, open_registry
+from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.example_documents import Widest, example_groups, widest_documents
 from training.report.pages import ReportContent, report_page, write_page
@@ -142,7 +142,7 @@ def run_evaluate(
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
     home = Lake.at(lake)
-    client = open_tracking(tracking)
+    client = open_registry(tracking, [model])
     reference = "@".join(home.find(dataset))
     loaded = load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
@@ -239,7 +239,7 @@ def run_compare(
     Raises:
         UsageError: a model, the data set or split is not there; or no document could be scored with every model.
     """
-    client, home = open_tracking(tracking), Lake.at(lake)
+    client, home = open_registry(tracking, set(models) - set(Baseline)), Lake.at(lake)
     entries = [model if model in set(Baseline) else load(model, client) for model in models]
     loaded = [entry for entry in entries if isinstance(entry, LoadedModel)]
     if not loaded:
@@ -288,7 +288,7 @@ def run_transfer(
     Raises:
         UsageError: a model, data set or split is not there.
     """
-    home, client = Lake.at(lake), open_tracking(tracking)
+    home, client = Lake.at(lake), open_registry(tracking, models)
     references = ["@".join(home.find(dataset)) for dataset in datasets]
     loaded = {found.uri: found.model for found in (load(model, client) for model in models)}
     return tuple(transfer_cells(loaded, home, references, split, say=say))
@@ -346,7 +346,7 @@ def run_examples(
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
-    home, client = Lake.at(lake), open_tracking(tracking)
+    home, client = Lake.at(lake), open_registry(tracking, [model])
     reference = "@".join(home.find(dataset))
     loaded = load(model, client)
     say(f"linking {reference}, split {split}, with {loaded.uri}")
@@ -375,7 +375,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
     loaded, judged, report = summary.loaded, summary.judged, summary.report
     if loaded is None or judged is None or report is None:
         raise UsageError("--report: expected a model and a data set; a scores file has neither")
-    client, version, card = open_tracking(tracking), loaded.version, loaded.model.card
+    client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
     shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
     content = ReportContent(

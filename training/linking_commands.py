@@ -26,8 +26,7 @@ from training.linking.links import LinkedDocument, Linker, check_refined, thresh
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load
-from training.mlflow.runs import open_tracking
+from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load, open_registry
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page
 from training.report.relinking import relinked_page
@@ -175,7 +174,7 @@ def run_link_version(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
     home = Lake.at(lake)
-    client = open_tracking(tracking)
+    client = open_registry(tracking, [model] if model else None)
     reference = "@".join(home.find(dataset))
     loaded = load(model or champion_of_dataset(client, reference.partition("@")[0]).uri, client)
     linking = prepare_linking(

@@ -115,6 +115,15 @@ Tracking = Annotated[
         help="MLflow's address; ./mlflow.db by default.",
     ),
 ]
+KnownTracking = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking-uri",
+        envvar="MLFLOW_TRACKING_URI",
+        callback=_with_models,
+        help="MLflow's address; without one no model is said to be champion.",
+    ),
+]
 NewTracking = Annotated[
     str | None,
     typer.Option(

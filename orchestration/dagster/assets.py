@@ -9,7 +9,6 @@ promotion: Dagster gives a run one partitioning, and a check that says no stops 
 """
 
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow.parquet as pq
 
-from orchestration.changes import as_code, as_markdown, changes_between
+from orchestration.changes import as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.record import (
     GPU_POOL,
@@ -42,7 +40,7 @@ from orchestration.steps import Steps, Summary, registered_name
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
-from schemas.lake import Folder, Lake
+from schemas.lake import Lake
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -52,7 +50,6 @@ Results = Iterator[dg.MaterializeResult[None]]
 LEAD = "lead_over_nostruct"
 LEADING = "leading_score"
 REPORT = "report/index.html"  # among the artefacts of a run
-SAMPLED, SAID = 5, 4  # documents of a version that its asset shows, and sentences of each
 # asset -> stages of the build that it tells of
 COUNTED = {
     "documents": (Stage.SOURCES, Stage.DOCUMENTS, Stage.RULES),
@@ -94,17 +91,22 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
     )
     def build(context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]) -> Results:
         from orchestration.dagster.pipes import piped  # imports the clients of Ray and Kubernetes
+        from orchestration.dagster.samples import sample_of
 
         dataset = settings.dataset(context.partition_key)
         with mistakes_are_final(), recorded_web(dataset.recorded_web) as addresses:
             summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
-        changed = changes_since(Lake.at(settings.lake), dataset.name, summary["version"], context.instance)
-        changes: dict[str, Metadata] = defaultdict(dict, shards={"changes": dg.MetadataValue.md(changed)})
+        lake = Lake.at(settings.lake)
+        shown = {
+            "changes": changes_since(lake, dataset.name, summary["version"], context.instance),
+            "sample": sample_of(lake, f"{dataset.name}@{summary['version']}"),
+        }
+        more: dict[str, Metadata] = {"shards": {name: dg.MetadataValue.md(text) for name, text in shown.items()}}
         for stage in STAGES:
             yield dg.MaterializeResult(
                 asset_key=stage,
-                metadata=stage_metadata(stage, summary, dataset) | changes[stage],
+                metadata=stage_metadata(stage, summary, dataset) | more.get(stage, {}),
                 data_version=dg.DataVersion(summary["version"]),
             )
 
@@ -223,7 +225,13 @@ def promote(making: Making) -> Metadata:
 
 def link(making: Making) -> Metadata:
     """Link the version with the champion; nothing is told where there is none."""
-    return making.steps.link(registered_name(making.dataset.name, making.objective), making.reference, say=making.say)
+    from orchestration.dagster.samples import links_of
+
+    steps, name = making.steps, registered_name(making.dataset.name, making.objective)
+    told = steps.link(name, making.reference, say=making.say)
+    lake = Lake.at(steps.settings.lake)
+    sample = links_of(lake, making.reference, told["output"]) if told else ""
+    return told | ({"sample": dg.MetadataValue.md(sample)} if sample else {})
 
 
 def index(making: Making) -> Metadata:
@@ -328,26 +336,11 @@ def stage_metadata(stage: str, summary: Summary, dataset: DatasetSettings) -> Me
     if stage == "shards":
         documents = sum(int(row["documents"]) for row in summary["splits"].values())
         told |= {"splits": table("split", summary["splits"]), "dagster/row_count": documents}
-        told["sample"] = dg.MetadataValue.md(sample_of(summary["path"]))
     if stage == "documents":
         told["failures"] = table(
             "reason", {reason: {"records": count} for reason, count in summary["failures"].items()}
         )
     return told
-
-
-def sample_of(version: str) -> str:
-    """Return as Markdown the first documents of a version: their sentences, and how many pictures they have."""
-    names = [name for name in Folder(version).child("documents").files() if name.endswith(".parquet")]
-    if not names:
-        return ""
-    with Folder(version).open(f"documents/{names[0]}") as file:
-        batch = next(pq.ParquetFile(file).iter_batches(SAMPLED, columns=["id", "sentences", "images"]), None)
-    return "\n\n".join(
-        f"{as_code(row['id'])}, {len(row['images'])} pictures: "
-        + " / ".join(as_code(each["text"]) for each in row["sentences"][:SAID])
-        for row in ([] if batch is None else batch.to_pylist())
-    )
 
 
 def table(head: str, rows: Mapping[str, Mapping[str, int]]) -> dg.TableMetadataValue:

@@ -35,7 +35,7 @@ def pages(
         ),
     ] = "",
     settings: options.ReadingSettings = None,
-    tracking: options.Tracking = None,
+    tracking: options.KnownTracking = None,
     is_json: options.Json = False,
 ) -> None:
     """Show the newsroom's pages: search an archive for an article, look at links and data sets.

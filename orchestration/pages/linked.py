@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestration.pages.pictures import picture_address
-from orchestration.pages.shards import rows_where
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
 from schemas.manifest import Manifest
-from schemas.parts import part_name, read_part
+from schemas.parts import part_name, read_part, rows_where
 from training.data.ragged import Bool, Int64
 from training.linking.shards import DOCUMENTS, LINKS
 from training.report.examples import ExampleDocument

@@ -9,23 +9,11 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from schemas.parts import read_part
-
-
-def rows_where(
-    folder: Folder, part: FileEntry, columns: Sequence[str], wanted: Sequence[str], schema: pa.Schema | None = None
-) -> list[dict[str, Any]]:
-    """Return the rows of a part whose first column is one of some texts."""
-    table = read_part(folder, part, columns, schema)
-    rows: list[dict[str, Any]] = table.filter(pc.is_in(table.column(0), pa.array(wanted, pa.string()))).to_pylist()
-    return rows
 
 
 def sampled(manifest: Manifest, *, count: int, seed: int, split: str = "") -> list[tuple[FileEntry, int]]:

@@ -54,9 +54,8 @@ def written_commands(text: str) -> Iterator[list[str]]:
 
 
 def in_files() -> list[list[str]]:
-    found = [
-        list(each) for path in sorted(INFRA.rglob("*")) if path.is_file() for each in written_commands(path.read_text())
-    ]
+    written = (path for path in sorted(INFRA.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    found = [list(each) for path in written for each in written_commands(path.read_text())]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     indented = "\n".join(line for line in readme.splitlines() if line.startswith("    ")).replace(" ...", "")
     job = yaml.safe_load((INFRA / "kuberay" / "rayjob.yaml").read_text(encoding="utf-8"))

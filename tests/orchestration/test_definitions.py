@@ -9,12 +9,9 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from orchestration.config import DatasetSettings, Settings
-from orchestration.dagster.assets import sample_of
 from orchestration.dagster.definitions import make_definitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
@@ -84,14 +81,3 @@ def test_no_partition_of_another_kind() -> None:
     graph = definitions.resolve_asset_graph()
     found = {graph.get(key).partitions_def for key in graph.get_all_asset_keys()}
     assert found == {dg.StaticPartitionsDefinition(["diy", "wiki"])}
-
-
-def test_a_sample_shows_texts_of_others_as_they_are_and_loads_nothing(tmp_path: Path) -> None:
-    text = "![x](https://tracker.example/x.png) <b>`bold`</b>"
-    row = {"id": "a*b", "sentences": [{"text": text}, {"text": "Sand it."}], "images": [{"hash": "0"}] * 2}
-    folder = tmp_path / "documents" / "train"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist([row]), folder / "part-00000-of-00001.parquet")
-    shown = "`![x](https://tracker.example/x.png) <b>'bold'</b>`"
-    assert sample_of(str(tmp_path)) == f"`a*b`, 2 pictures: {shown} / `Sand it.`"
-    assert sample_of(str(tmp_path / "nothing")) == ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,8 +25,9 @@ from mlflow.models import Model
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.evaluation.metrics.calibration import Calibration, read_calibration
+from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
-from training.mlflow.runs import DATASET_TAG, VERSION_TAG, fetch_files
+from training.mlflow.runs import DATASET_TAG, VERSION_TAG, connect, fetch_files, tracking_uri
 from training.model import LinkModel
 from training.model_files import check_files
 
@@ -246,6 +247,24 @@ class LoadedModel:
     version: ModelVersion | None = None
     run_id: str | None = None
     calibration: Calibration | None = None
+
+
+def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> mlflow.MlflowClient:
+    """Return a client of the store that models are read from; of a SQLite store, which is not made for that.
+
+    Args:
+        tracking: as `tracking_uri` takes it.
+        models: addresses that will be loaded; where all are folders, no store is needed. None: registered ones.
+
+    Raises:
+        NotFoundError: no store is there.
+        UsageError: it cannot be opened.
+    """
+    uri = tracking_uri(tracking)
+    is_needed = models is None or any(":/" in model or not Path(model).is_dir() for model in models)
+    if is_needed and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
+        raise NotFoundError(f"{uri}: no runs and models are there; train a model, or name another --tracking-uri")
+    return connect(uri)
 
 
 def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:

@@ -30,8 +30,7 @@ from training.evaluation.metrics.calibration import Calibration
 from training.listening import REQUEST_S, TimedProtocol, bind
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
-from training.mlflow.registry import LoadedModel, calibration_of, load
-from training.mlflow.runs import open_tracking
+from training.mlflow.registry import LoadedModel, calibration_of, load, open_registry
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
@@ -62,8 +61,7 @@ def run_serve(
     Raises:
         UsageError: there is no such model or calibration, or the address cannot be had.
     """
-    client = open_tracking(tracking)
-    loaded = load(model, client)
+    loaded = load(model, open_registry(tracking, [model]))
     app = make_app(loaded, calibration_of(loaded, calibration_path))
     address = bind(host, port)
     ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"

@@ -22,6 +22,7 @@ from training.mlflow.registry import (
     find_version,
     load,
     model_name,
+    open_registry,
     versions,
 )
 from training.mlflow.tracked_training import keep_start
@@ -252,3 +253,16 @@ def rollback_error(client: mlflow.MlflowClient, name: str) -> str:
 @pytest.mark.parametrize("name", ["linker", "live", "multilink-diy", "multilink-diy-magic", "multilink--nostruct"])
 def test_other_names_are_as_they_are(name: str) -> None:
     assert canonical_name(name) == name
+
+
+def test_who_reads_models_makes_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for models in (None, ["models:/x/1"], [str(tmp_path), "x"]):
+        with pytest.raises(NotFoundError, match=r"mlflow\.db: no runs and models are there; train a model"):
+            open_registry(None, models)
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_folder_needs_no_store_to_be_there(tmp_path: Path) -> None:
+    assert open_registry(f"sqlite:///{tmp_path}/own.db", [str(tmp_path)]).search_registered_models() == []

@@ -1,0 +1,91 @@
+"""What a version holds and how it was linked, as Markdown that Dagster's page shows: texts, and small pictures in it.
+
+Pictures are data URIs, so that the page asks nobody for them. Texts of others are code of Markdown: they stay as they
+are, and nothing in them is followed.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from orchestration.changes import as_code
+from schemas.documents import Split
+from schemas.errors import NotFoundError
+from schemas.lake import MANIFEST, Folder, Lake
+from schemas.links import LINK_SCHEMA, LinksManifest
+from schemas.manifest import FileEntry, read_manifest
+from schemas.parts import read_part, rows_where, split_parts
+from training.linking.shards import LINKS
+from training.report.examples import clip, thumbnail_uri
+
+DOCUMENTS, SENTENCES, PICTURES = 5, 4, 3  # of a version; of each document
+LINKED = 8  # links, each of another document
+_DOCUMENT = ("id", "sentences", "images")
+
+
+def sample_of(lake: Lake, reference: str) -> str:
+    """Return the first documents of a version: their first sentences and pictures; "" where it has none."""
+    manifest, folder = read_manifest(lake, reference)
+    for split in Split:
+        try:
+            documents, images = split_parts(manifest, split)[0]
+        except NotFoundError:
+            continue
+        rows = read_part(folder, documents, _DOCUMENT).slice(0, DOCUMENTS).to_pylist()
+        if rows:
+            shown = [[image["hash"] for image in row["images"][:PICTURES]] for row in rows]
+            pictures = _pictures(folder, images, [key for keys in shown for key in keys])
+            return "\n\n".join(_document(row, keys, pictures) for row, keys in zip(rows, shown, strict=True))
+    return ""
+
+
+def links_of(lake: Lake, reference: str, output: str) -> str:
+    """Return the surest link of some documents as a table; "" where nothing was linked.
+
+    Args:
+        lake: with the version.
+        reference: NAME@VERSION.
+        output: folder of the links.
+    """
+    home = Folder(output)
+    made = LinksManifest.from_json(home.read(MANIFEST).decode(), where=output)
+    entry = next((each for each in made.files if each.path.startswith(f"{LINKS}/") and each.rows), None)
+    if entry is None:
+        return ""
+    rows = read_part(home, entry, ("document", "sentence", "image", "similarity", "probability"), LINK_SCHEMA)
+    surest: dict[str, dict[str, Any]] = {}
+    for link in rows.sort_by([("similarity", "descending"), ("document", "ascending")]).to_pylist():
+        surest.setdefault(link["document"], link)
+    links = list(islice(surest.values(), LINKED))
+    manifest, folder = read_manifest(lake, reference)
+    split, name = entry.path.split("/")[1:]
+    documents, images = (
+        next(each for each in manifest.parts(table, split) if each.path.endswith(f"/{name}"))
+        for table in ("documents", "images")
+    )
+    found = {row["id"]: row for row in rows_where(folder, documents, _DOCUMENT, list(surest)[:LINKED])}
+    keys = [found[link["document"]]["images"][link["image"]]["hash"] for link in links]
+    pictures = _pictures(folder, images, keys)
+    lines = ["| probability | sentence | picture | document |", "|---|---|---|---|"]
+    for link, key in zip(links, keys, strict=True):
+        sentence = found[link["document"]]["sentences"][link["sentence"]]["text"]
+        sure = "" if link["probability"] is None else f"{link['probability']:.0%}"
+        cells = (sure, _cell(clip(sentence)), pictures.get(key, ""), _cell(link["document"]))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _document(row: Mapping[str, Any], shown: Iterable[str], pictures: Mapping[str, str]) -> str:
+    texts = " / ".join(as_code(clip(each["text"])) for each in row["sentences"][:SENTENCES])
+    said = f"{as_code(row['id'])}, {len(row['images'])} pictures: {texts}"
+    return "\n\n".join(filter(None, (said, " ".join(filter(None, map(pictures.get, shown))))))
+
+
+def _cell(text: str) -> str:
+    return as_code(text).replace("|", "\\|")
+
+
+def _pictures(folder: Folder, part: FileEntry, wanted: list[str]) -> dict[str, str]:
+    """Return pictures as Markdown by their content hash; those that the version has a copy of."""
+    copies = ((row["hash"], thumbnail_uri(row["jpeg"])) for row in rows_where(folder, part, ("hash", "jpeg"), wanted))
+    return {key: f"![{key[:8]}]({uri})" for key, uri in copies if uri is not None}
