@@ -42,9 +42,10 @@ from schemas.lake import MANIFEST, Lake
 from schemas.manifest import FileEntry, read_manifest
 from schemas.metadata import Metadata
 from schemas.parts import read_part
-from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS
+from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
 from training.retrieval.records import Picture, Records, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
+from training.retrieval.words import Words
 
 NOISE = 0.6  # of a picture's vector, in its own length
 PAUSE_S = 5.0
@@ -64,7 +65,9 @@ def enlarge(index: Path, target: Path, images: int) -> dict[str, Any]:
     noise = rng.standard_normal(rows.shape, dtype=np.float32)
     noisy = own[sources] + NOISE * noise / np.linalg.norm(noise, axis=1, keepdims=True)
     rows[:] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
-    write_records(target / RECORDS, (_drawn(number, pictures, rng) for number in range(images)))
+    drawn = [_drawn(number, pictures, rng) for number in range(images)]
+    write_records(target / RECORDS, drawn)
+    Words.of(picture.text for picture in drawn).save(target / WORDS)
     note = None
     if images >= EXACT_BELOW:
         made, note = make_cells(rows, np.array(rows[:: images // QUERIES][:QUERIES]), "pictures")

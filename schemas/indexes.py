@@ -3,6 +3,7 @@
 <lake>/indexes/<data set>/<version>/<model>/vectors.npy        N x d float32, unit vectors, in order of content hash
                                             cells.faiss        IVF,SQ8 of the same rows; from EXACT_BELOW images on
                                             images.sqlite      row number -> metadata; full-text search
+                                            words/             word -> score of each picture (bm25s)
                                             model/             the model itself, and calibration.json where it has one
                                             manifest.json      written last: what a reader trusts
 """
@@ -60,7 +61,7 @@ class IndexManifest:
     cells: CellsNote | None
     described: Mapping[str, int]
     files: tuple[FileEntry, ...]
-    format: Literal[1] = 1
+    format: Literal[2] = 2
 
     def to_json(self) -> str:
         """Return the manifest's text: stable key order, newline at the end."""

@@ -9,14 +9,14 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 
 from orchestration.archive import Archive
 from orchestration.pages.entities import Gazetteer
-from schemas.errors import MultilinkError, NotFoundError
+from schemas.errors import IntegrityError, MultilinkError, NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
 from training.retrieval.filters import NO_FILTERS, Filters
@@ -77,8 +77,8 @@ class Archives:
         return self._choices
 
     def _look(self) -> None:
-        folders = map(_folder, self._indexes) if self._indexes else _folders(self._lake)
-        found = [_choice(folder, self._aliases_of) for folder in folders]
+        named = [_choice(_folder(uri), self._aliases_of) for uri in self._indexes]
+        found = named or list(_readable(_folders(self._lake), self._aliases_of))
         self._choices = sorted(found, key=lambda each: (_standing(each), each.key))
         self._looked_at = time.monotonic()
 
@@ -151,6 +151,15 @@ def _folders(lake: Lake) -> Iterator[Folder]:
                 folder = root.child(name, version, model)
                 if folder.exists(MANIFEST):
                     yield folder
+
+
+def _readable(folders: Iterable[Folder], aliases_of: AliasesOf) -> Iterator[Choice]:
+    """Yield what can be chosen; an index that another version of this program made is told and left out."""
+    for folder in folders:
+        try:
+            yield _choice(folder, aliases_of)
+        except IntegrityError as problem:
+            log.warning("%s; `multilink index` makes it anew", problem)
 
 
 def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:

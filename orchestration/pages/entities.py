@@ -8,13 +8,13 @@ words with capitals that the archive's descriptions contain. Which of the two it
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from training.retrieval.filters import parse_filters
+from training.retrieval.words import plain
 
 if TYPE_CHECKING:
     from training.retrieval.records import Records
@@ -125,12 +125,6 @@ def recogniser(language: str) -> Any:
             if {"ner", "entity_ruler"} & set(loaded.pipe_names):
                 return loaded
     return None
-
-
-def plain(name: str) -> str:
-    """Return a name without capitals, accents and spaces around it."""
-    letters = unicodedata.normalize("NFKD", name.casefold())
-    return " ".join("".join(each for each in letters if not unicodedata.combining(each)).split())
 
 
 def _by_spacy(found: Any) -> Iterator[tuple[str, Kind | None]]:

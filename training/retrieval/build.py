@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -39,9 +40,10 @@ from training.linking.shards import one_thread
 from training.model import LinkModel
 from training.retrieval.records import Picture, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells
+from training.retrieval.words import Words, bm25s
 from training.towers.inputs import image_input, text_input
 
-VECTORS, CELLS, RECORDS = "vectors.npy", "cells.faiss", "images.sqlite"
+VECTORS, CELLS, RECORDS, WORDS = "vectors.npy", "cells.faiss", "images.sqlite", "words"
 MODEL, CALIBRATION = "model", "calibration.json"
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
 ROWS_AT_ONCE = 65_536
@@ -88,9 +90,10 @@ def build_index(
     target = lake.index(manifest.dataset, manifest.version, name)
     made_by = _made_by(model, source, calibration, exact_below)
     if target.exists(MANIFEST):
-        earlier = IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
-        if earlier.made_by == made_by:
-            return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
+        with suppress(IntegrityError):  # of another format
+            earlier = IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
+            if earlier.made_by == made_by:
+                return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
         target.delete(MANIFEST)  # it would say what is not so
     with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
         folder = Path(scratch)
@@ -101,6 +104,7 @@ def build_index(
         if count >= exact_below:
             cells = _write_cells(model, manifest, source, vectors, folder)
         described = write_records(folder / RECORDS, found.in_order())
+        Words.of(picture.text for picture in found.in_order()).save(folder / WORDS)
         model.save(folder / MODEL)
         if calibration is not None:
             (folder / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
@@ -121,7 +125,7 @@ def build_index(
 
 
 def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, exact_below: int) -> str:
-    libraries = {"sqlite": sqlite3.sqlite_version, "numpy": np.__version__}
+    libraries = {"sqlite": sqlite3.sqlite_version, "numpy": np.__version__, "bm25s": bm25s().__version__}
     return fingerprint(
         {
             "model": model.digest(),
@@ -129,7 +133,7 @@ def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, 
             "calibration": None if calibration is None else calibration.to_json(),
             "exact_below": exact_below,
             "libraries": libraries,
-            "format": 1,
+            "format": 2,
         }
     )
 

@@ -36,6 +36,7 @@ from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader
 from training.retrieval.search import RRF
 from training.retrieval.vectors import RERANKED
+from training.retrieval.words import Words
 
 CUTOFFS = (5, 10, 50, 100)  # MediaEval NewsImages
 METRICS = ("reciprocal_rank", *(f"recall_at_{cutoff}" for cutoff in CUTOFFS))
@@ -188,12 +189,11 @@ class _Systems:
 
     def __init__(self, index: Index, rows: Int64, reader: Reader, encode: Encode | None) -> None:
         order = np.argsort(rows)
-        self._index = index
         self._queries = QueryReader(index.model, reader)
         self._images = index.vectors.take(rows[order])[np.argsort(order)]
-        self._candidate = {int(row): candidate for candidate, row in enumerate(rows)}
-        pictures = [picture.metadata for picture in index.records.pictures(rows.tolist())]
-        self._said = [" ".join(filter(None, (each.title, each.caption))) for each in pictures]
+        pictures = index.records.pictures(rows.tolist())
+        self._words = Words.of(picture.said for picture in pictures)
+        self._said = [" ".join(filter(None, (each.metadata.title, each.metadata.caption))) for each in pictures]
         self._encode = encode
         self._sentences: Floats | None = None
         if encode is not None and any(self._said):
@@ -214,10 +214,8 @@ class _Systems:
     def _lexical(self, text: str) -> Float64:
         """Return C scores by BM25; 0 where no telling word is shared."""
         found = np.zeros(len(self._said))
-        matches = self._index.records.lexical(text, self._index.records.count, with_articles=False)
-        for row, score in zip(matches.rows.tolist(), matches.scores.tolist(), strict=True):
-            if row in self._candidate:
-                found[self._candidate[row]] = score
+        matches = self._words.rank(text, len(found))
+        found[matches.rows] = matches.scores
         return found
 
 

@@ -13,9 +13,10 @@ from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder
 from training.evaluation.metrics.calibration import Calibration, read_calibration
 from training.model import LinkModel
-from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS
+from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
 from training.retrieval.records import Records
 from training.retrieval.vectors import Vectors
+from training.retrieval.words import Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Index:
         model: reads the queries.
         calibration: gives similarities their probability; None: they have none.
         records: the pictures.
+        words: what is said of them.
         vectors: theirs, row by row.
         copy: folder of the local copy of an index on an object store; None: it is read where it lies.
     """
@@ -35,6 +37,7 @@ class Index:
     model: LinkModel
     calibration: Calibration | None
     records: Records
+    words: Words
     vectors: Vectors
     copy: tempfile.TemporaryDirectory[str] | None = None
 
@@ -68,6 +71,7 @@ def open_index(uri: str) -> Index:
         model=LinkModel.load(local / MODEL),
         calibration=read_calibration(local / CALIBRATION) if has_calibration else None,
         records=Records(local / RECORDS),
+        words=Words.open(local / WORDS),
         vectors=Vectors.open(local / VECTORS, cells, manifest.cells.probes if manifest.cells else 0),
         copy=copy,
     )

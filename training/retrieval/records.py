@@ -10,7 +10,6 @@ thread, and never lock.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,16 +22,13 @@ from urllib.parse import quote
 import numpy as np
 
 from schemas.metadata import Metadata
-from training.data.ragged import Float64, Int32, Int64
-from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters, phrase
+from training.data.ragged import Int32, Int64
+from training.retrieval.filters import NO_FILTERS, SHOWN_WITH, WORDS, Filters
 
-LEXICAL_WORDS = 64  # of a text, the rarest
-COMMON_SHARE = 0.2  # a word in more pictures tells none from others: its weight in BM25 is next to nothing
 FACETS = {"date": "substr(date, 1, 4)", "credit": "credit", "licence": "licence", "orientation": "orientation"}
 FACET_VALUES = 20
 MAX_VALUES = 100_000
 ROWS_AT_ONCE = 500  # asked for in one statement
-_WORD = re.compile(r"\w+")
 _COLUMNS = (
     "row INTEGER PRIMARY KEY",
     "image TEXT NOT NULL",
@@ -94,13 +90,16 @@ class Picture:
             return None
         return "square" if self.width == self.height else "landscape" if self.width > self.height else "portrait"
 
+    @property
+    def said(self) -> str:
+        """Return what is said of it: title, caption, credit, place and keywords."""
+        values = (getattr(self.metadata, name) for name in WORDS)
+        return " ".join(value if isinstance(value, str) else " ".join(value) for value in values if value)
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Rows that full-text search found, the best first, and their scores by BM25, the higher the better."""
-
-    rows: Int64
-    scores: Float64
+    @property
+    def text(self) -> str:
+        """Return what is said of it, and the captions of the articles that showed it."""
+        return " ".join(filter(None, (self.said, self.shown_with)))
 
 
 def write_records(path: Path, pictures: Iterable[Picture]) -> dict[str, int]:
@@ -187,29 +186,6 @@ class Records:
         found = dict(self._all(f"SELECT image, row FROM images WHERE image IN ({marks})", images))
         return [found.get(image) for image in images]
 
-    def lexical(self, text: str, count: int, filters: Filters = NO_FILTERS, *, with_articles: bool = True) -> Matches:
-        """Return the pictures whose words a text shares, by BM25; none where it shares no telling word.
-
-        Args:
-            text: of any length; its LEXICAL_WORDS rarest words count.
-            count: at most so many.
-            filters: which pictures are searched.
-            with_articles: whether the captions of articles that showed a picture count beside what is said of it.
-        """
-        words = self._telling(text)
-        if not words:
-            return Matches(np.zeros(0, np.int64), np.zeros(0, np.float64))
-        scope = "" if with_articles else f"{{{' '.join(WORDS)}}} : "
-        match = f"{scope}({' OR '.join(map(phrase, words))})"
-        # `+`: matches are filtered; else each row that the filter leaves is matched by itself, 300 times as long.
-        inside = f" AND +rowid IN (SELECT row FROM images WHERE {filters.sql})" if filters.sql else ""
-        found = self._all(
-            f"SELECT rowid, -rank FROM words WHERE words MATCH ?{inside} ORDER BY rank, rowid LIMIT ?",
-            (match, *filters.parameters, count),
-        )
-        table = np.array(found, np.float64).reshape(-1, 2)
-        return Matches(table[:, 0].astype(np.int64), table[:, 1])
-
     def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
         """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""
         rows = self.select(filters)
@@ -223,22 +199,9 @@ class Records:
             for name, value in FACETS.items()
         }
 
-    def _telling(self, text: str) -> list[str]:
-        """Return the rarest different words of a text, without those that are in very many pictures."""
-        words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
-        known: dict[str, int] = {}
-        for start in range(0, len(words), ROWS_AT_ONCE):
-            some = words[start : start + ROWS_AT_ONCE]
-            marks = ", ".join("?" * len(some))
-            known |= dict(self._all(f"SELECT term, doc FROM temp.terms WHERE term IN ({marks})", some))
-        most = max(1, COMMON_SHARE * self.count)
-        telling = [word for word in words if known.get(word, 0) <= most]
-        return sorted(telling, key=lambda word: known.get(word, 0))[:LEXICAL_WORDS]
-
     def _all(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         if not hasattr(self._local, "database"):
             self._local.database = sqlite3.connect(self._uri, uri=True)
-            self._local.database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
         found: list[Any] = self._local.database.execute(statement, parameters).fetchall()
         return found
 

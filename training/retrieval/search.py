@@ -131,7 +131,7 @@ def search(
         is_refined = bool((scores != visual.similarities).any())
         order = np.argsort(-scores, kind="stable")
         visual, scores = Nearest(visual.rows[order], visual.similarities[order]), scores[order]
-    lexical = index.records.lexical(query.text, RERANKED, filters)
+    lexical = index.words.rank(query.text, RERANKED, selected)
     rows, scores = _ranked(rank_by, visual.rows, scores, lexical.rows, lexical.scores)
     ranking = _Ranking(rows[:top], scores[:top], _ranks(visual.rows), _ranks(lexical.rows))
     images = _images(index, vector, text, ranking)

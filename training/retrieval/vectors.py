@@ -76,13 +76,13 @@ class Vectors:
         """
         total = len(self.rows) if selected is None else len(selected)
         if selected is not None and total <= EXACT_ROWS:
-            return _first(selected, self.take(selected) @ query, count)
+            return first_of(selected, self.take(selected) @ query, count)
         if self.cells is None:
             similarities = self.rows @ query
             rows = np.arange(total) if selected is None else selected
-            return _first(rows, similarities if selected is None else similarities[selected], count)
+            return first_of(rows, similarities if selected is None else similarities[selected], count)
         candidates = self._candidates(query, max(count, RERANKED), selected)
-        return _first(candidates, self.take(candidates) @ query, count)
+        return first_of(candidates, self.take(candidates) @ query, count)
 
     def take(self, rows: Int64) -> Float32:
         """Return the vectors of ascending rows."""
@@ -102,8 +102,8 @@ class Vectors:
         return np.sort(found[0][found[0] >= 0]).astype(np.int64)
 
 
-def _first(rows: Int64, similarities: Float32, count: int) -> Nearest:
-    """Return the `count` most similar rows, in order; rows are ascending."""
+def first_of(rows: Int64, similarities: Float32, count: int) -> Nearest:
+    """Return the `count` most similar of ascending rows, in order."""
     kept = np.arange(len(rows))
     if count < len(rows):
         bound = np.partition(similarities, len(rows) - count)[len(rows) - count]
@@ -130,7 +130,7 @@ def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", 
         made.train(np.ascontiguousarray(rows[np.sort(sample)]))
         for start in range(0, count, ROWS_AT_ONCE):
             made.add(np.ascontiguousarray(rows[start : start + ROWS_AT_ONCE]))
-        truth = _true_first(rows, queries)
+        truth = _truefirst_of(rows, queries)
         probes, recall = FIRST_PROBES, 0.0
         while True:
             found = made.search(queries, RERANKED, params=library.SearchParametersIVF(nprobe=probes))[1]
@@ -144,7 +144,7 @@ def make_cells(rows: Float32, queries: Float32, measured_with: Literal["texts", 
     return made, note
 
 
-def _true_first(rows: Float32, queries: Float32) -> Int64:
+def _truefirst_of(rows: Float32, queries: Float32) -> Int64:
     """Return Q x RECALL_OF: the rows that are truly most similar."""
     best = np.full((len(queries), 0), 0, np.float32)
     numbers = np.zeros((len(queries), 0), np.int64)

@@ -138,7 +138,7 @@ def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, 
         assert values[system, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
     # A caption's own word is in `shown_with` alone: by words it finds its picture no better than any other picture.
     assert values[BM25, "role=caption", "recall_at_5"] < 40  # type: ignore[operator]
-    assert index.records.lexical("caption7", 5).rows.size == 1
+    assert index.words.rank("caption7", 5).rows.size == 1
 
 
 def test_a_run_and_its_truth_are_written_for_other_tools(lake: Lake, index: Index, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from schemas.errors import UsageError
 from schemas.metadata import Metadata
 from training.retrieval.filters import Filters, parse_filters
-from training.retrieval.records import COMMON_SHARE, Picture, Records, write_records
+from training.retrieval.records import Picture, Records, write_records
 
 PICTURES = (
     Picture(
@@ -107,23 +107,6 @@ def test_conditions_and_entities_hold_together(records: Records) -> None:
 def test_a_condition_that_cannot_be_is_refused(where: str) -> None:
     with pytest.raises(UsageError, match="--where"):
         parse_filters([where])
-
-
-def test_full_text_ranks_by_telling_words(records: Records) -> None:
-    found = records.lexical("Die Feuerwehr fuhr bei Hochwasser durch Koln", 10)
-    assert found.rows.tolist() == [0] and found.scores[0] > 0
-    assert records.lexical("a common word", 10).rows.tolist() == []  # beyond COMMON_SHARE of all pictures
-    assert COMMON_SHARE * len(PICTURES) < 12
-    assert set(records.lexical("York floods", 10).rows.tolist()) == {1, 2}
-    assert records.lexical("York floods", 10, parse_filters(["date>=2020"])).rows.tolist() == [2]
-    assert records.lexical("mayor", 10, with_articles=False).rows.tolist() == []
-    assert records.lexical("...", 10).rows.tolist() == []
-    assert records.lexical('" OR * NEAR(', 10).rows.tolist() == []
-
-
-def test_more_shared_words_score_higher(records: Records) -> None:
-    one, both = records.lexical("Rhein", 1).scores[0], records.lexical("Rhein Boot Flut", 1).scores[0]
-    assert both > one
 
 
 def test_facets_count_what_filters_leave(records: Records) -> None:
