@@ -2,7 +2,7 @@
 
 <lake>/indexes/<data set>/<version>/<model>/vectors.npy        N x d float32, unit vectors, in order of content hash
                                             cells.faiss        IVF,SQ8 of the same rows; from EXACT_BELOW images on
-                                            images.sqlite      row number -> metadata; full-text search
+                                            images.sqlite      row number -> metadata; full text to filter by
                                             words/             word -> score of each picture (bm25s)
                                             model/             the model itself, and calibration.json where it has one
                                             manifest.json      written last: what a reader trusts

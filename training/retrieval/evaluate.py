@@ -4,7 +4,7 @@ A query is a text of a document with known links: each role by itself, and all t
 pictures of the split's documents; right are those that the text is linked to. Four systems rank them:
 
     search             the index's model
-    bm25               words that a text shares with what is said of a picture (SQLite's FTS5)
+    bm25               words that a text shares with what is said of a picture (`words.py`)
     nearest sentence   cosine of a text and of what is said of a picture, by the pipeline's sentence encoder
     fusion             reciprocal ranks of search and bm25, as `search --rank-by fused`
 

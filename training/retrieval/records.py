@@ -1,7 +1,7 @@
-"""What is known of the pictures of an index, in SQLite: their fields, filters on them, full-text search, facets.
+"""What is known of the pictures of an index, in SQLite: their fields, filters on them, facets.
 
     images   a row a picture; its number is that of the picture's vector
-    words    FTS5 over title, caption, credit, place, keywords, and the captions of articles that showed it
+    words    FTS5 over title, caption, credit, place, keywords, and the captions of articles that showed it: for filters
 
 The same pictures give the same bytes. An index is only read once it is made: connections are opened read-only, one a
 thread, and never lock.
