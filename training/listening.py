@@ -44,13 +44,15 @@ class TimedProtocol(H11Protocol):
 
 
 def bind(host: str, port: int) -> Address:
-    """Return a socket that listens; with port 0, on one that is free.
+    """Return a socket that listens, by IPv4 or IPv6 as the host says; with port 0, on one that is free.
 
     Raises:
         UsageError: the address is another's, or not this machine's.
     """
     try:
-        bound = socket.create_server((host, port))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.create_server((host, port), family=family)
     except OSError as problem:
         raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
-    return Address(bound, f"http://{host}:{bound.getsockname()[1]}")
+    name = f"[{host}]" if ":" in host else host
+    return Address(bound, f"http://{name}:{bound.getsockname()[1]}")
