@@ -261,9 +261,14 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
         UsageError: it cannot be opened.
     """
     uri = tracking_uri(tracking)
-    is_needed = models is None or any(":/" in model or not Path(model).is_dir() for model in models)
-    if is_needed and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
-        raise NotFoundError(f"{uri}: no runs and models are there; train a model, or name another --tracking-uri")
+    is_there = not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).is_file()
+    registered = [model for model in models or () if ":/" in model or not Path(model).is_dir()]
+    if not is_there and (models is None or registered):
+        which = "".join(f"--model {model}: " for model in registered[:1])
+        which += "no such folder, and " if which and ":/" not in registered[0] else ""
+        raise NotFoundError(
+            f"{which}{uri}: no runs and models are there; train a model, or name another --tracking-uri"
+        )
     return connect(uri)
 
 
