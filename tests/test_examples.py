@@ -21,6 +21,9 @@ import torch
 from schemas.plugins import load_plugin, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "orchestration"))
+from forked import Outcome, clean_environment, start  # noqa: E402
+
 PARTS = ROOT / "examples" / "parts"
 BROKEN = {
     "multilink.objectives": {"missing": "broken_parts:Missing", "no-class": "broken_parts:WORD"},
@@ -68,13 +71,8 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]
     forget()
 
 
-def multilink(folder: Path, *arguments: str, path: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
-    environment["PYTHONPATH"] = f"{path}:{ROOT}"
-    command = [sys.executable, "-m", "orchestration", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
-    )
+def multilink(folder: Path, *arguments: str, path: Path) -> Outcome:
+    return start(*arguments, folder=folder, environment=clean_environment(PYTHONPATH=f"{path}:{ROOT}")).finish()
 
 
 def write_albums(folder: Path, photographs: dict[str, bytes]) -> Path:
@@ -101,7 +99,7 @@ def test_a_package_of_parts_is_used_by_the_commands(
     features = "features.images=colour-histogram"
     build = ["build", "captions", "--set", f"source.documents={table}", "--set", features, "--lake", "lake", "--json"]
     built = multilink(tmp_path, *build, path=installed)
-    assert built.returncode == 0, built.stderr
+    assert built.status == 0, built.err
     images = next((tmp_path / "lake" / "datasets" / "captions").rglob("images/**/*.parquet"))
     vectors = np.stack(pq.read_table(images).column("features.colour-histogram").to_pylist())
     assert vectors.shape[1] == 64
@@ -111,15 +109,15 @@ def test_a_package_of_parts_is_used_by_the_commands(
     settings = [part for setting in (*own, "training.epochs=2", "dimensions=16") for part in ("--set", setting)]
     train = ["train", "--dataset", "captions", "--recipe", "tiny", "--lake", "lake", *settings]
     trained = multilink(tmp_path, *train, path=installed)
-    assert trained.returncode == 0, trained.stderr
-    assert "models:/multilink-captions-info-nce/1" in trained.stdout
+    assert trained.status == 0, trained.err
+    assert "models:/multilink-captions-info-nce/1" in trained.out
     link = ["link", "--model", "models:/multilink-captions-info-nce/1", "--dataset", "captions", "--lake", "lake"]
-    assert multilink(tmp_path, *link, "--output", "links", path=installed).returncode == 0
+    assert multilink(tmp_path, *link, "--output", "links", path=installed).status == 0
     assert pq.read_table(tmp_path / "links" / "links").num_rows > 0
 
     without = multilink(tmp_path, *link, "--output", "links-2", path=ROOT)  # where the package is not installed
-    assert without.returncode != 0
-    assert "sentence-mlp" in without.stderr and "Traceback" not in without.stderr
+    assert without.status != 0
+    assert "sentence-mlp" in without.err and "Traceback" not in without.err
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +126,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("notebook")
     shutil.copy(ROOT / "examples" / "own_documents.ipynb", folder)
     run = [sys.executable, "-c", "from nbclient.cli import main; main()", "own_documents.ipynb", "--output=done.ipynb"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
-    environment |= {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
+    environment = clean_environment(PYTHONPATH=str(ROOT), HOME=str(folder))
     done = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     return folder

@@ -79,8 +79,8 @@ def test_a_mistake_is_one_clear_line_and_status_2(multilink: Run, arguments: lis
     assert outcome.out == ""
 
 
-def test_help_reads_well(multilink: Run) -> None:
-    outcome = multilink("--help")
+def test_help_reads_well(program: Run) -> None:
+    outcome = program("--help")
     assert outcome.status == 0
     for command in ("build", "datasets", "train", "evaluate", "promote", "link", "serve", "demo", "up"):
         assert command in outcome.out
@@ -117,9 +117,10 @@ def test_scores_of_a_file_are_those_worked_by_hand(multilink: Run, tmp_path: Pat
         assert values[name]["low"] <= values[name]["mean"] <= values[name]["high"]
 
 
-def test_from_documents_to_links(multilink: Run, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_from_documents_to_links(multilink: Run, program: Run, tmp_path: Path) -> None:
     source = write_documents(tmp_path / "own", extra=('{"id": "broken',))
-    built = multilink("build", "documents", "--set", f"source.documents={source}", "--lake", "lake", "--json")
+    built = program("build", "documents", "--set", f"source.documents={source}", "--lake", "lake", "--json")
     assert built.status == 0, built.err
     assert {"dataset", "version", "path", "splits", "failures"} <= built.json.keys()
     assert sum(split["documents"] for split in built.json["splits"].values()) == 24

@@ -1,0 +1,114 @@
+"""The command line in processes of their own that cost a fork: their server has imported what commands import.
+
+A command that trains imports for eight seconds of a processor: torch, MLflow, Beam, SciPy. Here a server of the
+standard library's `multiprocessing` imports them once a test process, and runs nothing. Each command is a child of it
+with its own folder, environment, arguments and output files. It ends as a program does: threads joined, what was
+registered for the end run, then its status. Tests of how a program starts use real ones (`test_start.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The modules of the commands; what they import comes with them.
+IMPORTED = ("pipelines.run", "pipelines.exports.formats", "training.commands", "training.linking_commands")
+IMPORTED += ("orchestration.cli", "pyarrow.dataset", "scipy.optimize", "torchvision")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A command that was started; its status is the negative number of the signal that ended it."""
+
+    process: ForkServerProcess
+    output: tempfile.TemporaryDirectory[str]
+
+    def finish(self, timeout_s: float = 500) -> Outcome:
+        """Wait for its end; a command that takes longer is killed."""
+        self.process.join(timeout_s)
+        if self.process.exitcode is None:
+            self.process.kill()
+        self.process.join()
+        with self.output as folder:
+            out, err = ((Path(folder) / name).read_text(encoding="utf-8") for name in ("out", "err"))
+        status = self.process.exitcode
+        assert status is not None
+        return Outcome(status, out, err)
+
+
+def clean_environment(**own: str) -> dict[str, str]:
+    """Return the environment without settings of the one who runs the tests, and with one's own."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "MULTILINK_"))}
+    return inherited | own
+
+
+def start(*arguments: str | Path, folder: Path, environment: Mapping[str, str]) -> Running:
+    """Start `multilink` with arguments in a folder."""
+    output = tempfile.TemporaryDirectory(prefix="command-")
+    process = server().Process(
+        target=_run, args=([str(each) for each in arguments], str(folder), dict(environment), output.name)
+    )
+    process.start()
+    return Running(process, output)
+
+
+@cache
+def server() -> ForkServerContext:
+    """Return the server; it starts here, in the root of the repository, with no setting of the tests."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    with pytest.MonkeyPatch.context() as patched:
+        for name in os.environ.keys() - clean_environment().keys():
+            patched.delenv(name)
+        patched.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        patched.chdir(ROOT)
+        forkserver.ensure_running()
+    return context
+
+
+def _run(arguments: list[str], folder: str, environment: dict[str, str], output: str) -> None:
+    """Become the command: all of this process is of the server until here."""
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = os.open(Path(output) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # TMPDIR may be another here
+    sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.argv = ["multilink", *arguments]
+    from orchestration.cli import main
+
+    try:
+        main()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # what `Py_Finalize` does; children of a server skip the next
+        atexit._run_exitfuncs()
