@@ -327,7 +327,7 @@ def promote(
 
     console = Console(is_json=is_json)
     promotion = promote_version(
-        open_registry(tracking),
+        open_registry(tracking, [f"models:/{model}"]),
         model,
         version,
         lake=None if lake is None else Lake.at(lake),
@@ -355,7 +355,7 @@ def approve(
     from training.mlflow.history import approve as approve_version
     from training.mlflow.registry import open_registry
 
-    found = approve_version(open_registry(tracking), model, version, by=by)
+    found = approve_version(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
     values = {"model": found.name, "version": found.version, "approved_by": by}
     Console(is_json=is_json).summarise([f"{found.uri} is approved by {by}"], values)
 
@@ -370,7 +370,7 @@ def promotions(
     from training.mlflow.history import championships, lines, to_csv
     from training.mlflow.registry import open_registry
 
-    found = championships(open_registry(tracking), name)
+    found = championships(open_registry(tracking, [f"models:/{name}"]), name)
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
     shown = lines(found) if found else [f"{name} never had a champion that was promoted"]
@@ -389,7 +389,7 @@ def rollback(
     from training.mlflow.promotion import rollback as roll_back
     from training.mlflow.registry import open_registry
 
-    restored, replaced = roll_back(open_registry(tracking), model, champion=champion)
+    restored, replaced = roll_back(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
     line = f"{restored.uri} is the champion again, in place of version {replaced}"
     values = {"model": restored.name, "version": restored.version, "champion_before": replaced}
     Console(is_json=is_json).summarise([line], values)
@@ -411,7 +411,7 @@ def copy(
     from training.mlflow.runs import tracking_uri
 
     console = Console(is_json=is_json)
-    source, target = open_registry(tracking).tracking_uri, tracking_uri(to)
+    source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
     done = copy_version(source, model, version, to=target, new_name=name, say=console.say)
     verb = "is a copy" if done.is_new else "has been a copy before"
     lines = [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"]

@@ -32,7 +32,12 @@ def program(tmp_path: Path) -> Run:
     def run(*arguments: str | Path) -> Outcome:
         done = subprocess.run(
             [sys.executable, "-m", "orchestration", *map(str, arguments)],
-            check=False, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=500,
+            check=False,
+            cwd=tmp_path,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=500,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
