@@ -17,13 +17,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from forked import Outcome, clean_environment, start
 
 from schemas.plugins import load_plugin, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "orchestration"))
-from forked import Outcome, clean_environment, start  # noqa: E402
-
 PARTS = ROOT / "examples" / "parts"
 BROKEN = {
     "multilink.objectives": {"missing": "broken_parts:Missing", "no-class": "broken_parts:WORD"},

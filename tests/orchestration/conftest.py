@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from forked import Outcome, clean_environment, start
 
 Run = Callable[..., Outcome]

@@ -6,8 +6,6 @@ What is expected is `expected.json`, written by the recorder from what it meant,
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from forked import Running, clean_environment, start
 
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from pipelines.config import recipe
@@ -132,29 +131,30 @@ def test_both_apis_lead_to_the_same_documents(web: RecordedWeb, tmp_path: Path, 
     ],
 )
 def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
-    def command(lake: Path, port: int) -> list[str]:
+    def begin(lake: Path, port: int) -> Running:
         settings = [s for s in web_settings(dumps_of(RECORDING), port) if not s.startswith("source.dump=")]
         settings += [f"source.dump={RECORDING / 'RS_first40.bz2'}", "http.connections_per_host=2"]
-        start = [sys.executable, "-c", "from orchestration.cli import main; main()", "build", "diy", *options]
-        return [*start, "--lake", str(lake), *(part for setting in settings for part in ("--set", setting))]
+        command = ["build", "diy", *options, "--lake", str(lake)]
+        command += [part for setting in settings for part in ("--set", setting)]
+        return start(*command, folder=tmp_path, environment=clean_environment())
 
     with RecordedWeb(RECORDING, latency_s=0.02) as web:
         began = time.monotonic()
-        subprocess.run(command(tmp_path / "calm", web.port), check=True, capture_output=True)
+        assert begin(tmp_path / "calm", web.port).finish().status == 0
         took_s, calmly = time.monotonic() - began, len(web.requests)
     with RecordedWeb(RECORDING, latency_s=0.02) as web:
         for stop_at in (calmly // 8, calmly // 3, 2 * calmly // 3):
-            build = subprocess.Popen(command(tmp_path / "killed", web.port), stderr=subprocess.DEVNULL)
-            while build.poll() is None and len(web.requests) < stop_at:
+            build = begin(tmp_path / "killed", web.port)
+            while build.process.is_alive() and len(web.requests) < stop_at:
                 time.sleep(0.005)
-            build.send_signal(signal.SIGKILL)
-            build.wait()
-        build = subprocess.Popen(command(tmp_path / "killed", web.port), stderr=subprocess.DEVNULL)
+            build.process.kill()
+            build.finish()
+        build = begin(tmp_path / "killed", web.port)
         time.sleep(0.7 * took_s)  # past fetching: among features and shards
-        build.send_signal(signal.SIGKILL)
-        build.wait()
+        build.process.kill()
+        build.finish()
         time.sleep(0.5)  # for requests that were under way
-        subprocess.run(command(tmp_path / "killed", web.port), check=True, capture_output=True)
+        assert begin(tmp_path / "killed", web.port).finish().status == 0
         had = Counter((host, path) for host, path, status in web.requests if status == 200)
     repeated = {key: count for key, count in had.items() if count > 1}
     cut_short = 1  # its body is shorter than announced: asked for again within a run

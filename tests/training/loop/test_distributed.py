@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +6,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from forked import clean_environment, start
 
 from schemas.configs import resolve
 from schemas.documents import Split
@@ -101,20 +99,20 @@ def make_lake(lakes: ModuleType, folder: Path) -> Lake:
 
 def run_workers(lake: Lake, world_size: int, jobs: Mapping[Path, TrainConfig], *, backend: str = "gloo") -> None:
     """Do the jobs, one after the other, with `world_size` processes; each leaves its history in the run folder."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = clean_environment(OMP_NUM_THREADS="1")
     meeting = f"{lake.root.uri}.meeting"
     text = json.dumps([(str(run), resolve(config)) for run, config in jobs.items()])
     workers = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), backend, meeting, lake.root.uri, str(rank), str(world_size), text],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
+        start(
+            *(backend, meeting, lake.root.uri, str(rank), str(world_size), text),
+            folder=WORKER.parent,
+            environment=environment,
+            program=WORKER,
         )
         for rank in range(world_size)
     ]
-    ended = [(worker.communicate(timeout=600)[1], worker.returncode) for worker in workers]
-    assert all(status == 0 for _, status in ended), "\n".join(error for error, _ in ended)
+    ended = [worker.finish() for worker in workers]
+    assert all(each.status == 0 for each in ended), "\n".join(each.err for each in ended)
 
 
 def train_alone(lake: Lake, run: Path, config: TrainConfig, device: torch.device = CPU) -> TrainResult:

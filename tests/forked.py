@@ -1,4 +1,4 @@
-"""The command line in processes of their own that cost a fork: their server has imported what commands import.
+"""Commands, and programs of tests, in processes that cost a fork: their server has imported what they import.
 
 A command that trains imports for eight seconds of a processor: torch, MLflow, Beam, SciPy. Here a server of the
 standard library's `multiprocessing` imports them once a test process, and runs nothing. Each command is a child of it
@@ -12,6 +12,7 @@ import atexit
 import json
 import multiprocessing
 import os
+import runpy
 import sys
 import tempfile
 import threading
@@ -25,7 +26,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # The modules of the commands; what they import comes with them.
 IMPORTED = ("pipelines.run", "pipelines.exports.formats", "training.commands", "training.linking_commands")
 IMPORTED += ("orchestration.cli", "pyarrow.dataset", "scipy.optimize", "torchvision")
@@ -69,12 +70,10 @@ def clean_environment(**own: str) -> dict[str, str]:
     return inherited | own
 
 
-def start(*arguments: str | Path, folder: Path, environment: Mapping[str, str]) -> Running:
-    """Start `multilink` with arguments in a folder."""
-    output = tempfile.TemporaryDirectory(prefix="command-")
-    process = server().Process(
-        target=_run, args=([str(each) for each in arguments], str(folder), dict(environment), output.name)
-    )
+def start(*arguments: str | Path, folder: Path, environment: Mapping[str, str], program: Path | None = None) -> Running:
+    """Start `multilink`, or another program of Python, with arguments in a folder."""
+    output, given = tempfile.TemporaryDirectory(prefix="command-"), [str(each) for each in arguments]
+    process = server().Process(target=_run, args=(given, str(folder), dict(environment), output.name, program))
     process.start()
     return Running(process, output)
 
@@ -93,8 +92,8 @@ def server() -> ForkServerContext:
     return context
 
 
-def _run(arguments: list[str], folder: str, environment: dict[str, str], output: str) -> None:
-    """Become the command: all of this process is of the server until here."""
+def _run(arguments: list[str], folder: str, environment: dict[str, str], output: str, program: Path | None) -> None:
+    """Become the program: all of this process is of the server until here."""
     for descriptor, name in ((1, "out"), (2, "err")):
         file = os.open(Path(output) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, descriptor)
@@ -104,11 +103,14 @@ def _run(arguments: list[str], folder: str, environment: dict[str, str], output:
     os.environ.update(environment)
     tempfile.tempdir = None  # TMPDIR may be another here
     sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
-    sys.argv = ["multilink", *arguments]
-    from orchestration.cli import main
-
+    sys.argv = [str(program or "multilink"), *arguments]
     try:
-        main()
+        if program is not None:
+            runpy.run_path(str(program), run_name="__main__")
+        else:
+            from orchestration.cli import main
+
+            main()
     finally:
         threading._shutdown()  # type: ignore[attr-defined]  # what `Py_Finalize` does; children of a server skip the next
         atexit._run_exitfuncs()
