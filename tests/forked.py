@@ -28,8 +28,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 # The modules of the commands; what they import comes with them.
-IMPORTED = ("pipelines.run", "pipelines.exports.formats", "training.commands", "training.linking_commands")
-IMPORTED += ("orchestration.cli", "pyarrow.dataset", "scipy.optimize", "torchvision")
+IMPORTED = (
+    *("orchestration.cli", "pipelines.run", "pipelines.exports.formats"),
+    *("training.commands", "training.linking_commands"),
+    *("pyarrow.dataset", "scipy.optimize", "torchvision"),
+)
 
 
 @dataclass(frozen=True, slots=True)

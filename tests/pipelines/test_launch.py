@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms import core
 
 from pipelines.launch import Runner, Sign, java_error, run_pipeline
 from schemas.errors import BuildError, UsageError
@@ -33,6 +38,29 @@ def test_an_error_of_ours_keeps_its_kind_and_its_words(workers: int) -> None:
 def test_any_other_error_is_not_dressed_up() -> None:
     with pytest.raises(ValueError, match="fail here"):
         run_pipeline(partial(assemble, kind=ValueError), runner=Runner.LOCAL, workers=1)
+
+
+class Repeat(beam.DoFn):
+    def process(self, element: int, times: int = 2) -> Iterator[int]:
+        yield from [element] * times
+
+
+def test_parameters_of_a_method_are_read_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, read = core.get_function_args_defaults, Counter[object]()
+
+    def count(function: Any) -> Any:
+        read[getattr(function, "__func__", None)] += 1
+        return original(function)
+
+    def repeat(root: beam.Pipeline) -> None:
+        assert_that(root | beam.Create([1, 2]) | "2" >> beam.ParDo(Repeat()) | "3" >> beam.ParDo(Repeat(), 3), equal)
+
+    monkeypatch.setattr(core, "get_function_args_defaults", count)
+    equal = equal_to([1] * 6 + [2] * 6)
+    for runs in (1, 2):
+        run_pipeline(repeat, runner=Runner.LOCAL, workers=1)
+        assert read[Repeat.process] == runs
+    assert core.get_function_args_defaults is count
 
 
 def test_no_worker_is_a_mistake() -> None:
