@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --durations 15
 FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java
 
+# Empty: processes keep the byte code of what they import, for the many that come after them.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
 .PHONY: format lint types contracts docs check golden bench picture clean
 

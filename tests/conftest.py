@@ -7,6 +7,7 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import signal
 import socket
@@ -24,6 +25,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
+CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +40,20 @@ def pytest_configure() -> None:
     """Heed Ctrl-C also where the caller does not (a job in the background): what tests start inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_settings() -> Iterator[None]:
+    """Take back what a test, or MLflow for it, leaves in the environment: the next would ask a server that is gone."""
+    before = _settings()
+    yield
+    for name in _settings().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "MULTILINK_"))}
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +165,12 @@ def used_by(path: Path) -> list[str]:
     """Return the markers of a test file, and whether its tests share something."""
     text = path.read_text(encoding="utf-8")
     return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the cluster's tests unread where none is wanted: what they import takes seconds in every process."""
+    is_unwanted = "not cluster" in (config.option.markexpr or "") and collection_path == CLUSTER
+    return True if is_unwanted else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

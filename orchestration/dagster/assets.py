@@ -98,10 +98,9 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
             summary = piped(steps, context).build(dataset, addresses, say=context.log.info)
         context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: summary["version"]})
         lake = Lake.at(settings.lake)
-        shown = {
-            "changes": changes_since(lake, dataset.name, summary["version"], context.instance),
-            "sample": sample_of(lake, f"{dataset.name}@{summary['version']}"),
-        }
+        with told_where_damaged() as shown:
+            shown["changes"] = changes_since(lake, dataset.name, summary["version"], context.instance)
+            shown["sample"] = sample_of(lake, f"{dataset.name}@{summary['version']}")
         more: dict[str, Metadata] = {"shards": {name: dg.MetadataValue.md(text) for name, text in shown.items()}}
         for stage in STAGES:
             yield dg.MaterializeResult(
@@ -229,8 +228,7 @@ def link(making: Making) -> Metadata:
 
     steps, name = making.steps, registered_name(making.dataset.name, making.objective)
     told = steps.link(name, making.reference, say=making.say)
-    lake = Lake.at(steps.settings.lake)
-    sample = links_of(lake, making.reference, told["output"]) if told else ""
+    sample = links_of(Lake.at(steps.settings.lake), making.reference, told["output"]) if told else ""
     return told | ({"sample": dg.MetadataValue.md(sample)} if sample else {})
 
 
@@ -356,10 +354,17 @@ def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterIn
     before = sound_before(instance, dataset, version)
     if before is None or before not in lake.versions(dataset):
         return "The first sound version."
+    return as_markdown(changes_between(lake, dataset, before, version))
+
+
+@contextmanager
+def told_where_damaged() -> Iterator[dict[str, str]]:
+    """Give texts to fill in; a version that is damaged is told there, for its checks say so, too, and stop the rest."""
+    texts: dict[str, str] = {}
     try:
-        return as_markdown(changes_between(lake, dataset, before, version))
-    except IntegrityError as problem:  # the checks say so, too, and stop what depends on the version
-        return str(problem)
+        yield texts
+    except IntegrityError as problem:
+        texts["damaged"] = str(problem)
 
 
 def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:

@@ -48,6 +48,8 @@ def links_of(lake: Lake, reference: str, output: str) -> str:
         output: folder of the links.
     """
     home = Folder(output)
+    if not home.exists(MANIFEST):
+        return ""
     made = LinksManifest.from_json(home.read(MANIFEST).decode(), where=output)
     entry = next((each for each in made.files if each.path.startswith(f"{LINKS}/") and each.rows), None)
     if entry is None:

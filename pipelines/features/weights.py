@@ -70,10 +70,13 @@ class WeightFile:
         path = weight_cache() / self.sha256 / (PurePosixPath(urlsplit(self.uri).path).name or "weights")
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
+            client = process_client(self.http, Folder(str(weight_cache())))
             try:
-                capture_file(process_client(self.http, Folder(str(weight_cache()))), self.uri).path.replace(path)
+                capture_file(client, self.uri).path.replace(path)
             except FetchFailed as error:
                 raise BuildError(f"{_FIELD}: {self.name}: {self.uri} could not be fetched: {error}") from error
+            finally:
+                client.flush()
         return path
 
 
