@@ -143,7 +143,7 @@ def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, opti
         assert begin(tmp_path / "calm", web.port).finish().status == 0
         took_s, calmly = time.monotonic() - began, len(web.requests)
     with RecordedWeb(RECORDING, latency_s=0.02) as web:
-        for stop_at in (calmly // 8, calmly // 3, 2 * calmly // 3):
+        for stop_at in (calmly // 8, 2 * calmly // 3):  # among albums, among pictures
             build = begin(tmp_path / "killed", web.port)
             while build.process.is_alive() and len(web.requests) < stop_at:
                 time.sleep(0.005)
@@ -158,7 +158,7 @@ def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, opti
         had = Counter((host, path) for host, path, status in web.requests if status == 200)
     repeated = {key: count for key, count in had.items() if count > 1}
     cut_short = 1  # its body is shorter than announced: asked for again within a run
-    assert len(repeated) <= cut_short + 4 * 2, repeated  # what was under way, two at a time, when it was killed
+    assert len(repeated) <= cut_short + 3 * 2, repeated  # what was under way, two at a time, when it was killed
     assert tree(tmp_path / "killed" / "datasets") == tree(tmp_path / "calm" / "datasets")
 
 

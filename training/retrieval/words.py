@@ -7,6 +7,7 @@ Lucene (Robertson and Zaragoza 2009; k1 = 1.2, b = 0.75). Words are compared wit
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -110,4 +111,5 @@ def bm25s() -> Any:
         import bm25s as library
     except ModuleNotFoundError as problem:
         raise ConfigError("ranking by words needs bm25s: pip install 'multilink[retrieval]'") from problem
+    logging.getLogger(library.__name__).setLevel(logging.WARNING)  # it tells every step it takes
     return library

@@ -9,7 +9,7 @@ import pytest
 
 from orchestration.pages import archives
 from orchestration.pages.archives import Archives
-from schemas.errors import BuildError
+from schemas.errors import BuildError, IntegrityError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
 
@@ -46,6 +46,20 @@ def test_an_index_that_is_made_later_is_found(tmp_path: Path, monkeypatch: pytes
     write_index(lake, "b")
     assert wait_for(found, 2) == ["b 1", "a 1"]  # the champion is the first
     found.close()
+
+
+def test_an_index_of_another_format_is_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lake = Lake.at(str(tmp_path))
+    write_index(lake, "a")
+    write_index(lake, "b")
+    folder = lake.index("news", "v1", "a-1")
+    old = folder.read(MANIFEST).decode().replace('"format": 2', '"format": 1')
+    folder.write(MANIFEST, old.encode())
+    found = Archives(lake, (), lambda _: {}, ())
+    assert [each.model for each in found.choices] == ["b 1"]
+    assert "`multilink index` makes it anew" in caplog.text
+    with pytest.raises(IntegrityError, match="found format = 1"):
+        Archives(lake, (folder.uri,), lambda _: {}, ())
 
 
 def test_a_look_that_fails_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,6 +280,9 @@ def test_an_index_is_made_once_and_with_equal_bytes(model: LinkModel, lake: Lake
     first.delete(MANIFEST)
     assert not built(model, lake, calibration=CALIBRATION).is_reused
     assert {name: first.read(name) for name in first.files()} == before
+    first.write(MANIFEST, before[MANIFEST].replace(b'"format": 2', b'"format": 1'))  # by an earlier version
+    assert not built(model, lake, calibration=CALIBRATION).is_reused
+    assert {name: first.read(name) for name in first.files()} == before
     assert not built(model, lake).is_reused  # without a calibration it is another
     first.remove()
     built(model, lake, calibration=CALIBRATION)

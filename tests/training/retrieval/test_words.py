@@ -81,5 +81,6 @@ def test_they_come_back_from_files_that_are_equal_for_equal_texts(words: Words, 
     assert opened.rank("york floods", 10).scores.tolist() == found.scores.tolist()
 
 
-def test_pictures_of_which_nothing_is_said_have_no_words() -> None:
+def test_pictures_of_which_nothing_is_said_have_no_words(caplog: pytest.LogCaptureFixture) -> None:
     assert Words.of(["", ""]).rank("york", 3) is NO_MATCHES
+    assert caplog.records == []
