@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ENGINE ?= flink
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --durations 15
-FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java
+FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java and not build and not network and not trains
 
 # Empty: processes keep the byte code of what they import, for the many that come after them.
 export PYTHONDONTWRITEBYTECODE =
@@ -42,7 +42,7 @@ test: $(READY)
 	$(PYTEST)
 
 test-fast: $(READY)
-	$(PYTEST) -m "$(FAST)"
+	$(BIN)/python -m pytest --numprocesses 2 -m "$(FAST)"
 
 kubernetes:
 	@infra/kubernetes/build.sh

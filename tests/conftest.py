@@ -146,6 +146,7 @@ KEPT_TOGETHER = (
     "training/mlflow",
     "training/test_launch.py",
 )
+OF_BUILT = ("orchestration/decisions", "orchestration/pages", "pipelines/exports", "pipelines/forgetting")
 SHARES = "share"  # what a file has fixtures for that all its tests use
 
 
@@ -156,6 +157,9 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",
+    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|multilink: Run|orchestration\.cli\b|def build\(",
+    "trains": r"training\.loop\.trainer\b",
+    "network": r"torchvision|ARCHITECTURES|random_checkpoint",
     SHARES: r"scope=\"module\"",
 }
 
@@ -164,13 +168,18 @@ USES = {
 def used_by(path: Path) -> list[str]:
     """Return the markers of a test file, and whether its tests share something."""
     text = path.read_text(encoding="utf-8")
-    return [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
+    found = [name for name, pattern in USES.items() if re.search(pattern, text, re.MULTILINE)]
+    is_of_built = any(path.is_relative_to(Path(__file__).parent / name) for name in OF_BUILT)
+    return [*found, "build"] if is_of_built and "build" not in found else found
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the cluster's tests unread where none is wanted: what they import takes seconds in every process."""
-    is_unwanted = "not cluster" in (config.option.markexpr or "") and collection_path == CLUSTER
-    return True if is_unwanted else None
+    """Leave files unread of which no test is wanted: what they import takes seconds in every process."""
+    wanted: str = config.option.markexpr or ""
+    names = ["cluster"] if collection_path == CLUSTER else []
+    if collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+        names = used_by(collection_path)
+    return True if any(re.search(rf"\bnot {name}\b", wanted) for name in names) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -179,6 +179,7 @@ def test_a_queue_is_first_in_first_out_and_mostly_in_its_file(tmp_path, client_o
     assert [url.rpartition("/")[2] for url in taken[1]] == [str(n) for n in range(1, 95, 2)]
 
 
+@pytest.mark.slow
 def test_where_nearly_all_fail_for_want_of_a_connection_it_ends_in_a_line(client) -> None:
     hosts = tuple(names(400))
     urls = [f"http://{host}/{n}" for n in range(4) for host in hosts]
