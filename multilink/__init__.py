@@ -112,8 +112,11 @@ def evaluate(model: str, dataset: str, *, lake: str, settings: Sequence[str] = (
 
 def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Do what a command does, in this process; its progress goes nowhere."""
+    from orchestration.project import remembered_store
     from orchestration.steps import in_process
 
+    if step[0] != "build" and "tracking_uri" not in options and (store := remembered_store()):
+        options = options | {"tracking_uri": store}
     given = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     changes = [part for setting in settings for part in ("--set", setting)]
     return in_process([*step, *given, *changes, "--json"], lambda _: None)

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image
 
 from orchestration.link import extraction_for, given_documents
+from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.documents_for_linking import read_vectors
 from pipelines.sources.records import CandidateDocument, sentence
@@ -40,7 +41,7 @@ class Model:
 
     Args:
         address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder.
-        tracking_uri: MLflow's address; MLFLOW_TRACKING_URI, else ./mlflow.db, by default.
+        tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as where weights are.
 
     Raises:
@@ -48,7 +49,7 @@ class Model:
     """
 
     def __init__(self, address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> None:
-        loaded = load(address, open_registry(tracking_uri, [address]))
+        loaded = load(address, open_registry(tracking_uri or remembered_store(), [address]))
         self.uri = loaded.uri
         self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=loaded.calibration)
         self._config = override(recipe("documents"), settings)

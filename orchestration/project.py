@@ -48,6 +48,17 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
         environment.setdefault(_VARIABLES[name], value)
 
 
+def remembered_store() -> str | None:
+    """Return the address of runs and models that the environment or the project file here says; None: neither does.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    values = dict(os.environ)
+    recall(Path.cwd(), values)
+    return values.get(_VARIABLES["tracking_uri"])
+
+
 def _relative(path: str, directory: Path) -> str:
     """Return a path relative to a directory that holds it; another, or a URI, as it is."""
     inside = "://" not in path and Path(path).is_relative_to(directory)

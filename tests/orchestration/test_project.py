@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import multilink
 from orchestration.project import FILE, recall, remember
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, NotFoundError
 
 
 def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
@@ -51,3 +52,17 @@ def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callab
     broken = multilink("datasets", "list")
     assert (broken.status, broken.err.count("\n")) == (2, 1)
     assert broken.err.startswith("multilink: multilink.toml: lakes: expected")
+
+
+def test_programs_find_models_by_the_file_and_an_argument_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    remember(tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/own/mlflow.db")
+    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
+        multilink.load("models:/x/1")
+    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no such file"):
+        multilink.evaluate("models:/x/1", "y", lake="lake")
+    with pytest.raises(NotFoundError, match=r"other\.db: no runs and models are there"):
+        multilink.load("models:/x/1", tracking_uri="sqlite:///other.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///third.db")
+    with pytest.raises(NotFoundError, match=r"third\.db: no runs and models are there"):
+        multilink.load("models:/x/1")
