@@ -13,7 +13,7 @@ import pytest
 Run = Callable[..., Any]
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # over three minutes of a processor; `test_cli.py` does its steps with a few documents
 def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(multilink: Run, tmp_path: Path) -> None:
     first = multilink("demo", "--workspace", "demo", "--json")
     assert first.status == 0, first.err
