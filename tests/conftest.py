@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from forked import SETTINGS
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
@@ -53,7 +54,7 @@ def own_settings() -> Iterator[None]:
 
 
 def _settings() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "MULTILINK_"))}
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestration.changes import as_code
 from schemas.documents import Split
-from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, read_manifest
@@ -26,17 +25,14 @@ _DOCUMENT = ("id", "sentences", "images")
 def sample_of(lake: Lake, reference: str) -> str:
     """Return the first documents of a version: their first sentences and pictures; "" where it has none."""
     manifest, folder = read_manifest(lake, reference)
-    for split in Split:
-        try:
-            documents, images = split_parts(manifest, split)[0]
-        except NotFoundError:
-            continue
-        rows = read_part(folder, documents, _DOCUMENT).slice(0, DOCUMENTS).to_pylist()
-        if rows:
-            shown = [[image["hash"] for image in row["images"][:PICTURES]] for row in rows]
-            pictures = _pictures(folder, images, [key for keys in shown for key in keys])
-            return "\n\n".join(_document(row, keys, pictures) for row, keys in zip(rows, shown, strict=True))
-    return ""
+    split = next((each for each in Split if any(part.rows for part in manifest.parts("documents", each))), None)
+    if split is None:
+        return ""
+    documents, images = next(parts for parts in split_parts(manifest, split) if parts[0].rows)
+    rows = read_part(folder, documents, _DOCUMENT).slice(0, DOCUMENTS).to_pylist()
+    shown = [[image["hash"] for image in row["images"][:PICTURES]] for row in rows]
+    pictures = _pictures(folder, images, [key for keys in shown for key in keys])
+    return "\n\n".join(_document(row, keys, pictures) for row, keys in zip(rows, shown, strict=True))
 
 
 def links_of(lake: Lake, reference: str, output: str) -> str:

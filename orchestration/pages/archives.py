@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from orchestration.archive import Archive
 from orchestration.pages.entities import Gazetteer
@@ -159,7 +159,12 @@ def _readable(folders: Iterable[Folder], aliases_of: AliasesOf) -> Iterator[Choi
         try:
             yield _choice(folder, aliases_of)
         except IntegrityError as problem:
-            log.warning("%s; `multilink index` makes it anew", problem)
+            _warn_once(f"{problem}; `multilink index` makes it anew")
+
+
+@cache
+def _warn_once(line: str) -> None:
+    log.warning(line)  # indexes are looked for again and again
 
 
 def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:

@@ -262,10 +262,10 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
     """
     uri = tracking_uri(tracking)
     is_there = not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).is_file()
-    registered = [model for model in models or () if ":/" in model or not Path(model).is_dir()]
-    if not is_there and (models is None or registered):
-        which = "".join(f"--model {model}: " for model in registered[:1])
-        which += "no such folder, and " if which and ":/" not in registered[0] else ""
+    registered = next((model for model in models or () if ":/" in model or not Path(model).is_dir()), None)
+    if not is_there and (models is None or registered is not None):
+        folder = "" if ":/" in (registered or ":/") else "no such folder, and "
+        which = "" if registered is None else f"--model {registered}: {folder}"
         raise NotFoundError(
             f"{which}{uri}: no runs and models are there; train a model, or name another --tracking-uri"
         )
