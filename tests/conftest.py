@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -46,11 +46,26 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def own_settings() -> Iterator[None]:
     """Take back what a test, or MLflow for it, leaves in the environment: the next would ask a server that is gone."""
+    with _settings_kept():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_settings_of_the_file() -> Iterator[None]:
+    """Take back what the fixtures of a file leave there."""
+    with _settings_kept():
+        yield
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
     before = _settings()
-    yield
-    for name in _settings().keys() - before.keys():
-        del os.environ[name]
-    os.environ.update(before)
+    try:
+        yield
+    finally:
+        for name in _settings().keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _settings() -> dict[str, str]:
