@@ -1,1 +1,1 @@
-"""Reading a data set version for training: ragged arrays of a worker's own shards, global batches over all."""
+"""Reading a data set version for training: ragged arrays of a worker's own documents, global batches over all."""

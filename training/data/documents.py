@@ -1,4 +1,4 @@
-"""Documents as ragged arrays: what is in memory of one split, of one worker's shards of it, or of a request.
+"""Documents as ragged arrays: what is in memory of one split, of one worker's share of it, or of a request.
 
 Nothing here reads a file (`lake.py` does). Whatever is trained on, evaluated, linked or served is a `DocumentSet`.
 Shape suffixes: D documents, N sentences, M image places, U different images, L links, t and v dimensions of a sentence
@@ -304,7 +304,7 @@ class SplitIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSplit:
-    """A split as one worker sees it: the index of all of it, and the documents of its own shards.
+    """A split as one worker sees it: the index of all of it, and its own documents.
 
     Attributes:
         index: every document of the split.

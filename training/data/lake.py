@@ -151,6 +151,7 @@ def read_split(
     *,
     view: TextView = ALL_SENTENCES,
     shards: Sequence[int] | None = None,
+    rows: Int64 | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -162,6 +163,7 @@ def read_split(
         columns: what is read.
         view: which sentences are read.
         shards: positions of the parts in the split; None: all.
+        rows: numbers of the documents among those of these shards, rising; None: all.
         unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
             are let through. None: either is an error.
 
@@ -175,7 +177,6 @@ def read_split(
     parts = split_parts(manifest, split)
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     is_strict = unreadable is None
-    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
     vectors = columns.name("sentences", manifest)
     names = ["id", "language", _TEXTS, _ROLES, _HASHES, *([vectors] if vectors else [])]
     names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
@@ -183,6 +184,11 @@ def read_split(
     schema = document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part[0], names, schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
+    shown = None
+    if rows is not None and len(rows) < table.num_rows:
+        table = table.take(rows)
+        shown = frozenset(image for row in _hash_lists(table) for image in row)
+    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, shown, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     hashes, sentences = _hash_lists(table), Ragged.of(_lengths(table.column("sentences")))
     found = DocumentSet(
@@ -224,9 +230,15 @@ class _Bank:
 
 
 def _read_bank(
-    manifest: Manifest, folder: Folder, entries: Sequence[FileEntry], columns: Columns, *, is_strict: bool
+    manifest: Manifest,
+    folder: Folder,
+    entries: Sequence[FileEntry],
+    columns: Columns,
+    shown: frozenset[str] | None,
+    *,
+    is_strict: bool,
 ) -> _Bank:
-    """Return the images of some parts; of an image that is in several, the first row counts."""
+    """Return the images of some parts, or those of them that are shown; of one in several parts, the first row."""
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.name(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *filter(None, names.values()), *(["jpeg"] if columns.jpegs else [])]
@@ -234,7 +246,8 @@ def _read_bank(
     parts: list[pa.Table] = [schema.empty_table().select(wanted)]
     for entry in entries:
         table = read_part(folder, entry, wanted, schema)
-        fresh = [place for place, key in enumerate(table.column("hash").to_pylist()) if _is_new(key, rows)]
+        keys = table.column("hash").to_pylist()
+        fresh = [place for place, key in enumerate(keys) if (shown is None or key in shown) and _is_new(key, rows)]
         parts.append(table if len(fresh) == table.num_rows else table.take(fresh))
     where = entries[0].path if entries else ""
     of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}

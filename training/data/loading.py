@@ -1,6 +1,7 @@
-"""A worker's share of a data set version, ready for the trainer: its own shards in full, an index of all the others.
+"""A worker's share of a data set version, ready for the trainer: its own documents, and an index of all the others.
 
-Shard `s` of a split belongs to worker `s mod world size`. Training reads no link of the training split, and
+Of a split's D documents in part and row order, worker `r` of `w` holds those from `rD/w` on, up to the next worker's
+first, and reads the shards that they lie in. So shares are even however many shards there are. Training reads no link of the training split, and
 its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
 precision alone. The one exception is the supervised objective, an upper bound: it is shown links (`show_links`).
 """
@@ -169,10 +170,12 @@ def hold_split(
         links=split is Split.VAL,
         relations=config.objective.reads_relations and split is Split.TRAIN,
     )
-    shards = range(rank, len(manifest.parts("documents", split)), world_size)
-    documents = read_split(manifest, folder, split, columns, view=view, shards=shards)
+    own = np.flatnonzero(np.arange(len(index)) * world_size // max(len(index), 1) == rank)
+    shards = np.unique(index.shards[own])
+    rows = np.searchsorted(np.flatnonzero(np.isin(index.shards, shards)), own)
+    documents = read_split(manifest, folder, split, columns, view=view, shards=shards.tolist(), rows=rows)
     local = np.full(len(index), -1, dtype=np.int64)
-    local[index.shards % world_size == rank] = np.arange(len(documents))
+    local[own] = np.arange(len(own))
     shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None
     return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)
 

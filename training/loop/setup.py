@@ -1,6 +1,6 @@
 """A new model before its first step: vocabulary, word vectors and standardisation from the whole training split.
 
-Every worker counts its own shards; the counts are gathered, so that all start from the same model whatever their
+Every worker counts its own documents; the counts are gathered, so that all start from the same model whatever their
 number. Weights of models trained before are taken over last (`starting.py`).
 """
 

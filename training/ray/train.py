@@ -1,6 +1,6 @@
 """Ray Train wiring: the training core on one or many workers, here or on a cluster.
 
-Nothing is decided here about training. Each worker loads its own shards, talks to the others through
+Nothing is decided here about training. Each worker loads its own documents, talks to the others through
 `torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch and its checkpoint to Ray, which keeps the
 checkpoints under `<lake>/runs/<run>`. A run whose folder there already holds a checkpoint continues from it: after a
 crash of a worker within the same launch, after a kill of the whole driver with the next one.

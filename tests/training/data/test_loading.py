@@ -66,8 +66,12 @@ def test_workers_hold_each_document_once_and_agree_on_the_index(lake: Lake, worl
     assert all(share.training.index.ids == index.ids for share in shares)
     held = [share.training.index.ids[p] for share in shares for p in np.flatnonzero(share.training.local >= 0)]
     assert sorted(held) == sorted(index.ids)
+    sizes = [len(share.training.documents) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
     for share in shares:
         split = share.training
+        shown = {split.documents.image_hashes[row] for row in split.documents.image_rows}
+        assert shown == set(split.documents.image_hashes)
         for position in np.flatnonzero(split.local >= 0):
             row = split.local[position]
             assert split.documents.ids[row] == index.ids[position]
