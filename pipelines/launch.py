@@ -8,6 +8,7 @@ flink, spark, dataflow    Beam's runners of those names, with Beam's own options
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import logging
 import os
@@ -24,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import MethodType
+from types import MethodType, ModuleType
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -32,7 +33,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.transforms import core
+from apache_beam.transforms import core, userstate
 from google.protobuf.struct_pb2 import Struct
 
 from pipelines.runner.spilling import SpillingRunner
@@ -123,27 +124,44 @@ def _outside_notebooks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _methods_read_once() -> Iterator[None]:
-    """Read the parameters of each method of a step once.
+    """Read the parameters of each method of a step once, and what state and timers a class of steps has.
 
     Beam 2.77 reads those of all methods of a DoFn at each bundle and at each step of translating a pipeline: half the
     processor time of a build of a few documents.
     """
-    read: Callable[..., tuple[list[str], list[Any]]] = core.get_function_args_defaults
-    known: dict[object, tuple[list[str], list[Any]]] = {}
+    with (
+        _answered_once(core, "get_function_args_defaults", _function),
+        _answered_once(
+            userstate, "get_dofn_specs", lambda step: (type(step), *filter(None, map(_function, vars(step).values())))
+        ),
+    ):
+        yield
 
-    def read_once(function: Callable[..., object]) -> tuple[list[str], list[Any]]:
-        if not isinstance(function, MethodType):  # a function of the moment, whose place another may take
-            return read(function)
-        if function.__func__ not in known:
-            known[function.__func__] = read(function)
-        names, defaults = known[function.__func__]
-        return list(names), list(defaults)
 
-    core.get_function_args_defaults = read_once
+def _function(value: object) -> object | None:
+    """Return the function of a method; None of anything else: a function of the moment leaves its place to another."""
+    return value.__func__ if isinstance(value, MethodType) else None
+
+
+@contextlib.contextmanager
+def _answered_once(module: ModuleType, name: str, key: Callable[[Any], object | None]) -> Iterator[None]:
+    """Keep what a function of a module, that gives a tuple, answers for a key; None: it is asked each time."""
+    ask: Callable[[Any], tuple[Any, ...]] = getattr(module, name)
+    known: dict[object, tuple[Any, ...]] = {}
+
+    def answer(asked: Any) -> tuple[Any, ...]:
+        found = key(asked)
+        if found is None:
+            return ask(asked)
+        if found not in known:
+            known[found] = ask(asked)
+        return tuple(map(copy.copy, known[found]))
+
+    setattr(module, name, answer)
     try:
         yield
     finally:
-        core.get_function_args_defaults = read
+        setattr(module, name, ask)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms import core
+from apache_beam.transforms import core, userstate
 
-from pipelines.launch import Runner, Sign, java_error, run_pipeline
+from pipelines.launch import Runner, Sign, _methods_read_once, java_error, run_pipeline
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
 
@@ -43,6 +44,27 @@ def test_any_other_error_is_not_dressed_up() -> None:
 class Repeat(beam.DoFn):
     def process(self, element: int, times: int = 2) -> Iterator[int]:
         yield from [element] * times
+
+
+class Plain(beam.DoFn):
+    def process(self, element: tuple[str, int]) -> Iterator[int]:
+        yield element[1]
+
+
+class Count(beam.DoFn):
+    STATE = userstate.CombiningValueStateSpec("count", sum)
+
+    def process(self, element: tuple[str, int], count: Any = beam.DoFn.StateParam(STATE)) -> Iterator[int]:  # noqa: B008 - Beam's own way
+        count.add(element[1])
+        yield count.read()
+
+
+def test_state_is_found_where_a_class_or_an_instance_has_it() -> None:
+    borrowing = Plain()
+    borrowing.process = MethodType(Count.process, borrowing)  # type: ignore[method-assign]
+    with _methods_read_once():
+        found = [userstate.is_stateful_dofn(step) for step in (Plain(), Count(), borrowing, Plain())]
+    assert found == [False, True, True, False]
 
 
 def test_parameters_of_a_method_are_read_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """A worker's share of a data set version, ready for the trainer: its own documents, and an index of all the others.
 
 Of a split's D documents in part and row order, worker `r` of `w` holds those from `rD/w` on, up to the next worker's
-first, and reads the shards that they lie in. So shares are even however many shards there are. Training reads no link of the training split, and
-its relations for the coherence objective alone; links of the validation split are read for the reported AUC and
-precision alone. The one exception is the supervised objective, an upper bound: it is shown links (`show_links`).
+first, and reads the shards that they lie in. So shares are even however many shards there are.
+
+Training reads no link of the training split, and its relations for the coherence objective alone; links of the
+validation split are read for the reported AUC and precision alone. The one exception is the supervised objective, an
+upper bound: it is shown links (`show_links`).
 """
 
 from __future__ import annotations

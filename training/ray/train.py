@@ -62,6 +62,10 @@ _QUIET_AND_QUICK = {
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }
+_OF_ONE_MACHINE = {
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nobody takes this machine away, and it is a process
+    "RAY_prestart_worker_first_driver": "0",  # Ray Train starts workers with an environment of their own
+}
 
 
 def launch(
@@ -175,8 +179,9 @@ def _latest_checkpoint(folder: Folder, target: Path) -> Path | None:
 @contextmanager
 def cluster(address: str | None, workers: int) -> Iterator[None]:
     """Connect to a Ray cluster, or start one on this machine; leave it, or stop it, afterwards."""
-    for name, value in _QUIET_AND_QUICK.items():
-        os.environ.setdefault(name, value)
+    wanted = _QUIET_AND_QUICK | ({} if address else _OF_ONE_MACHINE)
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address is None:
@@ -193,6 +198,8 @@ def cluster(address: str | None, workers: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _connect(address: str, options: Mapping[str, Any]) -> None:

@@ -45,8 +45,11 @@ class Server:
         store = ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--serve-artifacts"]
         where = ["--artifacts-destination", str(self.folder / "artefacts"), "--host", "127.0.0.1"]
         command = [sys.executable, "-m", "mlflow", "server", *store, *where, "--port", str(self.port), "--workers", "1"]
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # else eight more processes
         with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
 
     def wait(self) -> None:
         deadline = time.monotonic() + START_S
