@@ -42,7 +42,7 @@ test: $(READY)
 	$(PYTEST)
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 -m "$(FAST)"
+	$(BIN)/python -m pytest --numprocesses 3 -m "$(FAST)"
 
 kubernetes:
 	@infra/kubernetes/build.sh

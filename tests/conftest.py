@@ -173,7 +173,7 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",
-    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|multilink: Run|orchestration\.cli\b|def build\(",
+    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|multilink: (?:Run|Callable)|orchestration\.cli\b|def build\(",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|ARCHITECTURES|random_checkpoint",
     SHARES: r"scope=\"module\"",
