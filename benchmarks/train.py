@@ -1,6 +1,7 @@
-"""The time of a real training run: `multilink train`'s path under Ray with one worker, part by part.
+"""The time of a real training run: `multilink train`'s path under Ray, part by part.
 
-    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--json]
+    python -m benchmarks.train [--precision float32 bfloat16] [--epochs 2] [--batches 60] [--shards 10] [--workers 1]
+                               [--json]
 
     bound    floating-point operations of the real words, images and cosines of a step, forward and backward, at the
              rate of the machine's own product of two 2048 x 2048 matrices in that precision
@@ -44,6 +45,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import ray.train
 import torch
 
 from benchmarks.linking import DATASET, IMAGE_DIMENSIONS, Shape, make_version
@@ -182,12 +184,13 @@ def timed_worker(settings: Mapping[str, Any], train_worker: Callable[..., Any]) 
         result = train_worker(settings)
     times["threads"] = [float(torch.get_num_threads())]
     times["niceness"] = [float(os.nice(0))]
-    Lake.at(settings["lake"]).root.child("times").write(TIMES, json.dumps(times).encode())
+    if ray.train.get_context().get_world_rank() == 0:
+        Lake.at(settings["lake"]).root.child("times").write(TIMES, json.dumps(times).encode())
     return result
 
 
-def launch(config: TrainConfig, lake: Lake, run_id: str) -> dict[str, list[float]]:
-    """Train under Ray with one worker and return its times."""
+def launch(config: TrainConfig, lake: Lake, run_id: str, workers: int = 1) -> dict[str, list[float]]:
+    """Train under Ray and return the times of the first worker."""
     train_worker = ray_train._train_worker
 
     def worker(settings: Mapping[str, Any]) -> Any:
@@ -196,7 +199,7 @@ def launch(config: TrainConfig, lake: Lake, run_id: str) -> dict[str, list[float
         return run(settings, train_worker)
 
     with mock.patch.object(ray_train, "_train_worker", worker):
-        ray_train.launch(config, lake=lake, dataset=DATASET, workers=1, run_id=run_id)
+        ray_train.launch(config, lake=lake, dataset=DATASET, workers=workers, run_id=run_id)
     return json.loads(lake.root.child("times").read(TIMES))
 
 
@@ -232,16 +235,24 @@ def main() -> None:
     parser.add_argument("--precision", type=Precision, nargs="+", default=list(Precision))
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batches", type=int, default=60, help="of an epoch")
+    parser.add_argument("--shards", type=int, default=10, help="of the training split")
+    parser.add_argument("--workers", type=int, default=1, help="more than one: a step beside that of one worker")
     parser.add_argument("--json", action="store_true", help="print the ratios as JSON in the last line")
     options = parser.parse_args()
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="multilink-train-") as scratch:
-        shards = {Split.TRAIN: 10, Split.VAL: 1}
-        lake = make_version(Path(scratch), shards, DOCUMENTS * options.batches // 10, SHAPE)
+        shards = {Split.TRAIN: options.shards, Split.VAL: 1}
+        lake = make_version(Path(scratch), shards, DOCUMENTS * options.batches // options.shards, SHAPE)
         for precision in options.precision:
             changes = [f"training.epochs={options.epochs}", f"training.precision={precision}"]
             config = override(recipe("hessel-2019"), changes)
-            found |= show(precision, launch(config, lake, str(precision)))
+            alone = launch(config, lake, str(precision))
+            found |= show(precision, alone)
+            if options.workers > 1:
+                together = launch(config, lake, f"{precision}-{options.workers}", options.workers)
+                share = statistics.median(together["step"]) / statistics.median(alone["step"])
+                print(f"  {options.workers} workers, {options.shards} shards: a step takes {share:.2f} of that of one")
+                found[f"{precision} step of {options.workers} workers"] = share
     if options.json:
         print(json.dumps({name: round(value, 3) for name, value in found.items()}))
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,12 @@ PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
 
+
+def settings_of_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
+
+
+AT_START = settings_of_environment()
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -46,30 +52,22 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def own_settings() -> Iterator[None]:
     """Take back what a test, or MLflow for it, leaves in the environment: the next would ask a server that is gone."""
-    with _settings_kept():
-        yield
+    before = settings_of_environment()
+    yield
+    _set_back(before)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_settings_of_the_file() -> Iterator[None]:
-    """Take back what the fixtures of a file leave there."""
-    with _settings_kept():
-        yield
+def settings_of_the_start() -> Iterator[None]:
+    """Take back what fixtures leave there, with the last test of a file."""
+    yield
+    _set_back(AT_START)
 
 
-@contextmanager
-def _settings_kept() -> Iterator[None]:
-    before = _settings()
-    try:
-        yield
-    finally:
-        for name in _settings().keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
-
-
-def _settings() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
+def _set_back(wanted: dict[str, str]) -> None:
+    for name in settings_of_environment().keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +171,7 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",
-    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|multilink: (?:Run|Callable)|orchestration\.cli\b|def build\(",
+    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|link: (Run|Call)",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|ARCHITECTURES|random_checkpoint",
     SHARES: r"scope=\"module\"",

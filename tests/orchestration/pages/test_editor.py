@@ -178,8 +178,10 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
         key = searched(client, TEXTS).url.path.split("/")[2]
         images = shown(client.get(f"/comparison/{key}").text)
     page.goto(f"{rivals.url}/comparison/{key}")
-    page.click(f"#{'choose' if scheme == 'light' else 'shortlist'}-{images[2][:12]}")
-    page.wait_for_selector("[aria-pressed=true]")
+    button = f"#{'choose' if scheme == 'light' else 'shortlist'}-{images[2][:12]}"
+    page.click(button)
+    page.wait_for_selector(f"{button}[aria-pressed=true]")
+    page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
     page.locator("details").nth(1).click()
     places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
     for path in (

@@ -57,7 +57,7 @@ def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) 
         assert sorted(map(tuple, found.links[row])) == [(link.sentence, link.image) for link in document.links]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 11])
 def test_workers_hold_each_document_once_and_agree_on_the_index(lake: Lake, world_size: int) -> None:
     shares = [
         load_training_data(lake, "synthetic", CONFIG, rank=rank, world_size=world_size) for rank in range(world_size)
