@@ -27,8 +27,8 @@ Before, Ray's niceness of 15 left the worker what others did not take, and gradi
 nothing. What an epoch takes beside its steps is validation (3%) and 0.1-0.3 s for its checkpoint, whatever its length:
 with 60 steps an epoch takes 4% more than they in float32, 5% in bfloat16.
 
-`--shards 1 --workers 2 --precision float32 --batches 20`, 2026-11-23: a step takes 1.51 of that of one worker on the same
-two cores; 1.81 when shares were whole shards, and the second worker had nothing.
+`--shards 1 --workers 2 --precision float32 --batches 20`, 2026-11-23: a step takes 1.51 of that of one worker on the
+same two cores; 1.81 when shares were whole shards, and the second worker had nothing.
 """
 
 from __future__ import annotations
