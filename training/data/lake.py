@@ -151,7 +151,7 @@ def read_split(
     *,
     view: TextView = ALL_SENTENCES,
     shards: Sequence[int] | None = None,
-    rows: Int64 | None = None,
+    rows: range | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -163,7 +163,7 @@ def read_split(
         columns: what is read.
         view: which sentences are read.
         shards: positions of the parts in the split; None: all.
-        rows: numbers of the documents among those of these shards, rising; None: all.
+        rows: which documents among those of these shards; None: all.
         unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
             are let through. None: either is an error.
 
@@ -186,7 +186,7 @@ def read_split(
     table = pa.concat_tables(tables) if tables else schema.empty_table()
     shown = None
     if rows is not None and len(rows) < table.num_rows:
-        table = table.take(rows)
+        table = table.slice(rows.start, len(rows))
         shown = frozenset(image for row in _hash_lists(table) for image in row)
     bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, shown, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)

@@ -11,6 +11,7 @@ upper bound: it is shown links (`show_links`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -172,12 +173,13 @@ def hold_split(
         links=split is Split.VAL,
         relations=config.objective.reads_relations and split is Split.TRAIN,
     )
-    own = np.flatnonzero(np.arange(len(index)) * world_size // max(len(index), 1) == rank)
-    shards = np.unique(index.shards[own])
-    rows = np.searchsorted(np.flatnonzero(np.isin(index.shards, shards)), own)
-    documents = read_split(manifest, folder, split, columns, view=view, shards=shards.tolist(), rows=rows)
+    first, end = (math.ceil(worker * len(index) / world_size) for worker in (rank, rank + 1))
+    shards = np.unique(index.shards[first:end]).tolist()
+    skipped = first - int(np.searchsorted(index.shards, shards[0])) if shards else 0
+    rows = range(skipped, skipped + end - first)
+    documents = read_split(manifest, folder, split, columns, view=view, shards=shards, rows=rows)
     local = np.full(len(index), -1, dtype=np.int64)
-    local[own] = np.arange(len(own))
+    local[first:end] = np.arange(end - first)
     shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None
     return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)
 
