@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,6 +131,15 @@ class Instead:
     proposed: tuple[Entity, ...]
 
 
+class Coloured(StrEnum):
+    """What the colours of words show: attention, or influence; nothing where that cannot be or takes long."""
+
+    ATTENTION = "attention"
+    INFLUENCE = "influence"
+    TOO_LONG = "too-long"
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What was found.
@@ -139,26 +149,26 @@ class Found:
         result: the ranking.
         groups: pictures, near-duplicates folded; at most as many as were asked for.
         texts: as the model read them.
-        has_attention: whether words have their attention, and not their influence.
-        is_influence_left: whether influence was not computed because there are many words.
+        coloured: what the colours of words show.
         entities: names in the texts.
         has_spacy: whether spaCy found them.
         instead: names that were typed and replaced.
         facets: values of each facet among the pictures that filters leave, with their numbers.
         is_hidden: whether no picture is likely, and none is shown.
+        has_no_word: whether pictures are ranked by words, and none has one of them.
     """
 
     query: Query
     result: SearchResult
     groups: tuple[Group, ...]
     texts: tuple[ShownText, ...] = ()
-    has_attention: bool = False
-    is_influence_left: bool = False
+    coloured: Coloured
     entities: tuple[Entity, ...] = ()
     has_spacy: bool = False
     instead: tuple[Instead, ...] = ()
     facets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     is_hidden: bool = False
+    has_no_word: bool = False
 
 
 def language_of(asked: Asked, article: Article, archive: Archive) -> str:
@@ -189,20 +199,20 @@ def find(shared: Pages, choice: Choice, article: Article, asked: Asked) -> Found
         top = min(MAX_TOP, 3 * asked.count + 20)  # enough where some are folded
         result = search(archive.index, query, filters=filters, top=top, rank_by=asked.rank_by, reader=archive.reader)
     groups = fold(result.images)[: asked.count]
-    texts, has_attention, is_left = _texts(archive, query, result, asked)
+    texts, coloured = _texts(archive, query, result, asked)
     entities, has_spacy = find_entities(" ".join(article.texts.values()), language, gazetteer)
     return Found(
         query=query,
         result=result,
         groups=groups,
         texts=tuple(texts),
-        has_attention=has_attention,
-        is_influence_left=is_left,
+        coloured=coloured,
         entities=tuple(entities),
         has_spacy=has_spacy,
         instead=instead,
         facets=shared.archives.facets(choice, filters),
         is_hidden=_is_hidden(result, asked),
+        has_no_word=asked.rank_by is RankBy.LEXICAL and result.searched > 0 and not groups,
     )
 
 
@@ -257,18 +267,20 @@ def _file(shared: Pages, key: str) -> Iterator[str | None]:
         yield stream.name
 
 
-def _texts(archive: Archive, query: Query, result: SearchResult, asked: Asked) -> tuple[list[ShownText], bool, bool]:
-    """Return the texts with what counts in them, whether that is attention, and whether influence was left out."""
-    if any(source.tokens for source in result.sources) or not query.given or not result.images:
-        return shown_texts(query, result.sources), True, False
+def _texts(archive: Archive, query: Query, result: SearchResult, asked: Asked) -> tuple[list[ShownText], Coloured]:
+    """Return the texts with what counts in them, and what that is."""
     texts = shown_texts(query, result.sources)
+    if any(source.tokens for source in result.sources):
+        return texts, Coloured.ATTENTION
+    if not query.given or not result.images:
+        return texts, Coloured.NOTHING
     if sum(len(text.words) for text in texts) > MOST_INFLUENCE and not asked.has_influence:
-        return texts, False, True
+        return texts, Coloured.TOO_LONG
     index = archive.index
     rows = index.records.rows_of([each.picture.image for each in result.images[:INFLUENCE_OF]])
     images = index.vectors.take(np.sort(np.array(rows, np.int64)))
     influence = QueryReader(index.model, archive.reader).influence(query, images)
-    return shown_texts(query, result.sources, influence), False, False
+    return shown_texts(query, result.sources, influence), Coloured.INFLUENCE
 
 
 def _is_hidden(result: SearchResult, asked: Asked) -> bool:

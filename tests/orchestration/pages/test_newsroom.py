@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -12,6 +13,8 @@ from newsroom import NEWS, Newsroom, searched, shown, token_in
 
 from orchestration.archive import Archive
 from orchestration.pages.articles import link_of
+from orchestration.pages.asking import Asked, Coloured, _texts
+from training.retrieval.queries import Query
 from training.retrieval.records import Picture
 from training.retrieval.search import RankBy
 
@@ -140,6 +143,27 @@ def test_nothing_likely_is_said_instead_of_a_grid(newsroom: Newsroom) -> None:
         weak = client.get(address)
         probabilities = [float(value) for value in re.findall(r'value="([\d.]+)" aria-label="Probability"', weak.text)]
         assert len(probabilities) == 12 and max(probabilities) < 0.5
+
+
+def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
+    with newsroom.client() as client:
+        page = ranked(newsroom, client, {"headline": "Qwertz"})
+        (address,) = links(page.text, 'id="rank-lexical"')
+        found = client.get(address).text
+        assert shown(found) == [] and "None of the words stands in a title or a caption" in found
+
+
+def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive) -> None:
+    with newsroom.client() as client:
+        assert "Colours show the attention" in ranked(newsroom, client, {"headline": "Neptun"}).text
+    query = Query(texts={"headline": "Neptun"}, language="de")
+    found = archive.search(headline="Neptun", language="de", top=3)
+    assert _texts(archive, query, found, Asked())[1] is Coloured.ATTENTION
+    unattended = replace(found, sources=())  # as a tower without attention reads it
+    texts, coloured = _texts(archive, query, unattended, Asked())
+    assert coloured is Coloured.INFLUENCE and [word.share for text in texts for word in text.words] == [1.0]
+    texts, coloured = _texts(archive, query, replace(unattended, images=()), Asked())
+    assert coloured is Coloured.NOTHING and [word.share for text in texts for word in text.words] == [None]
 
 
 def test_a_picture_is_shown_large_with_all_that_is_known(newsroom: Newsroom) -> None:
