@@ -171,7 +171,7 @@ USES = {
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",
-    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|link: (Run|Call)",
+    "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
     "network": r"torchvision|ARCHITECTURES|random_checkpoint",
     SHARES: r"scope=\"module\"",
