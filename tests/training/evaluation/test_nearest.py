@@ -1,13 +1,13 @@
 """The nearest sentence in the layout, beside calculations by hand, and the ablation that mixes it with a model."""
 
-from dataclasses import re
+import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-import replace
 import torch
 
 from schemas.documents import Split
