@@ -30,6 +30,10 @@ def train(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
     ] = None,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take the model of an earlier run with these settings; continue a stopped run."),
+    ] = False,
     with_report: Annotated[
         bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
     ] = True,
@@ -39,6 +43,8 @@ def train(
     """Train on a data set, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
+    if reuse and resume is not None:
+        raise UsageError("--reuse finds the run to continue by its settings; leave out --resume")
     if resume is None:
         override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
         dataset = options.known_dataset(lake, dataset or "")
@@ -52,6 +58,7 @@ def train(
         overrides=settings or [],
         workers=workers,
         resume=resume,
+        reuse=reuse,
         tracking=tracking,
         say=console.say,
     )

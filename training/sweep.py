@@ -1,8 +1,8 @@
 """Every combination of some settings, trained and judged side by side (Hessel 2019, tables S1-S4).
 
 A cell is a run of `train` and an evaluation of its model. What was trained before with the same settings on the same
-version is taken over, and what was interrupted goes on, so that a sweep that was killed is simply started again. The
-runs are children of one run, which keeps the table.
+version is taken over, what was interrupted goes on, and what another process trains is waited for: a sweep that was
+killed is simply started again, and two may run side by side. The runs are children of one run, which keeps the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.data.loading import identify
 from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
-from training.mlflow.tracked_training import earlier_run, run_train
+from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 from training.report.pages import sweep_page
@@ -67,37 +67,31 @@ def run_sweep(
     key = fingerprint([reference, *map(resolve, configs.values())])
     parent = parent_run(client, manifest.dataset, key, f"sweep of {name}: {' '.join(vary)}")
     cells = []
-    for number, (settings, config) in enumerate(configs.items(), start=1):
+    for number, settings in enumerate(configs, start=1):
         say(f"{number} of {len(configs)}: {', '.join(settings)}")
-        earlier = earlier_run(client, config, manifest.dataset, manifest.version)
         try:
-            if earlier is None or earlier.version is None:
-                found = run_train(
-                    lake=lake,
-                    dataset=reference,
-                    recipe=name,
-                    overrides=() if earlier else [*overrides, *settings],
-                    workers=workers,
-                    resume=None if earlier is None else earlier.id,
-                    parent=parent,
-                    tracking=tracking,
-                    say=say,
-                )
-                run, model = found.run_id, found.model_uri
-            else:
-                run, model = earlier.id, earlier.version.uri
-                set_parent(client, run, parent)
-                say(f"{model} was trained before")
+            found = run_train(
+                lake=lake,
+                dataset=reference,
+                recipe=name,
+                overrides=[*overrides, *settings],
+                workers=workers,
+                reuse=True,
+                parent=parent,
+                tracking=tracking,
+                say=say,
+            )
+            set_parent(client, found.run_id, parent)
         except BuildError as problem:
             say(f"no model: {problem}")
             cells.append(SweepCell(settings=settings, problem=str(problem)))
             continue
+        model = found.model_uri
         judged = run_evaluate(
             model=model, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False, say=say
         )
-        cells.append(
-            SweepCell(settings=settings, model=model, run=run, means=judged.means(), kind=kind_of(judged.rows))
-        )
+        means, kind = judged.means(), kind_of(judged.rows)
+        cells.append(SweepCell(settings=settings, model=model, run=found.run_id, means=means, kind=kind))
     sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
     client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     client.set_terminated(parent)

@@ -163,9 +163,7 @@ class Making:
 
 def train(making: Making) -> Metadata:
     """Train, and tell the model, its run, and how it was trained."""
-    context, steps = making.context, making.steps
-    is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
-    summary = steps.train(making.dataset, making.version, making.objective, is_retry=is_retry, say=making.say)
+    summary = making.steps.train(making.dataset, making.version, making.objective, say=making.say)
     making.tag_run(summary["model_uri"], summary["run_id"])
     return {
         "model": summary["model_uri"],

@@ -57,7 +57,7 @@ def test_a_training_and_a_linking_run_where_ray_is_with_its_workers(tmp_path: Pa
     stores = ["--lake", lake, "--tracking-uri", tracking]
     assert steps.train(DIY, "v1", "nostruct", say=print) == {
         "step": [
-            *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--no-report"),
+            *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--reuse", "--no-report"),
             *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
         ],
         "where": RayWhere.KUBERAY,

@@ -47,7 +47,7 @@ from training.mlflow.registry import (
     model_name,
     models_of,
     run_of,
-    versions,
+    trained_by,
 )
 from training.mlflow.runs import log_scores
 from training.model import LinkModel
@@ -220,7 +220,7 @@ def record_evaluation(
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
         report.write(Path(scratch, FOLDER, f"{report.dataset}-{report.dataset_version}-{report.split}"))
         client.log_artifacts(loaded.run_id, str(Path(scratch, FOLDER)), FOLDER)
-        found = loaded.version or next(iter(versions(client, f"run_id = '{loaded.run_id}'")), None)
+        found = loaded.version or next(iter(trained_by(client, loaded.run_id)), None)
         if is_own and calibration is not None and found is not None:
             path = Path(scratch, FILE_NAME)
             path.write_text(calibration.to_json(), encoding="utf-8")

@@ -32,7 +32,7 @@ from training.model import LinkModel
 from training.model_files import check_files
 
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
-EPOCHS_TAG = "epochs"
+EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
 DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
 APPROVED_TAG = "approved_by"  # the person who lets a version be promoted where the policy asks for one
@@ -158,6 +158,15 @@ def versions(client: mlflow.MlflowClient, where: str) -> list[ModelVersion]:
 def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> list[ModelVersion]:
     """Return the versions of a registered model that were trained on a data set version, newest first."""
     return versions(client, f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
+
+
+def trained_by(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
+    """Return the versions of all registered models that a run trained, newest first.
+
+    An MLflow server gives an entry in a log of champions the run of the model that it names; those are left out.
+    """
+    found = versions(client, f"run_id = '{run_id}'")
+    return [version for version in found if not version.name.endswith(LOG_SUFFIX)]
 
 
 def trained_on(client: mlflow.MlflowClient, dataset: str, version: str) -> list[ModelVersion]:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import flatten, resolve, restore
 from schemas.errors import NotFoundError, UsageError
-from schemas.versions import code_version
+from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
 from training.data.requirements import told
 from training.mlflow.moving import SQLITE, check_place, folder_tags
@@ -40,6 +40,7 @@ CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
 SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+CONFIG_TAG = "config_fingerprint"
 
 
 @dataclass(slots=True)
@@ -64,6 +65,12 @@ class TrackedRun:
 
     def log_json(self, name: str, value: object) -> None:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
+
+    def keep_config(self, config: TrainConfig) -> None:
+        """Write down the configuration that the run trains with, and the tag that it is found by."""
+        settings = resolve(config)
+        self.log_json(CONFIG_FILE, settings)
+        self.client.set_tag(self.id, CONFIG_TAG, fingerprint(settings))
 
     def config(self) -> TrainConfig:
         """Return the configuration the run was started with.
@@ -187,12 +194,12 @@ def start_run(
     }
     name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
-    run, settings = TrackedRun(client, made.info.run_id, tags), resolve(config)
-    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(settings).items()])
+    run = TrackedRun(client, made.info.run_id, tags)
+    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])
     kind = uri.partition(":")[0] if "://" in uri else "local"
     read = Dataset(name=dataset, digest=version, source_type=kind, source=json.dumps({"uri": uri}))
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
-    run.log_json(CONFIG_FILE, settings)
+    run.keep_config(config)
     return run
 
 
