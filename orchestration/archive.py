@@ -16,7 +16,7 @@ from typing import Self
 
 from orchestration.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
-from training.evaluation.metrics.relations import RefineConfig
+from training.metrics.relations import RefineConfig
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import open_index
 from training.retrieval.queries import Query

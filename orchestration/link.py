@@ -26,7 +26,7 @@ from training import options
 if TYPE_CHECKING:
     from pipelines.documents_for_linking import Extraction, VectorDocument
     from training.data.documents import GivenDocument
-    from training.evaluation.metrics.relations import RefineConfig
+    from training.metrics.relations import RefineConfig
     from training.model import ModelCard
 
 
@@ -131,7 +131,7 @@ def refinement(below: float | None, weight: float) -> RefineConfig | None:
         if weight:
             raise UsageError("--refine-weight: expected --refine-below beside it")
         return None
-    from training.evaluation.metrics.relations import RefineConfig
+    from training.metrics.relations import RefineConfig
 
     return RefineConfig(below=below, weight=weight)
 

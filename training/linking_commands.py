@@ -20,12 +20,12 @@ from schemas.lake import Folder, Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
 from training.data.documents import GivenDocument
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined, threshold_of, write_links
 from training.linking.relinked import Agreement, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
+from training.metrics.calibration import Calibration
+from training.metrics.relations import RefineConfig
 from training.mlflow.registry import LoadedModel, calibration_of, champion_of_dataset, load, open_registry
 from training.report.examples import ExampleDocument
 from training.report.pages import own_documents_page, write_page

@@ -176,7 +176,7 @@ def train(making: Making) -> Metadata:
 
 def evaluate(making: Making) -> Metadata:
     """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
-    from training.evaluation.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
+    from training.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
 
     model, objectives = making.model(making.objective), making.dataset.objectives
     rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None

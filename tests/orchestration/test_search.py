@@ -16,7 +16,7 @@ from orchestration.queries import query_reader
 from schemas.features import column_to_vectors
 from training.config import LinearConfig, SentenceConfig, TrainConfig
 from training.data.loading import DatasetIdentity
-from training.evaluation.metrics.calibration import Calibration, Method
+from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
 from training.retrieval.queries import RawDocument
 from training.towers.inputs import ImageInput, TextInput

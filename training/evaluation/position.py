@@ -23,10 +23,10 @@ from training.data.documents import DocumentSet, HeldSplit
 from training.data.lake import read_index
 from training.data.loading import read_for_model
 from training.data.views import TextView
-from training.evaluation.metrics.links import score_documents
 from training.evaluation.nearest import Side, nearness, places_of
 from training.loop.encoding import OwnRows
 from training.loop.validation import mean_loss
+from training.metrics.links import score_documents
 from training.model import EmbeddedDocument, LinkModel
 from training.objectives.registry import build_objective
 

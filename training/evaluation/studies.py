@@ -30,12 +30,12 @@ from schemas.lake import Lake
 from training.config import ObjectiveName, TrainConfig
 from training.data.loading import load_training_data
 from training.data.ragged import Float64
-from training.evaluation.bootstrap import Comparison, compare
 from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json, scored_ids
-from training.evaluation.metrics.links import ScoreKind, mean_scores
-from training.evaluation.metrics.spread import spearman
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
+from training.metrics.bootstrap import Comparison, compare
+from training.metrics.links import ScoreKind, mean_scores
+from training.metrics.spread import spearman
 from training.model import LinkModel
 
 

@@ -23,7 +23,6 @@ from training.data.documents import HeldSplit
 from training.data.loading import hold_split
 from training.data.ragged import Float64, Int64
 from training.data.sampling import choose_all
-from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
 from training.loop.encoding import (
     OwnRows,
@@ -35,6 +34,7 @@ from training.loop.encoding import (
     share,
 )
 from training.loop.step import COLLAPSED
+from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment, Objective
 from training.objectives.registry import build_objective

@@ -27,8 +27,8 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
 from training.data.requirements import inputs_of
 from training.data.views import TextView
-from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.linking.links import Linker
+from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.model import LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"

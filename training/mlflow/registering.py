@@ -31,8 +31,8 @@ from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.data.requirements import told
 from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
-from training.evaluation.metrics.calibration import FILE_NAME, Calibration
-from training.evaluation.metrics.links import ScoreKind
+from training.metrics.calibration import FILE_NAME, Calibration
+from training.metrics.links import ScoreKind
 from training.mlflow import pyfunc
 from training.mlflow.registry import (
     CHALLENGER,

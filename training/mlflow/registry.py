@@ -24,7 +24,7 @@ from mlflow.models import Model
 
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
-from training.evaluation.metrics.calibration import Calibration, read_calibration
+from training.metrics.calibration import Calibration, read_calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, connect, fetch_files, tracking_uri

@@ -26,8 +26,8 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
-from training.evaluation.metrics.calibration import Calibration
 from training.listening import REQUEST_S, TimedProtocol, bind
+from training.metrics.calibration import Calibration
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
 from training.mlflow.registry import LoadedModel, calibration_of, load, open_registry

@@ -33,10 +33,10 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.links import ScoreKind
-from training.evaluation.metrics.spread import spearman
 from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
+from training.metrics.calibration import Calibration
+from training.metrics.links import ScoreKind
+from training.metrics.spread import spearman
 from training.report.examples import (
     Edge,
     EdgeKind,

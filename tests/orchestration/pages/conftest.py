@@ -27,7 +27,7 @@ WAIT_MS = 120_000
 @pytest.fixture(scope="session")
 def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     """Build the news and an archive that means harm, train on the news, index both, and show them."""
-    from training.evaluation.metrics.calibration import Calibration, Method
+    from training.metrics.calibration import Calibration, Method
     from training.model import LinkModel
 
     folder = tmp_path_factory.mktemp("newsroom")

@@ -38,11 +38,11 @@ from schemas.tables import row_of, to_table
 from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.evaluation.metrics.calibration import Calibration, Method
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.listening import TimedProtocol, bind
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
 from training.similarity.assignment import predicted_pairs
 

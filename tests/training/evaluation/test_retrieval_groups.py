@@ -18,7 +18,7 @@ from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.evaluate import embedded_pool, read_documents
 from training.evaluation.judge import judge_model
-from training.evaluation.metrics.retrieval import Direction, retrieval_scores
+from training.metrics.retrieval import Direction, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
 from training.text.vocabulary import Vocabulary

@@ -21,8 +21,8 @@ from training.config import DataConfig, SentenceConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined
+from training.metrics.relations import RefineConfig
 from training.mlflow.registry import LoadedModel
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard

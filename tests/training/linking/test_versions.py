@@ -24,11 +24,11 @@ from schemas.tables import check_schema
 from training.config import LinearConfig, LoopConfig, Matching, Select, SentenceConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.model import LinkModel
 from training.ray.link import RayWorkers
 from training.similarity.assignment import match

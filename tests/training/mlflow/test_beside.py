@@ -17,7 +17,7 @@ from training.commands import EvaluateSummary, run_baseline, run_compare, run_ev
 from training.config import ObjectiveConfig
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
-from training.evaluation.metrics.links import score_documents
+from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines

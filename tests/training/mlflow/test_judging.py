@@ -19,8 +19,8 @@ from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
-from training.evaluation.metrics.links import score_documents
 from training.linking_commands import run_link
+from training.metrics.links import score_documents
 from training.mlflow.registry import calibration_of, find_version, load
 from training.model import LinkModel
 from training.report.pages import comparison_page

@@ -15,7 +15,7 @@ from schemas.manifest import SplitStatistics
 from training.config import GruConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
-from training.evaluation.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.metrics.calibration import Observations, calibration_scores, fit_calibration
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,

@@ -17,11 +17,11 @@ from schemas.manifest import read_manifest
 from training.config import GruConfig, LinearConfig, LoopConfig, MultiSourceConfig, Select, SentenceConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify, load_training_data, read_for_model
-from training.evaluation.metrics.calibration import Calibration, Method
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method
+from training.metrics.relations import RefineConfig
 from training.model import LinkModel, ModelCard
 from training.retrieval.build import BuiltIndex, build_index
 from training.retrieval.filters import parse_filters

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from schemas.evaluation import Score
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.evaluation.bootstrap import mean_interval
+from training.metrics.bootstrap import mean_interval
 
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]
 LINKS_UNKNOWN, NO_LINK, FULLY_LINKED = "links unknown", "no link", "every pair linked"

@@ -23,8 +23,8 @@ from schemas.evaluation import Score
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.data.streams import stream
-from training.evaluation.bootstrap import median_interval, pooled_interval
-from training.evaluation.metrics.links import DocumentScores, PairScore, ScoreKind
+from training.metrics.bootstrap import median_interval, pooled_interval
+from training.metrics.links import DocumentScores, PairScore, ScoreKind
 
 CUTOFFS = (1, 5, 10)
 RECALL = tuple(f"recall_at_{cutoff}" for cutoff in CUTOFFS)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from training.evaluation.bootstrap import compare, mean_interval
+from training.metrics.bootstrap import compare, mean_interval
 
 
 def test_interval_is_that_of_the_normal_approximation() -> None:

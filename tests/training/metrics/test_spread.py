@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from training.evaluation.metrics.spread import analyse_documents, content, regress, sampling_bias, spearman, spread
+from training.metrics.spread import analyse_documents, content, regress, sampling_bias, spearman, spread
 
 
 def test_spread_of_worked_examples():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import UsageError
-from training.evaluation.metrics.captions import COCO_METRICS, ChosenCaption, caption_scores, chosen_captions
+from training.metrics.captions import COCO_METRICS, ChosenCaption, caption_scores, chosen_captions
 
 SAME = ChosenCaption("A dog runs on the green grass .", ("A dog runs on the green grass.",))
 OTHER = ChosenCaption("Two cats sleep on a sofa", ("A red car stops at a light", "The car is red"))

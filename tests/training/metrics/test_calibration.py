@@ -10,7 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from schemas.errors import IntegrityError, UsageError
-from training.evaluation.metrics.calibration import (
+from training.metrics.calibration import (
     Calibration,
     Method,
     Observations,

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from training.evaluation.metrics.confusion import choices, confusion_scores, most_confused
+from training.metrics.confusion import choices, confusion_scores, most_confused
 
 ALIKE = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])  # images 0 and 1 look alike
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from training.evaluation.metrics.retrieval import CUTOFFS, Pool, query_ranks, retrieval_scores
+from training.metrics.retrieval import CUTOFFS, Pool, query_ranks, retrieval_scores
 
 FORWARD, BACKWARD = "text to image", "image to text"
 

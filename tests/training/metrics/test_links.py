@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from training.evaluation.metrics.links import expected_precision, roc_auc, score, score_documents
+from training.metrics.links import expected_precision, roc_auc, score, score_documents
 
 VALUES_AND_LINKS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=7).filter(
     lambda pairs: len({linked for _, linked in pairs}) == 2

@@ -22,8 +22,8 @@ from schemas.configs import restore
 from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.evaluation import Score
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.evaluation.bootstrap import pooled_interval
-from training.evaluation.metrics.links import link_mask
+from training.metrics.bootstrap import pooled_interval
+from training.metrics.links import link_mask
 from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"

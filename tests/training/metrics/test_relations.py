@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score
 from torch import nn
 
 from training.evaluation.evaluate import EvaluateConfig
-from training.evaluation.metrics.relations import (
+from training.metrics.relations import (
     RefineConfig,
     Refinement,
     RelationPredictor,
