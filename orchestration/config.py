@@ -25,9 +25,10 @@ from pathlib import Path
 import yaml
 
 from pipelines.config import datasets, recipe
-from schemas.configs import override, require, restore
+from schemas.configs import override, pick, require, restore
 from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
+from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
@@ -74,11 +75,12 @@ class DatasetSettings:
 
     def __post_init__(self) -> None:
         override(recipe(self.name, self.recipe or None), self.settings)
-        base = train_recipes.recipe(self.train_recipe)
-        named = [override(base, self.training_of(objective)).objective.terms for objective in self.objectives]
+        pick(train_recipes.RECIPES, self.train_recipe, what="recipe")
+        field = f"datasets.{self.name}.objectives"
+        named = [canonical_names(OBJECTIVES, objective, key=field) for objective in self.objectives]
         require(
             len(set(named)) == len(named),
-            field=f"datasets.{self.name}.objectives",
+            field=field,
             value=self.objectives,
             rule="expected each objective once, in whatever spelling",
         )
@@ -93,6 +95,11 @@ class DatasetSettings:
     def schedule(self) -> str:
         """Return the cron expression of its rebuilds."""
         return self.cron or (WEEKLY if self.name == "diy" else MONTHLY)
+
+    def check_training(self) -> None:
+        """Raise a `ConfigError` where a training has a setting that it does not know; imports the networks' library."""
+        for objective in self.objectives:
+            override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
 
     def training_of(self, objective: str) -> tuple[str, ...]:
         """Return the overrides of a training with an objective."""

@@ -216,7 +216,6 @@ def extraction_for(card: ModelCard, settings: list[str], scratch: Folder, *, is_
     from pipelines.documents_for_linking import Extraction
     from pipelines.features.extraction import plan_features
     from schemas.configs import override
-    from training.data.requirements import inputs_of
 
     data, config = card.data, override(recipe("documents"), settings)
     images = tuple(name for name in (data.image_features, data.region_features) if name)
@@ -228,7 +227,7 @@ def extraction_for(card: ModelCard, settings: list[str], scratch: Folder, *, is_
             plan=plan,
             vectors=data.image_features,
             regions=data.region_features,
-            pictures=inputs_of(card.config).jpegs or is_drawn,
+            pictures=card.config.needs.jpegs or is_drawn,
         )
     except ConfigError as problem:
         raise UsageError(

@@ -8,17 +8,16 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial, reduce
-from operator import getitem
+from functools import cache, partial
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 import pipelines.config
 import training.recipes
-from schemas.configs import dotted_keys, override, pick, resolve
+from schemas.configs import override, pick, places, resolve
 from schemas.console import Console
-from schemas.plugins import SOURCES, plugins, told
+from schemas.plugins import SOURCES, origin, plugins
 
 WIDTH = 100
 INDENT = "    "
@@ -58,7 +57,7 @@ def settings(
     builds = {each: partial(pipelines.config.recipe, each) for each in plugins(SOURCES)} | {**builds}
     if not name:
         rows = {"build": summaries(pipelines.config.RECIPES), "train": summaries(trainings)}
-        rows["build"] |= {each: told(SOURCES, each) for each in plugins(SOURCES)}
+        rows["build"] |= {each: origin(SOURCES, each) for each in plugins(SOURCES)}
         console.summarise(list_recipes(rows), rows)
         return
     make: Callable[[], Any] = pick({**trainings, **builds}, name, what="recipe")
@@ -68,20 +67,15 @@ def settings(
 
 def summaries(recipes: Makers) -> dict[str, str]:
     """Return what each recipe is, in a line."""
-    return {name: (inspect.getdoc(make) or "").partition("\n")[0] for name, make in recipes.items()}
+    return {name: _first_line(make) for name, make in recipes.items()}
 
 
 def settings_of(config: Any) -> Iterator[Setting]:
     """Yield every setting of a configuration dataclass, in field order, with its dotted key."""
-    values: Any = resolve(config)
-    for key, hint in dotted_keys(config).items():
-        *parents, name = key.split(".")
-        yield Setting(
-            key=key,
-            value=reduce(getitem, [*parents, name], values),
-            choices=_choices(hint),
-            meaning=_meanings(type(reduce(getattr, parents, config))).get(name, ""),
-        )
+    for place in places(config, resolve(config)):
+        is_part = place.choice is not None and not place.choice.is_sum
+        meaning = _first_line(place.kind) if is_part else _meanings(place.kind).get(place.leaf, "")
+        yield Setting(key=place.key, value=place.value, choices=_choices(place.hint), meaning=meaning)
 
 
 def describe(found: list[Setting]) -> Iterator[str]:
@@ -102,6 +96,11 @@ def list_recipes(rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         yield from (f"  {name:27}{summary}" for name, summary in recipes.items())
 
 
+def _first_line(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+@cache
 def _meanings(kind: Any) -> dict[str, str]:
     from docstring_parser import DocstringStyle, parse
 

@@ -15,7 +15,6 @@ from orchestration.config import DatasetSettings, RayWhere, Settings
 from schemas.console import Say, heard_by
 from schemas.errors import GateError
 from schemas.lake import Lake
-from training.config import ObjectiveConfig, TrainConfig
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
@@ -161,7 +160,7 @@ def registered_name(dataset: str, objective: str) -> str:
     """Return the name that models of a data set and an objective are registered under."""
     from training.mlflow.registry import model_name
 
-    return model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=objective)))
+    return model_name(dataset, objective)
 
 
 def _set(*settings: str) -> list[str]:

@@ -17,8 +17,7 @@ from schemas.console import Console
 from schemas.errors import GateError, UsageError
 from schemas.lake import Lake
 from training import options
-from training.recipes import DEFAULT_RECIPE
-from training.recipes import recipe as named_recipe
+from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
 def train(
@@ -46,8 +45,9 @@ def train(
     if reuse and resume is not None:
         raise UsageError("--reuse finds the run to continue by its settings; leave out --resume")
     if resume is None:
-        override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+        make = known_recipe(recipe or DEFAULT_RECIPE)
         dataset = options.known_dataset(lake, dataset or "")
+        override(make(), settings or [])
     from training.mlflow.tracked_training import run_train
 
     console = Console(is_json=is_json)
@@ -216,7 +216,8 @@ def supervised(
 
     Trains in this process; nothing is registered.
     """
-    config, reference = override(named_recipe(recipe), settings or []), options.known_dataset(lake, dataset)
+    make, reference = known_recipe(recipe), options.known_dataset(lake, dataset)
+    config = override(make(), settings or [])
     try:
         parts = [float(share) for share in _items(shares, "--shares")]
     except ValueError:
@@ -254,8 +255,9 @@ def sweep(
 
     Called again, it goes on where it was: what was trained with the same settings is not trained again.
     """
-    override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+    make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
+    override(make(), settings or [])
     from training.report.pages import sweep_page, sweep_table, write_page
     from training.sweep import PAPER, run_sweep
 

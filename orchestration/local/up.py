@@ -92,6 +92,8 @@ def up(
     with _alone(home):
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
+        for dataset in (each for each in settings.datasets if each.train_settings):
+            dataset.check_training()
         ports = choose_ports(port, mlflow_port, pages_port)
         remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)

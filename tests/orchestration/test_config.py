@@ -63,7 +63,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ),
         ("datasets: [{name: diy, cron: daily}]", "must have 5 fields"),
         ("datasets: [{name: diy, settings: [dedupe.radus=3]}]", "did you mean 'dedupe.radius'?"),
-        ("datasets: [{name: diy, objectives: [magic]}]", "objective.name = 'magic'"),
+        ("datasets: [{name: diy, objectives: [magic]}]", "datasets.diy.objectives = 'magic': expected one of"),
         ("datasets: [{name: diy, objectives: [nostruct, cross+intra, intra+cross]}]", "each objective once"),
         ("datasets: [{name: diy, train_recipe: huge}]", "unknown recipe 'huge'"),
         ("beam: {where: cluster}", "unknown key 'beam.where'"),

@@ -20,9 +20,11 @@ from pipelines.sources.diy.submissions import Credentials
 from schemas.configs import override
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import LinearConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 TEXTS = ("Cut the boards to length.", "A cat sleeps on the sofa.", "Bake the bread for an hour.")
 
@@ -57,7 +59,7 @@ def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     )
     manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
     torch.manual_seed(0)
-    config = TrainConfig(recipe="test", dimensions=16, text=SentenceConfig(), image=LinearConfig(standardise=True))
+    config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
     folder.mkdir()
     LinkModel(ModelCard(config=config, data=identify(manifest, version, config)), None).eval().save(folder)
     return folder

@@ -14,12 +14,14 @@ import torch
 from orchestration.cli import run
 from orchestration.queries import query_reader
 from schemas.features import column_to_vectors
-from training.config import LinearConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
 from training.retrieval.queries import RawDocument
+from training.towers.image.linear import LinearSettings
 from training.towers.inputs import ImageInput, TextInput
+from training.towers.text.sentence import SentenceSettings
 
 pytestmark = pytest.mark.slow  # loads two extractors for every command
 PHOTOGRAPHS = Path(__file__).parents[1] / "fixtures" / "photographs"
@@ -43,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sentence_features="use-multilingual",
         sentence_dimensions=512,
     )
-    config = TrainConfig(dimensions=32, text=SentenceConfig(), image=LinearConfig())
+    config = TrainConfig(dimensions=32, text=SentenceSettings(), image=LinearSettings())
     folder = tmp_path_factory.mktemp("model")
     LinkModel(ModelCard(config=config, data=data), None).save(folder)
     return folder

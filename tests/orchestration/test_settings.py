@@ -43,6 +43,6 @@ def test_the_command_lists_recipes_and_settings(capsys: pytest.CaptureFixture[st
     assert all(f"  {name} " in listed for name in (*BUILDS, *TRAININGS))
     assert run(["settings", "li-2022", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["settings"]
-    assert {row["key"]: row["value"] for row in rows}["objective.similarity"] == "tk"
+    assert {row["key"]: row["value"] for row in rows}["objective.cross-document.similarity.name"] == "tk"
     assert run(["settings", "nothing"]) == 2
     assert "unknown recipe 'nothing'; recipes: alikhani-2022, " in capsys.readouterr().err

@@ -23,7 +23,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from schemas.errors import ConfigError, NotFoundError, UsageError
-from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
+from schemas.plugins import OBJECTIVES, SUM, canonical_names
+from training.evaluation.baselines import NOSTRUCT
 from training.metrics.calibration import Calibration, read_calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
@@ -89,9 +90,13 @@ class Standing:
     champion: str | None = None
 
 
-def model_name(dataset: str, config: TrainConfig) -> str:
-    """Return the name a data set's models with this objective are registered under, however it is spelled."""
-    return f"{PREFIX}{dataset}-{'+'.join(config.objective.terms)}"
+def model_name(dataset: str, objective: str) -> str:
+    """Return the name a data set's models with an objective are registered under, however that is spelled.
+
+    Raises:
+        ConfigError: there is no such objective.
+    """
+    return f"{PREFIX}{dataset}-{SUM.join(canonical_names(OBJECTIVES, objective, key='objective'))}"
 
 
 def canonical_name(name: str) -> str:
@@ -99,8 +104,7 @@ def canonical_name(name: str) -> str:
     parts = name.removeprefix(PREFIX).split("-")
     for place in range(1, len(parts) if name.startswith(PREFIX) else 0):
         with suppress(ConfigError):
-            objective = ObjectiveConfig(name="-".join(parts[place:]))
-            return model_name("-".join(parts[:place]), TrainConfig(objective=objective))
+            return model_name("-".join(parts[:place]), "-".join(parts[place:]))
     return name
 
 
@@ -183,7 +187,7 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
     """
     prefix = f"{PREFIX}{dataset}-"
     names = [name for name in model_names(client) if name.startswith(prefix)]
-    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + ObjectiveName.NOSTRUCT]
+    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + NOSTRUCT]
     found = [each for each in champions if each is not None and each.tags.get(DATASET_TAG, dataset) == dataset]
     if not found:
         there = ", ".join(names) or "none"

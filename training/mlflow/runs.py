@@ -27,7 +27,8 @@ from schemas.configs import flatten, resolve, restore
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.data.requirements import told
+from training.data.requirements import described, similarities
+from training.formats import current_config
 from training.mlflow.moving import SQLITE, check_place, folder_tags
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -81,7 +82,7 @@ class TrackedRun:
         text = read_artifact(self.client, self.id, CONFIG_FILE)
         if text is None:
             raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
-        return restore(TrainConfig, json.loads(text))
+        return restore(TrainConfig, current_config(json.loads(text)))
 
 
 def tracking_uri(
@@ -176,6 +177,7 @@ def start_run(
         git_commit: commit of the source tree, or None where it is not one.
         parent: id of the run that it is a part of, such as a sweep's.
     """
+    by = f" with similarity {similarities(config)}" if similarities(config) else ""
     tags = {
         DATASET_TAG: dataset,
         VERSION_TAG: version,
@@ -183,16 +185,16 @@ def start_run(
         LAKE_TAG: lake,
         "workers": str(workers),
         "code_version": code_version(),
-        **told(config),
+        **described(config),
         "mlflow.source.type": "JOB",
         "mlflow.source.name": f"multilink train --dataset {dataset}@{version} --recipe {config.recipe}",
-        "mlflow.note.content": f"{'+'.join(config.objective.terms)} with similarity {config.objective.similarity} on "
+        "mlflow.note.content": f"{config.objective_name}{by} on "
         f"`{dataset}@{version}`, recipe `{config.recipe}`, {config.training.epochs} epochs, {workers} workers. "
         "`report` among the artefacts is the evaluation.",
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
         **({PARENT_TAG: parent} if parent else {}),
     }
-    name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
+    name = f"{config.recipe} {config.objective_name} {similarities(config)}".rstrip()
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
     run = TrackedRun(client, made.info.run_id, tags)
     client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])

@@ -345,7 +345,7 @@ def _register(
         EPOCHS_TAG: str(result.epochs),
         BEST_EPOCH_TAG: str(result.best_epoch),
     }
-    name = model_name(manifest.dataset, config)
+    name = model_name(manifest.dataset, config.objective_name)
     return register(run.client, result.model, name=name, run_id=run.id, tags=tags)
 
 

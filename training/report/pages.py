@@ -22,7 +22,7 @@ from schemas.evaluation import Score
 from schemas.lake import Folder
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
-from training.data.requirements import told
+from training.data.requirements import described, similarities
 from training.evaluation.evaluate import (
     DOCUMENT,
     EvaluationReport,
@@ -192,7 +192,8 @@ def report_page(content: ReportContent) -> str:
         candidates=candidates_of(rows) if kind is ScoreKind.PAIRS else None,
         documents=documents_of(rows),
         left_out=left_out_of(rows),
-        told=told(config),
+        told=described(config),
+        similarity=similarities(config),
         epochs=len(content.history) or config.training.epochs,
         kept_epoch=content.kept_epoch,
         means=means_of(rows, kind),

@@ -48,7 +48,7 @@ def small(name: str) -> TrainConfig:
 
 def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
     """Write three shards; the pictures of a document are those of the document of the first shard beside it."""
-    is_pair = config.objective.is_for_pairs
+    is_pair = config.needs.pairs
     sizes = {"sentences": (1, 1), "images": (1, 1)} if is_pair else {}
     world = lakes.World(**sizes)
     splits = {}

@@ -14,7 +14,7 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.commands import EvaluateSummary, run_baseline, run_compare, run_evaluate, run_report
-from training.config import ObjectiveConfig
+from training.config import objective
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
 from training.metrics.links import score_documents
@@ -49,7 +49,7 @@ def absent(summary: EvaluateSummary) -> dict[str, str]:
 
 def save_as_nostruct(source: Path, target: Path) -> Path:
     model = LinkModel.load(source)
-    model.card = replace(model.card, config=replace(model.card.config, objective=ObjectiveConfig(name="nostruct")))
+    model.card = replace(model.card, config=replace(model.card.config, objective=objective("nostruct")))
     model.save(target)
     return target
 

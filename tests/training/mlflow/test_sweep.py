@@ -21,6 +21,7 @@ from training.loop.trainer import TrainResult
 from training.mlflow import tracked_training
 from training.mlflow.registry import load
 from training.mlflow.runs import TrackedRun
+from training.objectives.terms.cross_document import CrossDocument
 
 SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")
 VARY = ("training.negative_documents=3,6", "objective.negatives=hardest,mean")
@@ -38,8 +39,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
 
     def noted(config: TrainConfig, run: TrackedRun, **more: Any) -> TrainResult:
         resumed = run.client.get_run(run.id).data.tags.get("resumed")
-        done.append((run.id if resumed else "", f"{config.training.negative_documents} {config.objective.negatives}"))
-        if len(done) == 3 and config.objective.margin == 0.3:
+        (term,) = config.objective
+        assert isinstance(term, CrossDocument)
+        done.append((run.id if resumed else "", f"{config.training.negative_documents} {term.negatives}"))
+        if len(done) == 3 and term.margin == 0.3:
             raise KeyboardInterrupt
         if config.training.learning_rate == 9:
             raise BuildError("loss nan")

@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from pipelines.features.nasnet_mobile import NasnetMobile
+from multilink.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
-from training.config import FineTunedConfig
-from training.towers.fine_tuned import (
+from training.towers.image.fine_tuned import (
     IMAGENET,
+    FineTunedSettings,
     FineTunedTower,
     Network,
     PictureRows,
@@ -49,8 +49,8 @@ def small_tower(*, batch_norm: bool = False) -> FineTunedTower:
     layers = nn.Sequential(
         nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
     )
-    with patch("training.towers.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
-        return FineTunedTower(FineTunedConfig(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
+    with patch("training.towers.image.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
+        return FineTunedTower(FineTunedSettings(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
 
 
 def test_pictures_are_resized_and_their_centre_is_cropped() -> None:
@@ -143,7 +143,7 @@ def test_nasnet_is_the_extractors_and_is_trained(tmp_path: Path) -> None:
         if isinstance(module, nn.BatchNorm2d):
             module.running_var.uniform_(0.5, 1.5)
     torch.save(extractor.state_dict(), tmp_path / "nasnet.pth")
-    config = FineTunedConfig(cnn="nasnet-mobile", weights=str(tmp_path / "nasnet.pth"), dropout=0.0)
+    config = FineTunedSettings(cnn="nasnet-mobile", weights=str(tmp_path / "nasnet.pth"), dropout=0.0)
     tower = FineTunedTower(config, Sizes(dimensions=8))
     start_weights(tower.cnn, config.cnn, config.weights)
     rows = tower.prepare(pictures(2))
