@@ -60,7 +60,7 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
         (["settings", "tiny", "--set", "objective.similrity=ap"], "'objective.similarity'"),
         (
-            ["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similarity=xx"],
+            ["settings", "tiny", "--set", "objective.similarity=xx"],
             "expected one of ap, dc, tk",
         ),
         (["evaluate"], "evaluate: expected --model, --dataset, --lake as well"),
