@@ -169,3 +169,26 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
     assert torch.allclose(found, nn.functional.normalize(expected, dim=1), atol=1e-4)
     assert tower.norm is not None
     assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cnn", "features"), [("timm/mobilenetv3_small_050", 1024), ("shufflenet-v2-x0-5", 1024), ("squeezenet1-1", None)]
+)
+def test_networks_of_timm_and_torchvision_are_taken_by_name(cnn: str, features: int | None) -> None:
+    if features is None:
+        with pytest.raises(ConfigError, match="expected a network that classifies"):
+            build_network(cnn)
+        return
+    network = build_network(cnn)
+    network.module.eval()
+    with torch.no_grad():
+        assert network.module(torch.zeros(2, 3, 64, 64)).shape == (2, features) == (2, network.features)
+
+
+@pytest.mark.parametrize(
+    ("cnn", "words"), [("timm/none", "timm has no network of that name"), ("none", "one of torchvision's by its name")]
+)
+def test_a_network_that_nobody_has_is_one_line(cnn: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        build_network(cnn)
+    assert "\n" not in str(caught.value)

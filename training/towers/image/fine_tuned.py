@@ -272,7 +272,8 @@ def _of_timm(name: str) -> Network:
     except RuntimeError as problem:
         raise ConfigError(f"image.cnn = '{TIMM}{name}': timm has no network of that name") from problem
     expected = timm.data.resolve_model_data_config(network)
-    return Network(network, network.num_features, (expected["mean"], expected["std"]))
+    features = getattr(network, "head_hidden_size", network.num_features)  # of what it returns without a classifier
+    return Network(network, features, (expected["mean"], expected["std"]))
 
 
 def _of_torchvision(name: str) -> Network:
