@@ -35,7 +35,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from orchestration.database import open_database
+from orchestration.decisions.database import open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake

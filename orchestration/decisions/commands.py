@@ -41,7 +41,7 @@ def opened_log(lake: str, store: str) -> DecisionLog:
     Raises:
         NotFoundError: the pages have not been started yet.
     """
-    from orchestration.database import database_in, open_database
+    from orchestration.decisions.database import database_in, open_database
     from orchestration.decisions.log import DecisionLog
 
     return DecisionLog(open_database(store or database_in(lake), must_exist=True))

@@ -46,7 +46,7 @@ def pages(
     import torch
     import uvicorn
 
-    from orchestration.database import database_in
+    from orchestration.decisions.database import database_in
     from orchestration.pages.app import create_app
     from orchestration.pages.limits import MAX_CONNECTIONS
     from orchestration.pages.settings import PagesSettings

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from orchestration.commands import COMMANDS, help_line
+from orchestration.cli import COMMANDS, help_line
 
 HEAVY = ("apache_beam", "dagster", "faiss", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "ray", "requests")
 HEAVY += ("scipy", "sklearn", "spacy", "torch", "torchvision")
 PROGRAM = """
 import os, sys
-from orchestration.cli import main
+from orchestration.__main__ import main
 try:
     main()
 except SystemExit as end:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.changes import NOT_IN_SOURCE, Changes, Moved, as_markdown, changes_between, version_before
+from pipelines.card.changes import NOT_IN_SOURCE, Changes, Moved, as_markdown, changes_between, version_before
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
