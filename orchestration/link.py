@@ -6,28 +6,17 @@ those into links. A data set version needs `training` alone.
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow.parquet as pq
 import typer
 
-from schemas.console import Console, Say
-from schemas.errors import BuildError, ConfigError, UsageError
-from schemas.failures import FAILURE_SCHEMA, Failure
-from schemas.lake import Folder, Lake
-from schemas.tables import row_of, to_table
+from schemas.console import Console
+from schemas.errors import BuildError, UsageError
 from training import options
 
 if TYPE_CHECKING:
-    from pipelines.documents_for_linking import Extraction, VectorDocument
-    from training.data.documents import GivenDocument
     from training.metrics.relations import RefineConfig
-    from training.model import ModelCard
 
 
 def link(
@@ -109,6 +98,8 @@ def link(
     else:
         if model is None or input_path is None or splits or workers != 1:
             raise UsageError("--input: takes --model beside it, no --split or --workers")
+        from orchestration.inference.documents import link_file
+
         summary = link_file(
             model,
             input_path,
@@ -148,111 +139,3 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     if summary.get("page"):
         lines.append(f"page: {summary['page']}")
     return [*lines, f"failures: {reasons}: {where}"] if reasons else lines
-
-
-def link_file(
-    model: str,
-    source: Path,
-    output: Path,
-    settings: list[str],
-    *,
-    page: Path | None = None,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
-    calibration_path: Path | None = None,
-    tracking: str | None,
-    say: Say,
-) -> dict[str, Any]:
-    """Link the documents of a JSON Lines file, write links, failures and a page, and return the summary.
-
-    Raises:
-        UsageError: the model is not there, the model reads vectors that no extractor here makes, or the
-            precision is wanted of a model without calibration.
-    """
-    from pipelines.config import recipe
-    from pipelines.documents_for_linking import read_vectors
-    from pipelines.sources.jsonl import read_documents
-    from schemas.configs import override
-    from training.linking_commands import run_link
-    from training.mlflow.registry import calibration_of, load, open_registry
-
-    loaded = load(model, open_registry(tracking, [model]))
-    calibration = calibration_of(loaded, calibration_path)
-    say(f"linking {source} with {loaded.uri}")
-    with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
-        failures: list[Failure] = []
-        found = read_vectors(
-            read_documents(source),
-            override(recipe("documents"), settings),
-            files=str(source.absolute().parent),
-            scratch=Folder(scratch),
-            extraction=extraction_for(loaded.model.card, settings, Folder(scratch), is_drawn=page is not None),
-        )
-        summary = run_link(
-            loaded=loaded,
-            documents=given_documents(found, failures),
-            output=str(output),
-            calibration=calibration,
-            precision=precision,
-            refine=refine,
-            page=page,
-            say=say,
-        )
-    failures += summary.failures
-    path = output.with_suffix(".failures.parquet")
-    path.unlink(missing_ok=True)
-    if failures:
-        pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), path)
-    reasons = Counter(str(failure.reason) for failure in failures)
-    return summary.to_json() | {"failures": dict(reasons), "failures_path": str(path)}
-
-
-def extraction_for(card: ModelCard, settings: list[str], scratch: Folder, *, is_drawn: bool = False) -> Extraction:
-    """Return what a model was trained on, with the weights and limits of the settings; values are kept in `scratch`.
-
-    Where the links are drawn, the pictures are wanted, too.
-    """
-    from pipelines.config import recipe
-    from pipelines.documents_for_linking import Extraction
-    from pipelines.features.extraction import plan_features
-    from schemas.configs import override
-    from training.data.requirements import inputs_of
-
-    data, config = card.data, override(recipe("documents"), settings)
-    images = tuple(name for name in (data.image_features, data.region_features) if name)
-    texts = (data.sentence_features,) if data.sentence_features else ()
-    try:
-        features = replace(config.features, images=images, sentences=texts)
-        plan = plan_features(features, config.images, config.http, given=None, lake=Lake(scratch), workers=1)
-        return Extraction(
-            plan=plan,
-            vectors=data.image_features,
-            regions=data.region_features,
-            pictures=inputs_of(card.config).jpegs or is_drawn,
-        )
-    except ConfigError as problem:
-        raise UsageError(
-            f"the model reads features that cannot be made from raw documents here: {problem}"
-        ) from problem
-
-
-def given_documents(found: Iterable[VectorDocument | Failure], failures: list[Failure]) -> Iterator[GivenDocument]:
-    """Yield what can be linked; what cannot goes to `failures`."""
-    from training.data.documents import GivenDocument
-    from training.data.lake import region_bank
-
-    for item in found:
-        if isinstance(item, Failure):
-            failures.append(item)
-            continue
-        yield GivenDocument(
-            id=item.document.id,
-            texts=[sentence.text for sentence in item.document.sentences],
-            image_vectors=item.image_vectors,
-            sentence_vectors=item.sentence_vectors,
-            roles=[sentence.role for sentence in item.document.sentences],
-            language=item.document.language,
-            regions=None if item.regions is None else region_bank(item.regions),
-            jpegs=item.jpegs,
-            sources=[image.source or image.hash for image in item.document.images],
-        )

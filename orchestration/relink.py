@@ -6,13 +6,12 @@ pipeline's, resumable and by many workers. Its shards are then linked as those o
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from schemas.console import Console, Say
+from schemas.console import Console
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training import options
@@ -63,10 +62,14 @@ def relink(
     if dataset is not None and (settings or form):
         raise UsageError("--set and --format: of --input alone; a data set's vectors are in its shards")
     if input_path is not None and model is not None:
-        dataset = read_corpus(
-            form, input_path, model, lake=lake, settings=settings or [], workers=workers, tracking=tracking,
-            say=console.say,
-        )  # fmt: skip
+        from orchestration.inference.corpora import build_corpus
+        from training.mlflow.registry import load, open_registry
+
+        data = load(model, open_registry(tracking, [model])).model.card.data
+        dataset = build_corpus(
+            data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=console.say
+        )
+        console.say(f"{input_path}: {dataset}")
     from training.linking_commands import compare_links, run_link_version
     from training.report.relinking import agreement_lines
 
@@ -88,41 +91,3 @@ def relink(
     failures = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
     lines += [f"failures: {failures}: {summary['output']}/failures"] if failures else []
     console.summarise([*lines, *agreement_lines(agreement)], summary)
-
-
-def read_corpus(
-    form: str,
-    path: str,
-    model: str,
-    *,
-    lake: str,
-    settings: list[str],
-    workers: int,
-    tracking: str | None,
-    say: Say,
-) -> str:
-    """Return NAME@VERSION of a corpus that is built with the features a model reads.
-
-    Raises:
-        UsageError: there is no such corpus or model, or it reads features that no extractor here makes.
-        BuildError: the build failed.
-    """
-    from pipelines.config import recipe
-    from pipelines.run import build_dataset
-    from pipelines.sources.diy.submissions import Credentials
-    from schemas.configs import override
-    from training.mlflow.registry import load, open_registry
-
-    data = load(model, open_registry(tracking, [model])).model.card.data
-    images = ",".join(name for name in (data.image_features, data.region_features) if name)
-    read = [f"features.images={images}", f"features.sentences={data.sentence_features or ''}"]
-    config = override(recipe(form), [f"source.documents={path}", *read, *settings])
-    summary = build_dataset(
-        config,
-        lake=Lake.at(lake),
-        credentials=Credentials.from_environment(os.environ),
-        workers=workers,
-        say=say,
-    )
-    say(f"{path}: {summary.manifest.dataset}@{summary.manifest.version}")
-    return f"{summary.manifest.dataset}@{summary.manifest.version}"

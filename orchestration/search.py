@@ -5,13 +5,12 @@ An archive of a user's own is built by the pipeline first; queries are read by i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemas.console import Console, Say, aligned
+from schemas.console import Console, aligned
 from schemas.documents import UNDETERMINED
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
@@ -20,7 +19,6 @@ from training import options
 if TYPE_CHECKING:
     from training.evaluation.evaluate import EvaluationReport
     from training.mlflow.registry import LoadedModel
-    from training.model import LinkModel
     from training.retrieval.build import BuiltIndex
     from training.retrieval.search import SearchResult
 
@@ -81,7 +79,9 @@ def index(
         model = champion_of_dataset(client, (dataset or "").partition("@")[0]).uri
     loaded = load(model, client)
     if pictures is not None:
-        dataset = _build_archive(loaded.model, pictures, settings or [], home, console.say)
+        from orchestration.inference.corpora import build_archive
+
+        dataset = build_archive(loaded.model.card.data, pictures, settings or [], lake=home, say=console.say)
     made = build_index(
         loaded.model,
         home,
@@ -99,23 +99,6 @@ def _index_name(loaded: LoadedModel) -> str:
     if loaded.version is not None:
         return f"{loaded.version.name}-{loaded.version.version}"
     return f"model-{loaded.model.digest()[:12]}"
-
-
-def _build_archive(model: LinkModel, pictures: str, settings: list[str], lake: Lake, say: Say) -> str:
-    """Build a user's archive as a data set with the features that a model reads, and return NAME@VERSION."""
-    from pipelines.config import recipe
-    from pipelines.files import is_archive
-    from pipelines.run import build_dataset
-    from pipelines.sources.diy.submissions import Credentials
-    from schemas.configs import override
-
-    is_file = Path(pictures).is_file() and not is_archive(pictures)
-    source = f"source.{'archive' if is_file else 'images'}={pictures}"
-    names = (model.card.data.image_features, model.card.data.region_features)
-    config = override(recipe("archive"), [source, *settings])
-    config = replace(config, features=replace(config.features, images=tuple(filter(None, names))))
-    summary = build_dataset(config, lake=lake, credentials=Credentials(), say=say)
-    return f"{summary.manifest.dataset}@{summary.manifest.version}"
 
 
 def _about(made: BuiltIndex) -> dict[str, Any]:
@@ -179,7 +162,7 @@ def search(
     several, and the relations to expect where it predicts any. Filters act before ranking.
     """
     console = Console(is_json=is_json)
-    from orchestration.archive import Archive
+    from orchestration.inference.archive import Archive
     from orchestration.link import refinement
     from training.retrieval.search import RankBy
 
@@ -251,8 +234,8 @@ def evaluate_search(
     the fusion of the model and BM25. With --tracking-uri the numbers are kept with the run of the index's model, too.
     """
     console = Console(is_json=is_json)
-    from orchestration.archive import Archive
-    from orchestration.queries import sentence_encoder
+    from orchestration.inference.archive import Archive
+    from orchestration.inference.queries import sentence_encoder
     from training.evaluation.evaluate import EvaluationReport
     from training.retrieval.evaluate import evaluate_search as evaluate_index
 

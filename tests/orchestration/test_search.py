@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from orchestration.cli import run
-from orchestration.queries import query_reader
+from orchestration.inference.queries import query_reader
 from schemas.features import column_to_vectors
 from training.config import LinearConfig, SentenceConfig, TrainConfig
 from training.data.loading import DatasetIdentity

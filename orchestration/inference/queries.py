@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orchestration.link import extraction_for, given_documents
+from orchestration.inference.extraction import extraction_for, given_documents
 from schemas.documents import Provenance, Role
 from schemas.errors import UsageError
 from schemas.failures import Failure

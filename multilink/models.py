@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from orchestration.link import extraction_for, given_documents
+from orchestration.inference.extraction import extraction_for, given_documents
 from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.documents_for_linking import read_vectors

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from orchestration.queries import query_reader
+from orchestration.inference.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
 from training.metrics.relations import RefineConfig
 from training.retrieval.filters import parse_filters
