@@ -80,7 +80,7 @@ def link(
         reference = options.known_dataset(lake, dataset)
         for split in splits or ():
             options.known_split(split)
-        from training.linking_commands import run_link_version
+        from training.workflows.link import run_link_version
 
         summary = run_link_version(
             model=model,

@@ -70,8 +70,8 @@ def relink(
             data, form, input_path, settings or [], lake=Lake.at(lake), workers=workers, say=console.say
         )
         console.say(f"{input_path}: {dataset}")
-    from training.linking_commands import compare_links, run_link_version
     from training.report.relinking import agreement_lines
+    from training.workflows.link import compare_links, run_link_version
 
     linked = run_link_version(
         model=model,

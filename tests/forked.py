@@ -31,7 +31,7 @@ SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
     *("orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
-    *("training.commands", "training.linking_commands"),
+    *("training.workflows.evaluate", "training.workflows.report", "training.workflows.link"),
     *("pyarrow.dataset", "scipy.optimize", "torchvision"),
 )
 

@@ -64,7 +64,7 @@ def train(
     )
     lines, values = summary.lines(), summary.to_json()
     if with_report:
-        from training.commands import run_training_report
+        from training.workflows.report import run_training_report
 
         judged = run_training_report(summary, lake=lake, tracking=tracking, say=console.say)
         lines += [] if judged is None else judged.lines()
@@ -124,8 +124,9 @@ def evaluate(
     else:
         _check("evaluate", given, needed=["--model", "--dataset", "--lake"])
     reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
-    from training.commands import run_baseline, run_evaluate, run_evaluate_scores, run_report
     from training.evaluation.evaluate import STANDARD_CONFIG
+    from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
+    from training.workflows.report import run_report
 
     config = override(STANDARD_CONFIG, settings or [])
     if baseline is not None:
@@ -163,8 +164,8 @@ def examples(
     Beside it stands the loss of the model's objective on the split: what there is to judge by without links.
     """
     dataset = options.known_dataset(lake, dataset)
-    from training.commands import run_examples
     from training.report.pages import examples_page, write_page
+    from training.workflows.examples import run_examples
 
     console = Console(is_json=is_json)
     found = run_examples(
@@ -193,8 +194,8 @@ def compare(
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.commands import run_compare
     from training.report.pages import comparison_lines, comparison_page, write_page
+    from training.workflows.compare import run_compare
 
     console = Console(is_json=is_json)
     found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=console.say)
@@ -257,7 +258,7 @@ def sweep(
     override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
     dataset = options.known_dataset(lake, dataset)
     from training.report.pages import sweep_page, sweep_table, write_page
-    from training.sweep import PAPER, run_sweep
+    from training.workflows.sweep import PAPER, run_sweep
 
     console = Console(is_json=is_json)
     found = run_sweep(
@@ -289,8 +290,8 @@ def transfer(
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = _items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in _items(datasets, "--datasets")]
-    from training.commands import run_transfer
     from training.report.pages import transfer_page, transfer_table, write_page
+    from training.workflows.compare import run_transfer
 
     console = Console(is_json=is_json)
     cells = run_transfer(

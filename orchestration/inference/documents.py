@@ -18,9 +18,9 @@ from schemas.console import Say
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder
 from schemas.tables import row_of, to_table
-from training.linking_commands import run_link
 from training.metrics.relations import RefineConfig
 from training.mlflow.registry import calibration_of, load, open_registry
+from training.workflows.link import run_link
 
 
 def link_file(

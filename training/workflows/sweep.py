@@ -16,7 +16,6 @@ from schemas.errors import BuildError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
-from training.commands import run_evaluate
 from training.data.loading import identify
 from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
@@ -25,6 +24,7 @@ from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 from training.report.pages import sweep_page
+from training.workflows.evaluate import run_evaluate
 
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
 
