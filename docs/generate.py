@@ -18,7 +18,7 @@ from typer.main import get_command
 import pipelines.config
 import training.recipes
 from orchestration.cli import app
-from orchestration.settings import Setting, settings_of, summaries
+from orchestration.commands.settings import Setting, settings_of, summaries
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"reference/commands.md": "commands", "reference/settings.md": "settings"}

@@ -4,20 +4,20 @@
 1   a build, a run or a gate said no
 2   the caller's mistake: an unknown option or key, a file or version that is not there
 
-A module is imported when its command is used: help and mistakes do not wait for libraries that they do not need. What
-the help says of a command is read from its source: the first line of a function's docstring, or the `help` of a group.
+A command's module is imported when the command is used: help and mistakes do not wait for libraries that they do not
+need. What the help says of a command is the first line of its docstring, read from its source.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,75 +25,52 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from schemas.console import erased
+from schemas.console import Console, erased
 from schemas.errors import MultilinkError
 
-COMMANDS = {  # name -> module:function, or module:group
-    "build": "pipelines.cli:build",
-    "datasets": "pipelines.cli:datasets_app",
-    "features": "pipelines.cli:features_app",
-    "lake": "pipelines.cli:lake_app",
-    "train": "training.cli:train",
-    "evaluate": "training.cli:evaluate",
-    "examples": "training.cli:examples",
-    "compare": "training.cli:compare",
-    "promote": "training.cli:promote",
-    "approve": "training.cli:approve",
-    "promotions": "training.cli:promotions",
-    "rollback": "training.cli:rollback",
-    "copy": "training.cli:copy",
-    "relocate": "training.cli:relocate",
-    "serve": "training.cli:serve",
-    "supervised": "training.cli:supervised",
-    "sweep": "training.cli:sweep",
-    "transfer": "training.cli:transfer",
-    "settings": "orchestration.settings:settings",
-    "link": "orchestration.link:link",
-    "relink": "orchestration.relink:relink",
-    "index": "orchestration.search:index",
-    "search": "orchestration.search:search",
-    "evaluate-search": "orchestration.search:evaluate_search",
-    "pages": "orchestration.pages.command:pages",
-    "decisions": "orchestration.decisions.commands:decisions_app",
-    "demo": "orchestration.demo.demo:demo",
-    "up": "orchestration.local.up:up",
-}
-ADDED = {  # commands of a group that are not in its module
-    "datasets": {
-        "provenance": "orchestration.forgetting:provenance",
-        "sample": "orchestration.sample:sample",
-        "what-if": "orchestration.what_if:what_if",
-    },
-    "lake": {"takedown": "orchestration.forgetting:takedown", "forget": "orchestration.forgetting:forget"},
+# Group -> its commands in the order of the help; "": of none. In `commands/`, a command is a file, a group a folder.
+TREE = {
+    "": (
+        *("build", "datasets", "features", "lake"),
+        *("train", "evaluate", "examples", "compare", "promote", "approve", "promotions", "rollback", "copy"),
+        *("relocate", "serve", "supervised", "sweep", "transfer", "settings"),
+        *("link", "relink", "index", "search", "evaluate-search", "pages", "decisions", "demo", "up"),
+    ),
+    "datasets": (
+        *("list", "show", "verify", "diff", "failures", "duplicates", "export", "replicate", "subset"),
+        *("provenance", "sample", "what-if"),
+    ),
+    "features": ("list", "bench"),
+    "lake": ("sweep", "takedown", "forget"),
+    "decisions": ("list", "export", "compare"),
 }
 _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+_JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name, each imported when it is taken."""
+    """The commands of a group by name, each imported when it is taken."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
 
     def __getitem__(self, name: str) -> Any:
-        made = _command(name, COMMANDS[name])
-        for other, place in ADDED.get(name, {}).items():
-            made.add_command(_command(other, place))
-        return made
+        if name not in TREE[self._group]:
+            raise KeyError(name)
+        if name in TREE:
+            return get_group(
+                typer.Typer(name=name, cls=LazyGroup, help=help_line(name), no_args_is_help=True, **_PLAIN)
+            )
+        module = ".".join(filter(None, ("orchestration.commands", self._group, name.replace("-", "_"))))
+        parent = typer.Typer(**_PLAIN)
+        parent.command(name)(_printing(import_module(module).command))
+        return get_group(parent).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter(TREE[self._group])
 
     def __len__(self) -> int:
-        return len(COMMANDS)
-
-
-def _command(name: str, place: str) -> Any:
-    """Import the function or the group at `module:attribute`, and return it as a command of this name."""
-    module, _, attribute = place.partition(":")
-    found, parent = getattr(import_module(module), attribute), typer.Typer(**_PLAIN)
-    if isinstance(found, typer.Typer):
-        parent.add_typer(found, name=name)
-    else:
-        parent.command(name)(found)
-    return get_group(parent).commands[name]
+        return len(TREE[self._group])
 
 
 class LazyGroup(TyperGroup):
@@ -101,35 +78,41 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        self.commands = Commands(str(self.name) if self.name in TREE else "")  # type: ignore[assignment]  # none is added
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        group = self.name if self.name in TREE else ""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line(place)) for name, place in COMMANDS.items()])
+            formatter.write_dl([(name, help_line(f"{group} {name}")) for name in self.commands])
 
 
-def help_line(place: str) -> str:
-    """Return what a command is for, of a `module:attribute` that is not imported for it."""
-    module, _, attribute = place.partition(":")
-    return _help_lines(module)[attribute]
+def help_line(path: str) -> str:
+    """Return what the command or the group of a path (`datasets show`) is for; it is read, and not imported."""
+    place = Path(__file__).parent.joinpath("commands", *path.replace("-", "_").split())
+    source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    found: ast.Module | ast.FunctionDef = ast.parse(source.read_text(encoding="utf-8"))
+    for node in found.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "command":
+            found = node
+    return (ast.get_docstring(found) or "").partition("\n")[0]
 
 
-@cache
-def _help_lines(module: str) -> dict[str, str]:
-    """Return the first line of help of each function and each group of a module, by name."""
-    spec, lines = find_spec(module), {}
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"{module}: no such module here")
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        match node:
-            case ast.FunctionDef(name=name):
-                lines[name] = (ast.get_docstring(node) or "").partition("\n")[0]
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=keywords)):
-                lines[name] = "".join(str(ast.literal_eval(each.value)) for each in keywords if each.arg == "help")
-    return lines
+def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
+    """Return a command that has `--json`, too, and prints each summary that it yields."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @wraps(command)
+    def printing(*, is_json: bool, **given: Any) -> None:
+        console = Console(is_json=is_json)
+        with closing(command(**given)) as summaries:
+            for lines, values in summaries:
+                console.summarise(lines, values)
+
+    last = inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON)
+    printing.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), last], return_annotation=None
+    )
+    return printing
 
 
 def _say_version(*, wanted: bool) -> None:
