@@ -33,7 +33,7 @@ from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link_version
 
 Register = Callable[[Path], str]
-COMMAND = [sys.executable, "-c", "from orchestration.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from orchestration.__main__ import main; main()"]
 
 
 def link(client: mlflow.MlflowClient, lake: Lake, output: Path, model: str | None, **settings: Any) -> dict[str, Any]:
