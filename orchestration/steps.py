@@ -29,7 +29,7 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.commands import app
+    from orchestration.cli import app
 
     with heard_by(say) as summaries:
         try:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.changes import as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.record import (
     GPU_POOL,
@@ -37,6 +36,7 @@ from orchestration.dagster.record import (
 from orchestration.demo.recorded_web import recorded_web
 from orchestration.rules.decisions import EVALUATION, INDEX, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Steps, Summary, registered_name
+from pipelines.card.changes import as_markdown, changes_between
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage

@@ -31,7 +31,7 @@ from training.retrieval.records import FACETS
 from training.retrieval.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 
 if TYPE_CHECKING:
-    from orchestration.archive import Archive
+    from orchestration.inference.archive import Archive
     from orchestration.pages.archives import Choice
     from orchestration.pages.state import Pages
 

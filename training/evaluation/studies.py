@@ -6,7 +6,7 @@ are compared. Where documents are pairs, which have no AUC, the scores are those
 reciprocal rank.
 
 A supervised model to keep is trained as any other: `--set objective.name=supervised`. What trains the cells of a sweep
-is `training.sweep`.
+is `training.workflows.sweep`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
-from orchestration.archive import Archive
+from orchestration.inference.archive import Archive
 from orchestration.pages.settings import PagesSettings
 from schemas.lake import Lake
 

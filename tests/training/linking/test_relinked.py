@@ -19,13 +19,13 @@ from schemas.tables import check_schema
 from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.linking_commands import compare_links
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.link import RayWorkers
 from training.towers.image.linear import LinearSettings
 from training.towers.text.sentence import SentenceSettings
+from training.workflows.link import compare_links
 
 CONFIG = TrainConfig(
     recipe="tiny",

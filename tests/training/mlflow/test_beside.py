@@ -13,7 +13,6 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_baseline, run_compare, run_evaluate, run_report
 from training.config import objective
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
@@ -21,6 +20,9 @@ from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines
+from training.workflows.compare import run_compare
+from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate
+from training.workflows.report import run_report
 
 Register = Callable[[Path], str]
 

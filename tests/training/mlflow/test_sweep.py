@@ -13,7 +13,6 @@ import pytest
 from orchestration.cli import run
 from schemas.errors import BuildError, ConfigError
 from schemas.lake import Lake
-from training import sweep
 from training.config import TrainConfig
 from training.evaluation.evaluate import evaluate_model
 from training.evaluation.studies import combinations
@@ -22,6 +21,7 @@ from training.mlflow import tracked_training
 from training.mlflow.registry import load
 from training.mlflow.runs import TrackedRun
 from training.objectives.terms.cross_document import CrossDocument
+from training.workflows import sweep
 
 SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")
 VARY = ("training.negative_documents=3,6", "objective.negatives=hardest,mean")
