@@ -26,17 +26,14 @@ from training.data.documents import (
     ClassBank,
     DocumentSet,
     RegionBank,
-    SplitIndex,
     Vectors,
-    image_set_key,
 )
+from training.data.index import HASHES, ROLES
 from training.data.ragged import Int64, Ragged
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
 AUTO = "auto"
-_HASHES = "images.list.element.hash"
 _TEXTS = "sentences.list.element.text"
-_ROLES = "sentences.list.element.role"
 _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
 _LINKS = ("links.list.element.sentence", "links.list.element.image")
 
@@ -120,29 +117,6 @@ class Unreadable:
     problem: str
 
 
-def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
-    """Return what every worker knows of a split: ids, image sets and sizes in a view, from a few narrow columns."""
-    tables = [read_part(folder, parts[0], ["id", _HASHES, _ROLES]) for parts in split_parts(manifest, split)]
-    table = pa.concat_tables(tables)
-    hashes = _hash_lists(table)
-    return SplitIndex(
-        ids=tuple(table.column("id").to_pylist()),
-        image_sets=tuple(map(image_set_key, hashes)),
-        shards=np.repeat(np.arange(len(tables)), [part.num_rows for part in tables]).astype(np.int64),
-        sentences=Ragged.of(list(map(view.rows, _role_lists(table)))),
-        images=Ragged.of([len(row) for row in hashes]),
-    )
-
-
-def read_links(manifest: Manifest, folder: Folder, split: Split | str) -> tuple[Int64 | None, ...]:
-    """Return the L x 2 (sentence, image) links of every document of a split, None where unknown: labels to learn from.
-
-    Only a supervised objective asks for them.
-    """
-    tables = [read_part(folder, parts[0], list(_LINKS)) for parts in split_parts(manifest, split)]
-    return _links(pa.concat_tables(tables))
-
-
 def read_split(
     manifest: Manifest,
     folder: Folder,
@@ -151,7 +125,6 @@ def read_split(
     *,
     view: TextView = ALL_SENTENCES,
     shards: Sequence[int] | None = None,
-    rows: range | None = None,
     unreadable: list[Unreadable] | None = None,
 ) -> DocumentSet:
     """Return the documents of a split, or of some of its shards, in part and row order.
@@ -163,7 +136,6 @@ def read_split(
         columns: what is read.
         view: which sentences are read.
         shards: positions of the parts in the split; None: all.
-        rows: which documents among those of these shards; None: all.
         unreadable: takes the documents that cannot be read, which are then left out; feature values that are not finite
             are let through. None: either is an error.
 
@@ -178,17 +150,13 @@ def read_split(
     chosen = [parts[number] for number in (range(len(parts)) if shards is None else shards)]
     is_strict = unreadable is None
     vectors = columns.name("sentences", manifest)
-    names = ["id", "language", _TEXTS, _ROLES, _HASHES, *([vectors] if vectors else [])]
+    names = ["id", "language", _TEXTS, ROLES, HASHES, *([vectors] if vectors else [])]
     names += [*(_LINKS if columns.links else ()), *(_RELATIONS if columns.relations else ())]
     names += [AFTER_SENTENCE] if columns.places else []
     schema = document_schema(manifest.columns("documents"))
     tables = [read_part(folder, part[0], names, schema) for part in chosen]
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    shown = None
-    if rows is not None and len(rows) < table.num_rows:
-        table = table.slice(rows.start, len(rows))
-        shown = frozenset(image for row in _hash_lists(table) for image in row)
-    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, shown, is_strict=is_strict)
+    bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
     hashes, sentences = _hash_lists(table), Ragged.of(_lengths(table.column("sentences")))
     found = DocumentSet(
@@ -201,7 +169,6 @@ def read_split(
         image_rows=np.array([bank.rows[image] for row in hashes for image in row], dtype=np.int64),
         image_hashes=tuple(bank.rows),
         image_bank=bank.vectors,
-        image_sets=tuple(map(image_set_key, hashes)),
         links=_links(table) if columns.links else None,
         roles=tuple(role for row in _role_lists(table) for role in row),
         languages=tuple(table.column("language").to_pylist()),
@@ -234,11 +201,10 @@ def _read_bank(
     folder: Folder,
     entries: Sequence[FileEntry],
     columns: Columns,
-    shown: frozenset[str] | None,
     *,
     is_strict: bool,
 ) -> _Bank:
-    """Return the images of some parts, or those of them that are shown; of one in several parts, the first row."""
+    """Return the images of some parts; of one in several parts, the first row."""
     schema = image_schema(manifest.columns("images"))
     names = {field: columns.name(field, manifest) for field in ("images", "regions", "classes")}
     wanted = ["hash", *filter(None, names.values()), *(["jpeg"] if columns.jpegs else [])]
@@ -247,7 +213,7 @@ def _read_bank(
     for entry in entries:
         table = read_part(folder, entry, wanted, schema)
         keys = table.column("hash").to_pylist()
-        fresh = [place for place, key in enumerate(keys) if (shown is None or key in shown) and _is_new(key, rows)]
+        fresh = [place for place, key in enumerate(keys) if _is_new(key, rows)]
         parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
     where = entries[0].path if entries else ""
     of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}

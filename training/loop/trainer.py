@@ -74,16 +74,16 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     _check_selectable(config, data)
     for split in (data.training, data.validation):
         if split is not None:
-            check_pairs(config, data.identity.reference, split.index)
+            check_pairs(config, data.identity.reference, split)
     run = _begin(config, data, context)
-    training = prepare_split(run.model, data.training)
-    validation = None if data.validation is None else prepare_split(run.model, data.validation)
+    division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
-        metrics = _train_epoch(run, training, context)
+        metrics = _train_epoch(run, data.training, context, division)
+        check_alike(run.model, context, epoch=run.epoch)
         judged = None
-        if validation is not None:
-            judged = validate(run.model, validation, context, epoch=run.epoch)
+        if data.validation is not None:
+            judged = validate(run.model, data.validation, context, epoch=run.epoch)
             run.schedule.step(judged.loss)
         metrics |= _metrics(judged)
         _keep(run, judged, context)
@@ -114,45 +114,25 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     return states.start(new_model(config, data, context))
 
 
-def _train_epoch(run: RunState, split: PreparedSplit, context: Context) -> dict[str, float]:
-    """Take one step per global batch; return the epoch's training metrics."""
+def _train_epoch(run: RunState, split: MappedSplit, context: Context, division: Division) -> dict[str, float]:
+    """Take the steps of an epoch, each over the next batches; return the epoch's training metrics."""
     settings = run.model.card.config.training
-    index = split.held.index
-    began = time.perf_counter()
-    batches = training_batches(
-        index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=run.epoch
-    )
-    total = torch.zeros((), device=context.device)
+    began, count = time.perf_counter(), batch_count(split.index, negative_documents=settings.negative_documents)
+    at_once = settings.batches_per_step
+    steps = -(-count // at_once)
+    total, documents = torch.zeros((), dtype=torch.float64, device=context.device), 0
     set_trainable(run.model, run.epoch)
-    guard, rate = StepGuard(), float(run.optimiser.param_groups[0]["lr"])
-    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=len(batches), say=context.say).start()
-    for step, positions in enumerate(batches):
-        before = (run.epoch - 1) * len(batches) + step
+    guard = StepGuard()
+    stepper = Stepper(run.model, run.optimiser, context, division, guard)
+    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say).start()
+    for step, (taken, batches) in enumerate(ahead(_steps(run, split, division), STEPS_AHEAD)):
+        before = (run.epoch - 1) * steps + step
         rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
         set_rate(run.optimiser, rate)
-        moment = Moment(split="training", epoch=run.epoch, step=step, seed=settings.seed)
-        total += take_step(
-            run.model,
-            run.optimiser,
-            split=split,
-            positions=positions,
-            moment=moment,
-            context=context,
-            guard=guard,
-        )
-        progress.step(len(positions), total, rate)
+        total += stepper.step(batches, count=taken.batches)
+        documents += taken.documents
+        progress.step(taken.documents, total / max(...), rate)
     guard.check()
-    if context.rank == 0 and guard.last is not None and is_collapsed(guard.last):
-        logger.warning("epoch %d: all training pairs are equally similar: the model has collapsed", run.epoch)
-    mean_loss = float(total) / len(batches)
-    return {
-        "epoch": float(run.epoch),
-        "train_loss": mean_loss,
-        "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
-        "documents_per_second": sum(map(len, batches)) / (time.perf_counter() - began),
-    }
-
-
 def _metrics(judged: Validation | None) -> dict[str, float]:
     if judged is None:
         return {}
