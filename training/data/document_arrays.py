@@ -87,7 +87,5 @@ def from_arrays(arrays: Arrays) -> DocumentSet:
     known = {each.name: None for each in fields(DocumentSet) if each.name in _CODECS}
     found: dict[str, Any] = known | {name: _CODECS[name][1](arrays[name]) for name in _CODECS if name in arrays}
     if _REGION + _IMAGES in arrays:
-        found["regions"] = RegionBank(
-            **{name: codec[1](arrays[_REGION + name]) for name, codec in _OF_REGIONS.items()}
-        )
+        found["regions"] = RegionBank(**{name: codec[1](arrays[_REGION + name]) for name, codec in _OF_REGIONS.items()})
     return DocumentSet(**found)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from training.data.ragged import Int64, Ragged, UInt64
+from training.data.ragged import Ragged, UInt64
 
 WORD_BYTES = 8
 STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from schemas.configs import Json
-
 from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.lake import Folder

@@ -30,6 +30,7 @@ from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.data.ragged import Float64
+from training.data.split import MappedSplit
 from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json, scored_ids
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
@@ -322,9 +323,15 @@ def supervised_curve(
         yield CurvePoint(
             objective=each.objective_name,
             share=share,
-            labelled=sum(links is not None for links in data.training.shown_links or ()),
+            labelled=_labelled(data.training),
             means=evaluate_model(model, lake, reference, split).mean,
         )
+
+
+def _labelled(split: MappedSplit) -> int:
+    """Return how many documents of a split have links that are shown to the objective."""
+    shown = (split.links_shown(split.shard(number)) or () for number in range(len(split.index.shards)))
+    return sum(links is not None for part in shown for links in part)
 
 
 def _telling(say: Say, what: str, epochs: int) -> Callable[[Mapping[str, float], Path | None], None]:

@@ -172,7 +172,7 @@ class TorchDistributed(Context):
             alone = Context(device=self.device)
             return Division(group=alone, first=self.rank, stride=self.world_size)
         groups = np.array_split(np.arange(self.world_size), batches)
-        made = [dist.new_group(ranks.tolist()) for ranks in groups]  # all workers make all groups
+        made: list[Any] = [dist.new_group(ranks.tolist()) for ranks in groups]  # all workers make all groups
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
         return Division(group=replace(self, group=made[own]), first=own, stride=batches)
 
@@ -183,7 +183,7 @@ class TorchDistributed(Context):
         return [int(count) for count in counts]
 
 
-def _sum_bucket(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _sum_bucket(group: dist.ProcessGroup | None, bucket: Any) -> torch.futures.Future[Tensor]:
     """Sum a bucket of gradients over all workers (by itself, `DistributedDataParallel` takes their mean)."""
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     found: torch.futures.Future[Tensor] = work.get_future().then(_first)

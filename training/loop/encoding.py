@@ -105,9 +105,7 @@ def encode_batch(model: LinkModel, batch: PreparedBatch, group: Context) -> Enco
     relations = None
     if model.relations is not None and logits is not None and batch.labels is not None:
         whole = _whole(logits, Ragged.of([1] * len(batch)), batch, group)
-        relations = Relations(
-            logits=whole, labels=to_device(batch.labels, device), weights=model.relations.weights
-        )
+        relations = Relations(logits=whole, labels=to_device(batch.labels, device), weights=model.relations.weights)
     return EncodedBatch(
         ids=documents.ids,
         sentences=documents.sentences,
@@ -185,9 +183,7 @@ def _choose(model: LinkModel, documents: DocumentSet, moment: Moment) -> Choice:
     everyone = np.arange(len(documents))
     if not max_rows:
         return objectives.choose(terms, documents, everyone, moment)
-    sample = sample_rows(
-        documents, everyone, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step
-    )
+    sample = sample_rows(documents, everyone, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step)
     choice = objectives.choose(terms, sample, everyone, moment)
     return Choice(
         ids=choice.ids,

@@ -33,7 +33,7 @@ COLLAPSED = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """A step that was taken, as far as its error message needs it: this worker's batches and the sum of their losses."""
+    """A step that was taken, as far as its error message needs it: this worker's batches, the sum of their losses."""
 
     is_finite: Tensor
     loss: Tensor

@@ -1,7 +1,7 @@
 """One training run, in order: set up or resume, then per epoch train, validate, keep, checkpoint, report.
 
-Only the order lives here. Set-up is in `setup.py`, one step in `step.py`, validation in `validation.py`, what is
-saved in `state.py`. A data set with no validation document trains with `select = "last"` alone.
+Only the order lives here. Set-up is in `setup.py`, an epoch in `epoch.py`, one step in `step.py`, validation in
+`validation.py`, what is saved in `state.py`. A data set without validation documents trains with `select = "last"`.
 """
 
 from __future__ import annotations
@@ -9,30 +9,21 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from schemas.errors import BuildError, UsageError
 from training.config import Select, TrainConfig
-from training.data.batches import training_batches
 from training.data.loading import TrainingData
 from training.data.requirements import check_pairs
 from training.loop import state as states
 from training.loop.context import Context
-from training.loop.encoding import PreparedSplit, prepare_split
-from training.loop.progress import Progress
-from training.loop.schedules import learning_rate, set_rate
+from training.loop.epoch import train_epoch
 from training.loop.setup import new_model
-from training.loop.starting import set_trainable
-from training.loop.state import RunState
-from training.loop.step import StepGuard, is_collapsed, take_step
+from training.loop.state import RunState, check_alike
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
-from training.objectives.batch import Moment
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -69,7 +60,7 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
         UsageError: there is no validation document and `training.select` is not `last`, or the objective does not fit
             the documents.
         ConfigError: the checkpoint to resume from belongs to another configuration or data set version.
-        BuildError: a loss or a gradient norm was not finite.
+        BuildError: a loss or a gradient norm was not finite, or a worker's parameters are not those of the others.
     """
     _check_selectable(config, data)
     for split in (data.training, data.validation):
@@ -79,8 +70,8 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     division = context.division(config.training.batches_per_step)
     while run.epoch < config.training.epochs:
         run.epoch += 1
-        metrics = _train_epoch(run, data.training, context, division)
-        check_alike(run.model, context, epoch=run.epoch)
+        metrics = train_epoch(run, data.training, context, division)
+        check_alike(run, context)
         judged = None
         if data.validation is not None:
             judged = validate(run.model, data.validation, context, epoch=run.epoch)
@@ -114,25 +105,6 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     return states.start(new_model(config, data, context))
 
 
-def _train_epoch(run: RunState, split: MappedSplit, context: Context, division: Division) -> dict[str, float]:
-    """Take the steps of an epoch, each over the next batches; return the epoch's training metrics."""
-    settings = run.model.card.config.training
-    began, count = time.perf_counter(), batch_count(split.index, negative_documents=settings.negative_documents)
-    at_once = settings.batches_per_step
-    steps = -(-count // at_once)
-    total, documents = torch.zeros((), dtype=torch.float64, device=context.device), 0
-    set_trainable(run.model, run.epoch)
-    guard = StepGuard()
-    stepper = Stepper(run.model, run.optimiser, context, division, guard)
-    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say).start()
-    for step, (taken, batches) in enumerate(ahead(_steps(run, split, division), STEPS_AHEAD)):
-        before = (run.epoch - 1) * steps + step
-        rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
-        set_rate(run.optimiser, rate)
-        total += stepper.step(batches, count=taken.batches)
-        documents += taken.documents
-        progress.step(taken.documents, total / max(...), rate)
-    guard.check()
 def _metrics(judged: Validation | None) -> dict[str, float]:
     if judged is None:
         return {}

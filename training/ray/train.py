@@ -155,7 +155,7 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
             on_progress=partial(record_progress, folder),
             find_model=partial(fetch_start, folder),
         )
-        data = load_training_data(lake, settings["dataset"], config, rank=rank, world_size=world_size)
+        data = load_training_data(lake, settings["dataset"], config)
         result = train(config, data, context, run_directory=Path(scratch) / "run")
         if rank == 0:
             store_model(folder, result.model)
