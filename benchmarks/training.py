@@ -131,7 +131,6 @@ def make_world(documents: int, device: torch.device) -> World:
         images=Ragged.of(image_counts),
         image_hashes=tuple(f"{number}" for number in range(len(bank))),
         image_bank=bank,
-        image_sets=tuple(f"{number}" for number in range(total)),
     )
     chunks = np.arange(total).reshape(BATCHES, documents)
     batches = tuple(make_batch(held, sentences, positions, device) for positions in chunks)

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,12 +23,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from forked import SETTINGS
+from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
+if CACHE not in os.environ:  # else set by the process that started this one
+    _cache = tempfile.TemporaryDirectory(prefix="multilink-cache-", ignore_cleanup_errors=True)
+    os.environ[CACHE] = _cache.name
 
 
 def settings_of_environment() -> dict[str, str]:

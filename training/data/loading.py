@@ -2,7 +2,7 @@
 
 Training reads no link of the training split, and its relations for the coherence objective alone; links of the
 validation split are read for the reported AUC and precision alone. The one exception is the supervised objective, an
-upper bound: it is shown links (`MappedSplit.links_shown`).
+upper bound: it is shown links (`TrainingSplit.links_shown`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, Unreadable, read_split
 from training.data.requirements import check_fits
-from training.data.split import MappedSplit
+from training.data.split import MappedSplit, TrainingSplit
 from training.data.views import TextView
 
 
@@ -51,8 +51,8 @@ class TrainingData:
     """What `training.loop.trainer.train` consumes; `validation` is None where the split is absent or empty."""
 
     identity: DatasetIdentity
-    training: MappedSplit
-    validation: MappedSplit | None
+    training: TrainingSplit
+    validation: TrainingSplit | None
 
 
 def load_training_data(lake: Lake, reference: str, config: TrainConfig) -> TrainingData:
@@ -61,7 +61,8 @@ def load_training_data(lake: Lake, reference: str, config: TrainConfig) -> Train
     Raises:
         NotFoundError: the data set, version or training split is not there.
         ConfigError: a feature column that the configuration names is not there, or `auto` is ambiguous.
-        UsageError: no training document has both a sentence and an image.
+        UsageError: no training document has both a sentence and an image, or its images have no pictures that are read.
+        IntegrityError: as `TrainingSplit.documents` says, of the first training document.
     """
     manifest, folder = read_manifest(lake, reference)
     identity = identify(manifest, folder, config)
@@ -69,6 +70,7 @@ def load_training_data(lake: Lake, reference: str, config: TrainConfig) -> Train
     if not len(training.index.usable):
         wanted = " or ".join(TextView.of(config).roles) or "sentence"
         raise UsageError(f"{identity.reference}: expected training documents with a {wanted} and an image, found none")
+    training.documents(training.index.usable[:1])  # what cannot be read is found before a run begins
     has_validation = bool(manifest.parts("documents", Split.VAL))
     validation = open_split(manifest, folder, identity, config, Split.VAL) if has_validation else None
     if validation is not None and not len(validation.index.usable):

@@ -13,7 +13,7 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.manifest import Manifest
 from training.config import TrainConfig
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 
 DOCUMENTS_AT_ONCE = 1 << 20
 TAKEN_WORDS = "training.start_from"
@@ -50,26 +50,27 @@ def check_fits(config: TrainConfig, manifest: Manifest) -> None:
         raise UsageError(f"{manifest.dataset}@{manifest.version}: objective.name = '{config.objective_name}' {problem}")
 
 
-def check_pairs(config: TrainConfig, reference: str, split: MappedSplit) -> None:
+def check_pairs(config: TrainConfig, reference: str, split: TrainingSplit) -> None:
     """Raise a `UsageError` where the objective is for pairs and a document, as the towers read it, is none.
 
     The manifest knows images; how many texts a document has also depends on which of them are read.
     """
     if not config.needs.pairs:
         return
-    index = split.index
+    index, count, shown = split.index, 0, ""
     for first in range(0, len(index), DOCUMENTS_AT_ONCE):
         positions = np.arange(first, min(first + DOCUMENTS_AT_ONCE, len(index)))
         texts, images = index.sentences.sizes(positions), index.images.sizes(positions)
         more = np.flatnonzero((texts > 1) | (images > 1))
-        if len(more):
-            document = split.documents(positions[more[:1]]).ids[0]
-            raise UsageError(
-                f"{reference}: objective.name = '{config.objective_name}' is for documents of one text and one image, "
-                f"others have more (document {document}: {texts[more[0]]} and {images[more[0]]}); read one role "
-                "(--set data.roles=caption), fuse several (--set text.name=multi-source), or use "
-                "--set objective.name=cross-document"
-            )
+        if len(more) and not count:
+            shown = f"{split.documents(positions[more[:1]]).ids[0]}: {texts[more[0]]} and {images[more[0]]}"
+        count += len(more)
+    if count:
+        raise UsageError(
+            f"{reference}: objective.name = '{config.objective_name}' is for documents of one text and one image, "
+            f"{count} have more (document {shown}); read one role (--set data.roles=caption), fuse several "
+            "(--set text.name=multi-source), or use --set objective.name=cross-document"
+        )
 
 
 def _problems(config: TrainConfig, manifest: Manifest) -> Iterator[str]:

@@ -25,7 +25,7 @@ from training.data.documents import DocumentSet, joined
 from training.data.index import SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
 from training.data.mapped import cache_folder, mapped
-from training.data.ragged import Int64
+from training.data.ragged import Int64, Ragged
 from training.data.streams import stream
 from training.data.views import TextView, viewed
 
@@ -34,8 +34,68 @@ SHARDS_OPEN = 4096  # below the number of files that a process of Linux may map
 SAMPLED_DOCUMENTS = 200_000
 
 
+class TrainingSplit:
+    """Documents that are trained on, or that a training is judged by.
+
+    Attributes:
+        index: of all of them.
+        labelled_share: share of the documents whose links are shown to the objective; 0: none.
+        seed: of the choice of those documents.
+    """
+
+    index: SplitIndex
+    labelled_share: float = 0.0
+    seed: int = 0
+
+    def documents(self, positions: Int64) -> DocumentSet:
+        """Return the documents at some positions of the index, in the given order, with the images they show.
+
+        Raises:
+            IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
+            UsageError: an image has no picture, where pictures are read.
+        """
+        raise NotImplementedError
+
+    def shard(self, number: int) -> DocumentSet:
+        """Return the documents of a shard; raises as `documents`."""
+        raise NotImplementedError
+
+    def links_shown(self, documents: DocumentSet) -> tuple[Int64 | None, ...] | None:
+        """Return the links that are shown of some documents, None where they are not; None unless some are."""
+        if not self.labelled_share or documents.links is None:
+            return None
+        pairs = zip(documents.ids, documents.links, strict=True)
+        return tuple(
+            links if is_labelled(id_, share=self.labelled_share, seed=self.seed) else None for id_, links in pairs
+        )
+
+
+class HeldSplit(TrainingSplit):
+    """Documents in memory as a split of one shard.
+
+    Args:
+        held: all its documents.
+    """
+
+    def __init__(self, held: DocumentSet) -> None:
+        self.held = held
+        self.index = SplitIndex(
+            shards=Ragged.of([len(held)]),
+            sentences=held.sentences,
+            images=held.images,
+            image_sets=held.image_sets,
+            usable=np.flatnonzero((held.sentences.counts > 0) & (held.images.counts > 0)),
+        )
+
+    def documents(self, positions: Int64) -> DocumentSet:
+        return self.held.take_documents(positions)
+
+    def shard(self, number: int) -> DocumentSet:
+        return self.held
+
+
 @dataclass(kw_only=True)
-class MappedSplit:
+class MappedSplit(TrainingSplit):
     """A split of a data set version.
 
     Attributes:
@@ -45,9 +105,6 @@ class MappedSplit:
         split: its name.
         columns: what is read of it.
         view: which sentences are read.
-        labelled_share: share of the documents whose links are shown to the objective; 0: none.
-        seed: of the choice of those documents.
-        index: of all its documents.
 
     Raises:
         NotFoundError: the split is not there.
@@ -67,36 +124,24 @@ class MappedSplit:
 
     def __post_init__(self) -> None:
         self.columns = self.columns.resolved(self.manifest)
-        self.shard = lru_cache(SHARDS_OPEN)(self._shard)
+        self._open = lru_cache(SHARDS_OPEN)(self._map)
         make = partial(index_arrays, self.manifest, self.folder, self.split, view=self.view)
         self.index = index_of(self.manifest, self.split, mapped(self._path("index", asdict(self.view)), make))
 
     def documents(self, positions: Int64) -> DocumentSet:
-        """Return the documents at some positions of the index, in the given order, with the images they show.
-
-        Raises:
-            IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
-            UsageError: an image has no picture, where pictures are read.
-        """
         shards = np.searchsorted(self.index.shards.offsets, positions, side="right") - 1
         order = np.argsort(shards, kind="stable")
         numbers, starts = np.unique(shards[order], return_index=True)
         groups = zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
         firsts = self.index.shards.offsets
-        parts = [self.shard(number).take_documents(positions[rows] - firsts[number]) for number, rows in groups]
+        parts = [self._open(number).take_documents(positions[rows] - firsts[number]) for number, rows in groups]
         found = joined(parts)
         return viewed(found if len(parts) == 1 else found.take_documents(np.argsort(order)), self.view)
 
-    def links_shown(self, documents: DocumentSet) -> tuple[Int64 | None, ...] | None:
-        """Return the links that are shown of some documents, None where they are not; None unless some are."""
-        if not self.labelled_share or documents.links is None:
-            return None
-        pairs = zip(documents.ids, documents.links, strict=True)
-        return tuple(
-            links if is_labelled(id_, share=self.labelled_share, seed=self.seed) else None for id_, links in pairs
-        )
+    def shard(self, number: int) -> DocumentSet:
+        return viewed(self._open(number), self.view)
 
-    def _shard(self, number: int) -> DocumentSet:
+    def _map(self, number: int) -> DocumentSet:
         """Return all documents of a shard, every sentence of them, over memory that is mapped."""
         path = self._path(f"{number:05d}", asdict(self.columns))
         read = partial(read_split, self.manifest, self.folder, self.split, self.columns, shards=[number])
@@ -122,15 +167,15 @@ class Sample:
         shards: their numbers.
     """
 
-    split: MappedSplit
+    split: TrainingSplit
     shards: tuple[int, ...]
 
     def __iter__(self) -> Iterator[DocumentSet]:
         """Yield the documents, shard by shard, in the view that is read."""
-        return (viewed(self.split.shard(number), self.split.view) for number in self.shards)
+        return map(self.split.shard, self.shards)
 
 
-def sample(split: MappedSplit, *, seed: int, rank: int, world_size: int) -> Sample:
+def sample(split: TrainingSplit, *, seed: int, rank: int, world_size: int) -> Sample:
     """Return worker `rank`'s share of the sample: shards in a random order until they hold `SAMPLED_DOCUMENTS`.
 
     The shards of all workers, by rank, are those of the sample in the order of the split.

@@ -30,7 +30,7 @@ from schemas.lake import Lake
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.data.ragged import Float64
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json, scored_ids
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
@@ -328,7 +328,7 @@ def supervised_curve(
         )
 
 
-def _labelled(split: MappedSplit) -> int:
+def _labelled(split: TrainingSplit) -> int:
     """Return how many documents of a split have links that are shown to the objective."""
     shown = (split.links_shown(split.shard(number)) or () for number in range(len(split.index.shards)))
     return sum(links is not None for part in shown for links in part)

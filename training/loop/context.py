@@ -164,7 +164,8 @@ class TorchDistributed(Context):
             find_unused_parameters=True,  # which rows take part differs from step to step
             gradient_as_bucket_view=True,
         )
-        wrapped.register_comm_hook(self.group, _sum_bucket)
+        # PyTorch refuses a hook whose annotations are strings; a lambda has none.
+        wrapped.register_comm_hook(self.group, lambda group, bucket: _sum_bucket(group, bucket))
         return wrapped
 
     def division(self, batches: int) -> Division:

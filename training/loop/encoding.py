@@ -19,7 +19,7 @@ from training.config import Precision
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float32, Int64, Ragged, to_device
 from training.data.sampling import Choice, choose_all, sample_rows
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.data.streams import seed_of
 from training.loop.context import Context
 from training.model import LinkModel
@@ -64,7 +64,7 @@ class PreparedBatch:
 
 
 def prepare_batch(
-    model: LinkModel, split: MappedSplit, positions: Int64, moment: Moment, group: Context
+    model: LinkModel, split: TrainingSplit, positions: Int64, moment: Moment, group: Context
 ) -> PreparedBatch:
     """Return the documents at some positions of a split as a batch."""
     index, whole = split.index, split.documents(positions)
@@ -158,7 +158,7 @@ class EncodedDocuments:
         )
 
 
-def encode_documents(model: LinkModel, split: MappedSplit, positions: Int64) -> EncodedDocuments:
+def encode_documents(model: LinkModel, split: TrainingSplit, positions: Int64) -> EncodedDocuments:
     """Return the documents at some positions of a split, each different image of them encoded once."""
     documents = split.documents(positions)
     with autocast(model, model.device):

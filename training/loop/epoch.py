@@ -15,7 +15,7 @@ import torch
 
 from training.data.batches import batch_count, training_batches
 from training.data.ragged import Int64
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.loop.context import Context, Division
 from training.loop.encoding import PreparedBatch, prepare_batch
 from training.loop.progress import Progress
@@ -40,7 +40,7 @@ class _Step:
     own: tuple[PreparedBatch, ...]
 
 
-def train_epoch(run: RunState, split: MappedSplit, context: Context, division: Division) -> dict[str, float]:
+def train_epoch(run: RunState, split: TrainingSplit, context: Context, division: Division) -> dict[str, float]:
     """Take the steps of the run's epoch, and return its training metrics.
 
     Raises:
@@ -78,7 +78,7 @@ def train_epoch(run: RunState, split: MappedSplit, context: Context, division: D
     }
 
 
-def _steps(model: LinkModel, split: MappedSplit, epoch: int, division: Division) -> Iterator[_Step]:
+def _steps(model: LinkModel, split: TrainingSplit, epoch: int, division: Division) -> Iterator[_Step]:
     settings = model.card.config.training
     batches = training_batches(
         split.index, negative_documents=settings.negative_documents, seed=settings.seed, epoch=epoch

@@ -23,7 +23,7 @@ from training.config import TrainConfig
 from training.data.batches import validation_bounds
 from training.data.loading import open_split
 from training.data.ragged import Float64, Int64
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.encoding import EncodedDocuments, encode_documents
 from training.loop.step import COLLAPSED
@@ -78,7 +78,7 @@ class _Pool:
     ranks: Int64
 
 
-def validate(model: LinkModel, split: MappedSplit, context: Context, *, epoch: int) -> Validation:
+def validate(model: LinkModel, split: TrainingSplit, context: Context, *, epoch: int) -> Validation:
     """Return the epoch's measurements, equal on every worker."""
     config, documents = model.card.config, len(split.index.usable)
     size = PAIRS_POOL if config.needs.pairs else RETRIEVAL_POOL
@@ -152,7 +152,7 @@ def _moment(config: TrainConfig) -> Moment:
     return Moment(split="validation", epoch=0, step=0, seed=config.training.seed)
 
 
-def _judge(model: LinkModel, split: MappedSplit, places: Int64, cuts: Int64) -> _Pool:
+def _judge(model: LinkModel, split: TrainingSplit, places: Int64, cuts: Int64) -> _Pool:
     """Return the measurements of a pool of usable documents, and of the batches that begin in it.
 
     Args:

@@ -36,7 +36,6 @@ def documents(first: str = "a Beagle") -> DocumentSet:
         images=Ragged.of([2, 2]),
         image_hashes=("x", "y", "z"),
         image_bank=np.zeros((3, 0), np.float16),
-        image_sets=("s", "t"),
         links=(np.array([[0, 0], [1, 1]]), np.array([[0, 0], [1, 1]])),
         classes=ClassBank(
             labels=(("beagle", "dog", ""), ("soup bowl", "unseen", "soup"), ("soup bowl", "dog", "beagle")),
