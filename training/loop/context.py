@@ -164,8 +164,8 @@ class TorchDistributed(Context):
             find_unused_parameters=True,  # which rows take part differs from step to step
             gradient_as_bucket_view=True,
         )
-        # PyTorch refuses a hook whose annotations are strings; a lambda has none.
-        wrapped.register_comm_hook(self.group, lambda group, bucket: _sum_bucket(group, bucket))
+        # A lambda has no annotations: PyTorch refuses a hook whose annotations are strings.
+        wrapped.register_comm_hook(self.group, lambda group, bucket: _sum_bucket(group, bucket))  # noqa: PLW0108
         return wrapped
 
     def division(self, batches: int) -> Division:

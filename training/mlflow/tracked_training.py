@@ -316,7 +316,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
 
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None and not is_of_ray(runs_folder(lake).child(run.id)):
-        from training.loop.alone import train_alone as launch
+        from training.loop.run import train_alone as launch
     else:
         from training.ray import train as by_ray
 
