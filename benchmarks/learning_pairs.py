@@ -24,6 +24,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
 from training.data.ragged import Ragged
+from training.data.split import HeldSplit
 from training.data.streams import stream
 from training.model import LinkModel
 
@@ -47,7 +48,7 @@ class PairsData:
 
     def training(self, config: TrainConfig) -> TrainingData:
         training = self.splits[Split.TRAIN]
-        if not config.objective.reads_relations:
+        if not config.needs.relations:
             training = replace(training, relations=None)
         return TrainingData(
             identity=self.identity, training=HeldSplit(training), validation=HeldSplit(self.splits[Split.VAL])
