@@ -23,7 +23,7 @@ FEATURES = {
     "documents": (FeatureColumn(name=TEXT, dimensions=DIMENSIONS),),
 }
 _EMPTY = ("source", "format", "width", "height", "original_bytes", "fingerprint", "licence", "jpeg")
-_WORDS = "cut the board glue both ends sand it smooth and paint a second coat let dry over night then turn".split()
+_WORDS = "cut the board glue both ends sand it smooth and paint a second coat let dry over night then turn".split()  # noqa: SIM905
 
 
 def make_version(root: Path, documents: int, validation: int = 1000) -> Lake:

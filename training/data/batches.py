@@ -1,22 +1,21 @@
 """Batches: the same documents in the same order for any number of workers.
 
 A batch is `b + 1` documents, each the others' negative. It depends on the seed, the epoch and the split's index alone.
-No list of an epoch is kept: documents come in a keyed order, a window of them at a time.
+No list of an epoch is kept: of a large split, documents come a window of some shards at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from training.data.index import SplitIndex
-from training.data.permutation import permuted
-from training.data.ragged import Int64, UInt64
-from training.data.streams import seed_of, stream
+from training.data.ragged import Int64
+from training.data.streams import stream
 
-WINDOW = 65_536  # documents; those of one image set are kept apart within a window
+WINDOW = 65_536  # documents that are shuffled together; of a larger split, those of shards drawn at random
 PASSED_OVER = 1024  # documents that a batch waits for at most
 
 
@@ -28,17 +27,20 @@ def batch_count(index: SplitIndex, *, negative_documents: int) -> int:
 def training_batches(index: SplitIndex, *, negative_documents: int, seed: int, epoch: int) -> Iterator[Int64]:
     """Yield the batches of an epoch as index positions, each of `negative_documents + 1` documents.
 
-    The usable documents are permuted; documents of one image set are kept out of one another's batches where that can
-    be done, so that each has all its negatives. What is left over at the end is dropped, unless it is all there is.
+    Documents of one image set are kept out of one another's batches where that can be done, so that each has all its
+    negatives. What is left over at the end is dropped, unless it is all there is.
     """
     size, total = negative_documents + 1, len(index.usable)
-    if total <= size:
-        yield index.usable[_order(total, seed, epoch)(np.arange(total))]
-        return
-    order, window = _order(total, seed, epoch), size * max(WINDOW // size, 1)
-    for start in range(0, total, window):
-        positions = index.usable[order(np.arange(start, min(start + window, total)))]
-        yield from _cut(positions, index.image_sets[positions], size)
+    coming: deque[tuple[int, int]] = deque()
+    for positions in _windows(index, seed, epoch):
+        if total <= size:
+            yield positions
+            return
+        while len(coming) >= size + PASSED_OVER:
+            yield _draw(coming, size)
+        coming.extend(zip(positions.tolist(), index.image_sets[positions].tolist(), strict=True))
+    while len(coming) >= size:
+        yield _draw(coming, size)
 
 
 def validation_bounds(documents: int, *, negative_documents: int) -> Int64:
@@ -53,23 +55,24 @@ def validation_bounds(documents: int, *, negative_documents: int) -> Int64:
     return np.append(cuts, documents)
 
 
-def _order(total: int, seed: int, epoch: int) -> Callable[[Int64], Int64]:
-    """Return the permutation of an epoch: a list of a small split, a keyed function of a large one."""
-    if total <= WINDOW:
-        order = stream("batches", seed, epoch).permutation(total)
-        return lambda places: order[places]
-    key = seed_of("batches", seed, epoch)
-    return lambda places: permuted(places, total, key)
+def _windows(index: SplitIndex, seed: int, epoch: int) -> Iterator[Int64]:
+    """Yield all usable positions, shuffled: at once, or of a large split those of some shards at a time.
+
+    So an epoch reads every shard once, and few of them at a time.
+    """
+    usable, shards = index.usable, index.shards
+    if len(usable) <= WINDOW:
+        yield usable[stream("batches", seed, epoch).permutation(len(usable))]
+        return
+    order = stream("batches", seed, epoch).permutation(len(shards))
+    bounds = np.searchsorted(usable, shards.offsets)
+    ends = np.cumsum(shards.sizes(order)) - 1
+    for number, window in enumerate(np.split(order, np.flatnonzero(np.diff(ends // WINDOW)) + 1)):
+        positions = np.concatenate([usable[bounds[shard] : bounds[shard + 1]] for shard in window])
+        yield positions[stream("batches", seed, epoch, number).permutation(len(positions))]
 
 
-def _cut(positions: Int64, image_sets: UInt64, size: int) -> Iterator[Int64]:
-    """Yield full batches of different image sets; of what cannot be kept apart, full batches all the same."""
-    coming = deque(zip(positions.tolist(), image_sets.tolist(), strict=True))
-    while len(coming) >= size:
-        yield np.array(_draw(coming, size), dtype=np.int64)
-
-
-def _draw(coming: deque[tuple[int, int]], size: int) -> list[int]:
+def _draw(coming: deque[tuple[int, int]], size: int) -> Int64:
     """Take `size` documents of different image sets from the front; those passed over stay at the front.
 
     Where a batch cannot be filled, it takes the first of those that were passed over.
@@ -86,4 +89,4 @@ def _draw(coming: deque[tuple[int, int]], size: int) -> list[int]:
             taken.add(image_set)
     batch += [passed.popleft()[0] for _ in range(size - len(batch))]
     coming.extendleft(reversed(passed))
-    return batch
+    return np.array(batch, dtype=np.int64)

@@ -30,7 +30,7 @@ from training.data.streams import stream
 from training.data.views import TextView, viewed
 
 CACHE_FORMAT = 1
-SHARDS_OPEN = 4096  # below the number of files that a process of Linux may map
+SHARDS_OPEN = 256  # a window of batches is of fewer
 SAMPLED_DOCUMENTS = 200_000
 
 
