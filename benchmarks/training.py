@@ -185,7 +185,7 @@ def padded_similarity(cosines: Tensor, kind: str) -> Tensor:
 
 def padded_loss(model: Padded, batch: Batch, kind: str) -> Tensor:
     texts, images = model(batch)
-    n, m = batch.sentences.counts.tolist(), batch.images.counts.tolist()
+    n, m = batch.sentence_counts.tolist(), batch.image_counts.tolist()
     documents = range(len(n))
     similarity = torch.stack(
         [
