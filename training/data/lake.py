@@ -6,7 +6,7 @@ a process. Which worker reads which part is decided in `loading.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -33,6 +33,7 @@ from training.data.ragged import Int64, Ragged
 from training.data.views import ALL_SENTENCES, TextView, viewed
 
 AUTO = "auto"
+UNKNOWN_ROW = -1
 _TEXTS = "sentences.list.element.text"
 _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
 _LINKS = ("links.list.element.sentence", "links.list.element.image")
@@ -158,19 +159,19 @@ def read_split(
     table = pa.concat_tables(tables) if tables else schema.empty_table()
     bank = _read_bank(manifest, folder, [part[1] for part in chosen], columns, is_strict=is_strict)
     table = _readable(table, bank, vectors, unreadable)
-    hashes, sentences = _hash_lists(table), Ragged.of(_lengths(table.column("sentences")))
+    sentences, images = (Ragged.of(_lengths(table.column(name))) for name in ("sentences", "images"))
     found = DocumentSet(
         ids=tuple(table.column("id").to_pylist()),
-        texts=tuple(sentence["text"] for row in table.column("sentences").to_pylist() for sentence in row),
+        texts=tuple(_items(table, "sentences", "text").to_pylist()),
         sentences=sentences,
         sentence_numbers=sentences.numbers,
         sentence_vectors=_vectors(table.column(vectors), where=vectors, is_strict=is_strict) if vectors else None,
-        images=Ragged.of([len(row) for row in hashes]),
-        image_rows=np.array([bank.rows[image] for row in hashes for image in row], dtype=np.int64),
+        images=images,
+        image_rows=_rows_of(table, bank),
         image_hashes=tuple(bank.rows),
         image_bank=bank.vectors,
         links=_links(table) if columns.links else None,
-        roles=tuple(role for row in _role_lists(table) for role in row),
+        roles=tuple(_items(table, "sentences", "role").to_pylist()),
         languages=tuple(table.column("language").to_pylist()),
         after_sentence=_places(table) if columns.places else None,
         regions=bank.regions,
@@ -276,7 +277,7 @@ def _classes(columns: Sequence[pa.ChunkedArray]) -> ClassBank:
 
 def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: list[Unreadable] | None) -> pa.Table:
     """Return the documents that can be read; the others go to `unreadable`, or the first of them is raised."""
-    problems = list(_problems(table, bank, vectors))
+    problems = _problems(table, bank, vectors)
     if not any(problems):
         return table
     ids = table.column("id").to_pylist()
@@ -287,21 +288,38 @@ def _readable(table: pa.Table, bank: _Bank, vectors: str | None, unreadable: lis
     return table.filter(pa.array([not problem for problem in problems]))
 
 
-def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> Iterator[str]:
-    """Yield what is wrong with each document, nothing ("") where all is there."""
-    sentences = _lengths(table.column("sentences"))
+def _problems(table: pa.Table, bank: _Bank, vectors: str | None) -> list[str]:
+    """Return what is wrong with each document, nothing ("") where all is there."""
+    sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     counts = _lengths(table.column(vectors)) if vectors else sentences
-    for hashes, texts, count, after in zip(_hash_lists(table), sentences, counts, _after(table), strict=True):
-        missing = [image for image in hashes if image not in bank.rows]
-        unseen = [image for image in hashes if image in bank.without_picture]
-        if texts != count:
-            yield f"{texts} sentences but {count} {(vectors or '').removeprefix(FEATURE_PREFIX)} vectors"
-        elif missing:
-            yield f"image {missing[0][:16]} is not in the images part of its shard"
-        elif after is not None and (problem := layout_problem(after, sentences=texts, images=len(hashes))):
-            yield problem
-        else:
-            yield f"image {unseen[0][:16]} has no picture" if unseen else ""
+    found = [""] * table.num_rows
+    for place, key in _images_without(table, bank.without_picture):
+        found[images.owners[place]] = f"image {key[:16]} has no picture"
+    for row, after in enumerate(_after(table)):
+        if after is not None:
+            of_place = layout_problem(after, sentences=int(sentences[row]), images=int(images.counts[row]))
+            found[row] = of_place or found[row]
+    hashes = _items(table, "images", "hash")
+    for place in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
+        found[images.owners[place]] = f"image {hashes[place].as_py()[:16]} is not in the images part of its shard"
+    for document in np.flatnonzero(sentences != counts):
+        name = (vectors or "").removeprefix(FEATURE_PREFIX)
+        found[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
+    return found
+
+
+def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, str]]:
+    """Return the places of some images among those of all documents, the last first."""
+    if not keys:
+        return []
+    hashes = _items(table, "images", "hash").to_pylist()
+    return [(place, key) for place, key in reversed([*enumerate(hashes)]) if key in keys]
+
+
+def _rows_of(table: pa.Table, bank: _Bank) -> Int64:
+    """Return the row of the image at each place, `UNKNOWN_ROW` of one that is not there."""
+    hashes = _items(table, "images", "hash").to_pylist()
+    return np.fromiter((bank.rows.get(key, UNKNOWN_ROW) for key in hashes), np.int64, len(hashes))
 
 
 def _links(table: pa.Table) -> tuple[Int64 | None, ...]:
@@ -335,12 +353,9 @@ def _relations(table: pa.Table) -> tuple[Mapping[str, bool | None], ...]:
     )
 
 
-def _hash_lists(table: pa.Table) -> list[list[str]]:
-    return [[image["hash"] for image in row] for row in table.column("images").to_pylist()]
-
-
-def _role_lists(table: pa.Table) -> list[list[str]]:
-    return [[sentence["role"] for sentence in row] for row in table.column("sentences").to_pylist()]
+def _items(table: pa.Table, column: str, field: str) -> pa.Array:
+    """Return a field of the items of all documents, one after the other."""
+    return table.column(column).combine_chunks().flatten().field(field)
 
 
 def _lengths(column: pa.ChunkedArray) -> Int64:
