@@ -15,7 +15,8 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -97,21 +98,37 @@ def help_line(path: str) -> str:
     return (ast.get_docstring(found) or "").partition("\n")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Options that several commands share: the parameters of `make`, which a command calls once they are known."""
+
+    make: Callable[..., Any]
+
+
 def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
     """Return a command that has `--json`, too, and prints each summary that it yields."""
-    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    groups = {}
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        match getattr(each.annotation, "__metadata__", ()):
+            case [Together(make)]:
+                groups[each.name] = make, inspect.signature(make).parameters
+                parameters += inspect.signature(make).parameters.values()
+            case _:
+                parameters.append(each)
 
-    @wraps(command)
     def printing(*, is_json: bool, **given: Any) -> None:
+        for name, (make, names) in groups.items():
+            given[name] = partial(make, **{each: given.pop(each) for each in names})
         console = Console(is_json=is_json)
         with closing(command(**given)) as summaries:
             for lines, values in summaries:
                 console.summarise(lines, values)
 
-    last = inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON)
-    printing.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), last], return_annotation=None
-    )
+    parameters.append(inspect.Parameter("is_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON))
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    printing.__doc__ = command.__doc__
+    printing.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     return printing
 
 

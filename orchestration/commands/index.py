@@ -45,14 +45,10 @@ def command(
         raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from training.mlflow.registry import calibration_of, champion_of_dataset, load, open_registry
+    from training.mlflow.registry import open_model
     from training.retrieval.build import build_index
 
-    say = Console().say
-    home, client = Lake.at(lake), open_registry(tracking, [model] if model else None)
-    if model is None:
-        model = champion_of_dataset(client, (dataset or "").partition("@")[0]).uri
-    loaded = load(model, client)
+    home, say, loaded = Lake.at(lake), Console().say, open_model(model, tracking, dataset=dataset or "")
     if pictures is not None:
         from orchestration.inference.corpora import build_archive
 
@@ -63,7 +59,7 @@ def command(
         dataset or "",
         uri=loaded.uri,
         name=_index_name(loaded),
-        calibration=calibration_of(loaded, calibration),
+        calibration=options.link_options(calibration=calibration).calibrated(loaded.calibration).calibration,
         say=say,
     )
     yield _index_lines(made), {"path": made.folder.uri, "reused": made.is_reused, **_about(made)}

@@ -3,21 +3,23 @@
 What can be checked of a value without a library is checked here, before a command imports any.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
+from orchestration.cli import Together
+from schemas import documents
 from schemas.console import Console
-from schemas.documents import Split as Splits
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
+
+if TYPE_CHECKING:
+    from training.linking.options import LinkOptions
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
@@ -40,9 +42,14 @@ def known_split(split: str) -> str:
     Raises:
         UsageError: there is no split of that name.
     """
-    if split not in set(Splits):
-        raise UsageError(f"--split {split}: expected one of {', '.join(Splits)}")
+    if split not in set(documents.Split):
+        raise UsageError(f"--split {split}: expected one of {', '.join(documents.Split)}")
     return split
+
+
+def known_splits(splits: list[str] | None) -> list[str] | None:
+    """Return the names of splits; raises as `known_split`."""
+    return [known_split(split) for split in splits or ()] or None
 
 
 def is_there(option: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -125,6 +132,13 @@ def with_report(lines: Iterable[str], values: Mapping[str, Any], page: Path | No
     return [*lines, f"report: {page}"], {**values, "report": str(page)}
 
 
+def failure_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a line of what could not be linked, by reason, and where it is; no line where all could."""
+    reasons = ", ".join(f"{reason} {count}" for reason, count in summary["failures"].items())
+    where = summary.get("failures_path", f"{summary['output']}/failures")
+    return [f"failures: {reasons}: {where}"] if reasons else []
+
+
 def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
     return typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", callback=check, help=text)
 
@@ -139,6 +153,9 @@ IndexPath = Annotated[
 ]
 LakePath = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
 Model = Annotated[str, typer.Option(help="Registered model.")]
+ModelOrChampion = Annotated[
+    str | None, typer.Option("--model", help=f"{ADDRESSES}; with --dataset, the data set's champion by default.")
+]
 ReadingSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (http.*, images.*, features.*)."),
@@ -151,6 +168,10 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
 ]
 Split = Annotated[str, typer.Option(callback=known_split, help="train, val or test.")]
+Splits = Annotated[
+    list[str] | None,
+    typer.Option("--split", callback=known_splits, help="Of a data set: train, val or test; all by default."),
+]
 Store = Annotated[
     str,
     typer.Option(
@@ -168,3 +189,43 @@ NewTracking = Annotated[
     str | None,
     _tracking(_with_folder, "MLflow's address; ./mlflow.db by default. A database that is not there is made."),
 ]
+RefineBelow = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="Of models of relations: choose by similarities refined where a text's two largest differ by less.",
+    ),
+]
+RefineWeight = Annotated[
+    float, typer.Option(metavar="LAMBDA", help="Of that refinement; 0: 0.12 for clue, 0.13 for others.")
+]
+
+
+def link_options(
+    precision: Annotated[
+        float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
+    ] = None,
+    calibration: Calibration = None,
+    refine_below: RefineBelow = None,
+    refine_weight: RefineWeight = 0.0,
+) -> "LinkOptions":
+    """Return the options of links; commands have these parameters by `Links`.
+
+    Raises:
+        UsageError: an option lacks another.
+        IntegrityError: the file holds no calibration.
+    """
+    if refine_weight and refine_below is None:
+        raise UsageError("--refine-weight: expected --refine-below beside it")
+    from training.linking.options import LinkOptions
+    from training.metrics.calibration import read_calibration
+    from training.metrics.relations import RefineConfig
+
+    return LinkOptions(
+        precision=precision,
+        refine=None if refine_below is None else RefineConfig(below=refine_below, weight=refine_weight),
+        calibration=None if calibration is None else read_calibration(calibration),
+    )
+
+
+Links = Annotated[Callable[[], "LinkOptions"], Together(link_options)]

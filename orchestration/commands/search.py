@@ -37,10 +37,8 @@ def command(
     ] = None,
     top: Annotated[int, typer.Option(help="How many pictures.")] = 20,
     rank_by: Annotated[str, typer.Option(help="visual, lexical or fused.")] = "visual",
-    refine_below: Annotated[
-        float | None, typer.Option(metavar="T", help="Of models of relations: refine similarities, as for link.")
-    ] = None,
-    refine_weight: Annotated[float, typer.Option(metavar="LAMBDA", help="Of that refinement.")] = 0.0,
+    refine_below: options.RefineBelow = None,
+    refine_weight: options.RefineWeight = 0.0,
     trec: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the ranking as a TREC run, too, of a query named 1.")
     ] = None,
@@ -51,7 +49,6 @@ def command(
     Shown are the cosine, the probability by the model's calibration, the weight of each text where the model fuses
     several, and the relations to expect where it predicts any. Filters act before ranking.
     """
-    from orchestration.commands.link import refinement
     from orchestration.inference.archive import Archive
     from training.retrieval.search import RankBy
 
@@ -71,7 +68,7 @@ def command(
             entities=entity or (),
             top=top,
             rank_by=RankBy(rank_by),
-            refine=refinement(refine_below, refine_weight),
+            options=options.link_options(refine_below=refine_below, refine_weight=refine_weight),
         )
     if trec is not None:
         rows = ((each.picture.image, each.rank, each.score) for each in found.images)

@@ -9,7 +9,7 @@ def command(
     model: Annotated[str, typer.Option(help=f"{options.ADDRESSES}.")],
     host: Annotated[str, typer.Option(help="Address to listen on; who reaches it is answered.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: one that is free.")] = 5050,
-    calibration: options.Calibration = None,
+    links: options.Links = options.link_options,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Answer documents with their links over HTTP, until interrupted.
@@ -19,4 +19,4 @@ def command(
     """
     from training.mlflow.serving import run_serve
 
-    yield from run_serve(model=model, host=host, port=port, calibration_path=calibration, tracking=tracking)
+    yield from run_serve(model=model, host=host, port=port, options=links(), tracking=tracking)

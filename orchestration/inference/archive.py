@@ -16,7 +16,7 @@ from typing import Self
 
 from orchestration.inference.queries import query_reader
 from schemas.documents import UNDETERMINED, Role
-from training.metrics.relations import RefineConfig
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.retrieval.filters import parse_filters
 from training.retrieval.index import open_index
 from training.retrieval.queries import Query
@@ -62,7 +62,7 @@ class Archive:
         entities: Sequence[str] = (),
         top: int = 20,
         rank_by: RankBy = RankBy.VISUAL,
-        refine: RefineConfig | None = None,
+        options: LinkOptions = DEFAULT_OPTIONS,
     ) -> SearchResult:
         """Return the first `top` pictures for texts, a picture, or both; see `training.retrieval.search.search`.
 
@@ -79,7 +79,8 @@ class Archive:
             entities: names that the metadata must contain.
             top: how many pictures.
             rank_by: similarity, words, or both.
-            refine: by which refined similarities pictures are ranked, of models with relations.
+            options: of links: `refine` ranks by refined similarities, of models with relations; `calibration` gives
+                probabilities in place of the index's own.
 
         Raises:
             UsageError: the query or a condition cannot be read.
@@ -94,4 +95,4 @@ class Archive:
             unlike=tuple(unlike),
         )
         filters = parse_filters(where, entities)
-        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, refine=refine, reader=self.reader)
+        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, options=options, reader=self.reader)

@@ -28,8 +28,9 @@ from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import row_of, to_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig, RelationPredictor
+from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
 
@@ -64,17 +65,18 @@ class Linker:
     Attributes:
         model: predicts.
         uri: its address, with its version; it is part of every link.
-        calibration: gives links their probability; None: they have none.
-        precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
-        refine: which links there are is decided by refined similarities (Alikhani 2022, eq. 4-6); links and documents
-            keep the cosines. None: by the cosines. A model without relations has none to refine by.
+        options: how links are chosen, and what they carry; without a calibration they have no probability.
+
+    Raises:
+        UsageError: the model cannot link with these options.
     """
 
     model: LinkModel
     uri: str
-    calibration: Calibration | None = None
-    precision: float | None = None
-    refine: RefineConfig | None = None
+    options: LinkOptions = DEFAULT_OPTIONS
+
+    def __post_init__(self) -> None:
+        self.options.check(self.model, self.uri)
 
     def link_given(self, given: Iterable[GivenDocument]) -> Iterator[LinkedDocument | Failure]:
         """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
@@ -117,15 +119,15 @@ class Linker:
         )
         if self.model.relations is not None:
             links = with_relations(links, RelationPredictor.of(self.model), vectors, sentence_numbers)
-        threshold = threshold_of(self.calibration, self.precision, self.uri)
-        kept = calibrated([link for link in links if link.similarity >= threshold], self.calibration)
+        threshold = self.options.threshold(self.uri)
+        kept = calibrated([link for link in links if link.similarity >= threshold], self.options.calibration)
         return LinkedDocument(document, sentence_numbers, matrix, tuple(kept))
 
     def _refined(self, matrix: Floats, vectors: EmbeddedDocument) -> Floats:
         """Return the similarities by which links are chosen."""
-        if self.refine is None or not matrix.size:
+        if self.options.refine is None or not matrix.size:
             return matrix
-        refinement = self.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
+        refinement = self.options.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
         return refinement(matrix, vectors.texts, vectors.images)
 
 
@@ -170,28 +172,6 @@ def with_relations(
         replace(link, relations=tuple(map(PredictedRelation, predictor.names, probabilities)))
         for link, probabilities in zip(links, found, strict=True)
     ]
-
-
-def threshold_of(calibration: Calibration | None, precision: float | None, model_uri: str) -> float:
-    """Return the similarity below which links are left out.
-
-    Raises:
-        UsageError: a precision is wanted and there is no calibration, or none of its thresholds reaches it.
-    """
-    if precision is None:
-        return -np.inf
-    if calibration is None:
-        raise UsageError(
-            f"--precision {precision:g}: {model_uri} has no calibration; `multilink evaluate` makes one where the "
-            "data set it was trained on has validation links, or give one with --calibration"
-        )
-    return calibration.threshold(precision)
-
-
-def check_refined(model: LinkModel, refine: RefineConfig | None) -> None:
-    """Raise a `UsageError` where links are to be chosen by relations and the model predicts none."""
-    if refine is not None:
-        RelationPredictor.of(model)
 
 
 def _failure(document: str, reason: Reason, message: str, exception: str | None = None) -> Failure:

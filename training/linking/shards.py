@@ -29,10 +29,9 @@ from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
 from training.linking.links import Linker, links_file, parquet_bytes
+from training.linking.options import LinkOptions
 from training.linking.outcomes import outcome
 from training.linking.relinked import relinked_table
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"
@@ -49,9 +48,7 @@ class Linking:
         folder: of it.
         output: where links go.
         model: URI of the model, with its version.
-        calibration: gives links their probability.
-        precision: share of links that is to be true; None: all are kept.
-        refine: by which refined similarities links are chosen; None: by the cosines.
+        options: how links are chosen, and what they carry.
         made_by: fingerprint of everything that decides which links a shard has.
         with_documents: whether the documents themselves are written, too, with the links they came with beside the
             predicted ones.
@@ -61,9 +58,7 @@ class Linking:
     folder: Folder
     output: Folder
     model: str
-    calibration: Calibration | None
-    precision: float | None
-    refine: RefineConfig | None
+    options: LinkOptions
     made_by: str
     with_documents: bool = False
 
@@ -136,13 +131,7 @@ def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
         )
         failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
         documents = len(read) + len(failures)
-        linker = Linker(
-            model=model,
-            uri=linking.model,
-            calibration=linking.calibration,
-            precision=linking.precision,
-            refine=linking.refine,
-        )
+        linker = Linker(model=model, uri=linking.model, options=linking.options)
         for number, found in enumerate(linker.link_set(replace(read, links=None))):
             if isinstance(found, Failure):
                 failures.append(found)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -23,10 +22,8 @@ from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
-from training.linking.links import check_refined, threshold_of
+from training.linking.links import Linker
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
@@ -67,44 +64,30 @@ class LinkedVersion:
 
 
 def prepare_linking(
-    model: LinkModel,
-    lake: Lake,
-    reference: str,
-    *,
-    uri: str,
-    output: Folder,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
-    with_documents: bool = False,
+    linker: Linker, lake: Lake, reference: str, *, output: Folder, with_documents: bool = False
 ) -> Linking:
-    """Return what a linking needs to know; a mistake that would stop every shard is said here.
+    """Return what all shards of a linking share; a mistake that would stop every shard is found here.
 
     Raises:
         NotFoundError: the data set or version is not there.
-        UsageError: it has not the vectors the model reads; a precision is wanted that cannot be had.
+        UsageError: it lacks the vectors that the model reads.
     """
     manifest, folder = read_manifest(lake, reference)
-    threshold_of(calibration, precision, uri)
-    check_refined(model, refine)
+    card = linker.model.card
     for split in _splits(manifest):
-        read_for_model(model.card.config, model.card.data, manifest, folder, split, shards=[])
+        read_for_model(card.config, card.data, manifest, folder, split, shards=[])
     made_by = {
-        "model": model.digest(),
+        "model": linker.model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
-        "calibration": None if calibration is None else calibration.to_json(),
-        "precision": precision,
-        **({} if refine is None else {"refine": resolve(refine)}),
+        **linker.options.decisive(),
         "schemas": [schema_version(LINK_SCHEMA), schema_version(LINKED_SCHEMA)],
     }
     return Linking(
         manifest=manifest,
         folder=folder,
         output=output,
-        model=uri,
-        calibration=calibration,
-        precision=precision,
-        refine=refine,
+        model=linker.uri,
+        options=linker.options,
         made_by=fingerprint(made_by),
         with_documents=with_documents,
     )
@@ -224,7 +207,7 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
         model=linking.model,
         dataset=linking.reference,
         made_by=linking.made_by,
-        precision=linking.precision,
+        precision=linking.options.precision,
         splits={**kept, **splits},
         files=tuple(sorted(files)),
     )
