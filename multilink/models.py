@@ -27,7 +27,6 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.links import PredictedLink
-from training.data.documents import GivenDocument
 from training.data.ragged import Floats
 from training.linking.links import LinkedDocument
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
@@ -126,13 +125,9 @@ class Model:
                 provenance=Provenance(source="documents", record_id=_DOCUMENT),
                 language=language,
             )
-            read = list(self._reader.read([candidate], files="/"))
-        for failure in read:
-            if isinstance(failure, Failure):
-                raise UsageError(f"{failure.record_id}: {failure.reason}: {failure.message}")
-        (found,) = self._linker.link_given(each for each in read if isinstance(each, GivenDocument))
+            found = next(self._linker.link_given(self._reader.read([candidate], files="/")))
         if isinstance(found, Failure):
-            raise UsageError(f"{found.reason}: {found.message}")
+            raise UsageError(f"{found.record_id}: {found.reason}: {found.message}")
         return found
 
 

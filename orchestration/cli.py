@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -49,42 +49,29 @@ _PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pr
 _JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")]
 
 
-class Commands(Mapping[str, Any]):
-    """The commands of a group by name, each imported when it is taken."""
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in TREE[self._group]:
-            raise KeyError(name)
-        if name in TREE:
-            return get_group(
-                typer.Typer(name=name, cls=LazyGroup, help=help_line(name), no_args_is_help=True, **_PLAIN)
-            )
-        module = ".".join(filter(None, ("orchestration.commands", self._group, name.replace("-", "_"))))
-        parent = typer.Typer(**_PLAIN)
-        parent.command(name)(_printing(import_module(module).command))
-        return get_group(parent).commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(TREE[self._group])
-
-    def __len__(self) -> int:
-        return len(TREE[self._group])
-
-
 class LazyGroup(TyperGroup):
-    """A group whose help imports none of its commands."""
+    """A group of the tree: a command is imported when it is used, and help imports none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands(str(self.name) if self.name in TREE else "")  # type: ignore[assignment]  # none is added
+        self._path = f"{self.name} " if self.name in TREE else ""
+        self.commands = dict.fromkeys(TREE[self._path.strip()])  # type: ignore[assignment]  # their names
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None of another name."""
+        if cmd_name not in self.commands:
+            return None
+        if cmd_name in TREE:
+            settings = {"help": help_line(cmd_name), "no_args_is_help": True, **_PLAIN}
+            return get_group(typer.Typer(name=cmd_name, cls=LazyGroup, **settings))
+        module = f"orchestration.commands.{self._path}{cmd_name}".replace(" ", ".").replace("-", "_")
+        parent = typer.Typer(**_PLAIN)
+        parent.command(cmd_name)(_printing(import_module(module).command))
+        return get_group(parent).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        group = self.name if self.name in TREE else ""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line(f"{group} {name}")) for name in self.commands])
+            formatter.write_dl([(name, help_line(self._path + name)) for name in self.commands])
 
 
 def help_line(path: str) -> str:
@@ -106,21 +93,23 @@ class Together:
 
 
 def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str, Any]]]]) -> Callable[..., None]:
-    """Return a command that has `--json`, too, and prints each summary that it yields."""
+    """Return a command with `--json`, too, that prints each summary that it yields; `say` prints a line of progress."""
     parameters: list[inspect.Parameter] = []
-    groups = {}
-    for each in inspect.signature(command, eval_str=True).parameters.values():
+    groups, own = {}, inspect.signature(command, eval_str=True).parameters
+    for each in own.values():
         match getattr(each.annotation, "__metadata__", ()):
             case [Together(make)]:
                 groups[each.name] = make, inspect.signature(make).parameters
                 parameters += inspect.signature(make).parameters.values()
-            case _:
+            case _ if each.name != "say":
                 parameters.append(each)
 
     def printing(*, is_json: bool, **given: Any) -> None:
+        console = Console(is_json=is_json)
         for name, (make, names) in groups.items():
             given[name] = partial(make, **{each: given.pop(each) for each in names})
-        console = Console(is_json=is_json)
+        if "say" in own:
+            given["say"] = console.say
         with closing(command(**given)) as summaries:
             for lines, values in summaries:
                 console.summarise(lines, values)

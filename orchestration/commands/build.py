@@ -6,7 +6,6 @@ import typer
 from orchestration.commands import options
 from pipelines.config import recipe as recipe_of
 from schemas.configs import override
-from schemas.console import Console
 from schemas.lake import Lake
 
 
@@ -20,6 +19,8 @@ def command(
     settings: options.Settings = None,
     runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
@@ -36,6 +37,6 @@ def command(
         runner=parse_runner(runner),
         workers=workers,
         beam_options=beam_options or (),
-        say=Console().say,
+        say=say,
     )
     yield summary_lines(summary), summary.to_json()

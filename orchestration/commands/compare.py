@@ -3,7 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import UsageError
 
 
@@ -16,6 +15,8 @@ def command(
     split: options.Split = "test",
     report: options.Report = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Put models side by side on the same documents: means, paired differences to the first, and agreement."""
     if len(models) < 2:
@@ -25,6 +26,6 @@ def command(
     from training.report.pages import comparison_lines, comparison_page, write_page
     from training.workflows.compare import run_compare
 
-    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=Console().say)
+    found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
     page = None if report is None else write_page(report, comparison_page(found))
     yield options.with_report(comparison_lines(found), found.to_json(), page)

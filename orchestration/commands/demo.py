@@ -4,7 +4,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 
 
 def command(
@@ -13,6 +12,8 @@ def command(
     is_news: Annotated[
         bool, typer.Option("--news", help="Instead: a newsroom's archive in three languages, searched by four texts.")
     ] = False,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
 
@@ -21,4 +22,4 @@ def command(
     from orchestration.demo.demo import main_job
     from orchestration.demo.news import newsroom
 
-    yield from (newsroom if is_news else main_job)(workspace.absolute(), workers=workers, say=Console().say)
+    yield from (newsroom if is_news else main_job)(workspace.absolute(), workers=workers, say=say)

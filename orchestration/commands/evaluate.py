@@ -6,7 +6,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from schemas.errors import UsageError
 
 
@@ -39,6 +38,8 @@ def command(
         ),
     ] = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
 
@@ -77,7 +78,7 @@ def command(
             config=config,
             with_captions=with_captions,
             with_baselines=with_baselines,
-            say=Console().say,
+            say=say,
         )
     page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
     yield options.with_report(summary.lines(), summary.to_json(), page)

@@ -3,7 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 
 
 def command(
@@ -14,6 +13,8 @@ def command(
     count: Annotated[int, typer.Option(help="Documents that are shown.")] = 6,
     report: options.Report = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Show what a model links in the documents whose images and sentences differ most; links need not be known.
 
@@ -23,9 +24,7 @@ def command(
     from training.report.pages import examples_page, write_page
     from training.workflows.examples import run_examples
 
-    found = run_examples(
-        model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=Console().say
-    )
+    found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
     page = None
     if report is not None:
         shown, about = [each.shown for each in found.documents], {"dataset": found.dataset, "split": found.split}

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -31,6 +30,8 @@ def command(
     settings: options.ReadingSettings = None,
     calibration: options.Calibration = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Make the pictures of a data set version, or of an archive, searchable by a model.
 
@@ -48,7 +49,7 @@ def command(
     from training.mlflow.registry import open_model
     from training.retrieval.build import build_index
 
-    home, say, loaded = Lake.at(lake), Console().say, open_model(model, tracking, dataset=dataset or "")
+    home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")
     if pictures is not None:
         from orchestration.inference.corpora import build_archive
 

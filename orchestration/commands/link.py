@@ -4,7 +4,6 @@ from typing import Annotated, Any
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import BuildError, UsageError
 
 
@@ -31,6 +30,8 @@ def command(
     ] = None,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
 
@@ -54,7 +55,7 @@ def command(
             workers=workers,
             options=links(),
             tracking=tracking,
-            say=Console().say,
+            say=say,
         )
         yield _lines(linked.to_json()), linked.to_json()
         return
@@ -70,7 +71,7 @@ def command(
         options=links(),
         page=page,
         tracking=tracking,
-        say=Console().say,
+        say=say,
     )
     yield _lines(made.to_json()), made.to_json()
     if not made.documents:

@@ -14,7 +14,7 @@ import typer
 
 from orchestration.cli import Together
 from schemas import documents
-from schemas.console import Console
+from schemas.console import Console, Say
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 
@@ -27,6 +27,7 @@ ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs
 TREC_TAG = "multilink"  # names our rankings in files of TREC
 Summary = tuple[Iterable[str], Mapping[str, Any]]  # lines for a person, values for a machine
 Summaries = Generator[Summary, None, None]
+Progress = Say  # what the tree gives a command to print a line of progress with
 
 
 def known_dataset(lake: str, reference: str) -> str:

@@ -4,7 +4,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import GateError
 from schemas.lake import Lake
 
@@ -21,6 +20,8 @@ def command(
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
     lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Make a version the champion if the policy allows it; exit status 1 where not.
 
@@ -41,7 +42,7 @@ def command(
         dataset=dataset,
         policy=rules,
         is_dry_run=is_dry_run,
-        say=Console().say,
+        say=say,
     )
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if is_dry_run else "is"

@@ -1,4 +1,3 @@
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -20,4 +19,4 @@ def command(
     if csv is not None:
         csv.write_text(to_csv(found), encoding="utf-8", newline="")
     shown = lines(found) if found else [f"{name} never had a champion that was promoted"]
-    yield shown, {"promotions": [asdict(each) for each in found]}
+    yield shown, {"promotions": found}

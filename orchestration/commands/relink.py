@@ -4,7 +4,6 @@ from typing import Annotated, Any
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -31,13 +30,14 @@ def command(
     ] = None,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Write documents with the links that a model predicts, with probabilities, beside those that they came with.
 
     Texts, images and given links stay as they are; `predicted_links` is added. What agrees is counted, against true
     links, too, where they are known. A shard is linked once: called again, the command goes on where it was.
     """
-    say = Console().say
     if (input_path is None) == (dataset is None):
         raise UsageError("relink: expected either --input PATH with --format, or --dataset NAME")
     if input_path is not None and (model is None or not form):

@@ -7,7 +7,7 @@ import enum
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import getitem
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -61,7 +61,7 @@ def command(
         return
     make: Callable[[], Any] = pick({**trainings, **builds}, name, what="recipe")
     found = list(settings_of(override(make(), set_ or [])))
-    yield describe(found), {"settings": [asdict(setting) for setting in found]}
+    yield describe(found), {"settings": found}
 
 
 def summaries(recipes: Makers) -> dict[str, str]:

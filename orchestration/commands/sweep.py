@@ -4,7 +4,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -26,6 +25,8 @@ def command(
     split: options.Split = "test",
     report: options.Report = None,
     tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Train every combination of some settings as `train` does, and judge the models side by side.
 
@@ -45,7 +46,7 @@ def command(
         workers=workers,
         split=split,
         tracking=tracking,
-        say=Console().say,
+        say=say,
     )
     page = None if report is None else write_page(report, sweep_page(found))
     problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]

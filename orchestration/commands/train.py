@@ -4,7 +4,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.configs import override
-from schemas.console import Console
 from schemas.errors import UsageError
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
@@ -27,6 +26,8 @@ def command(
         bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
     ] = True,
     tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Train on a data set, log the run in MLflow, and register the kept model as the challenger."""
     if workers < 1:
@@ -38,7 +39,6 @@ def command(
         dataset = options.known_dataset(lake, dataset or "")
     from training.mlflow.tracked_training import run_train
 
-    say = Console().say
     summary = run_train(
         lake=lake,
         dataset=dataset,

@@ -3,7 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 
 
 def command(
@@ -13,6 +12,8 @@ def command(
     split: options.Split = "test",
     report: options.Report = None,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
@@ -20,9 +21,7 @@ def command(
     from training.report.pages import transfer_page, transfer_table, write_page
     from training.workflows.compare import run_transfer
 
-    cells = run_transfer(
-        models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=Console().say
-    )
+    cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
     problems = [f"- {cell.model} on {cell.dataset}: {cell.problem}" for cell in cells if cell.problem]
     page = None if report is None else write_page(report, transfer_page(cells, split=split))
     values = {"split": split, "cells": [cell.to_json() for cell in cells]}

@@ -50,12 +50,14 @@ class LinkedDocument:
         sentence_numbers: indices in the document of the n sentences that the model reads; of fused sentences the first.
         similarities: n x m cosines of those with the document's images.
         links: the predicted links.
+        given: the document itself, where it is a user's.
     """
 
     id: str
     sentence_numbers: Int64
     similarities: Floats
     links: tuple[PredictedLink, ...]
+    given: GivenDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +80,19 @@ class Linker:
     def __post_init__(self) -> None:
         self.options.check(self.model, self.uri)
 
-    def link_given(self, given: Iterable[GivenDocument]) -> Iterator[LinkedDocument | Failure]:
+    def link_given(self, given: Iterable[GivenDocument | Failure]) -> Iterator[LinkedDocument | Failure]:
         """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
 
-        A document that lacks what the model reads, or whose vectors are not finite, is a failure.
+        A document that lacks what the model reads, or whose vectors are not finite, is a failure. Failures that are
+        given come before the documents of their batch.
         """
         waiting = iter(given)
         while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
-            yield from self._link(batch, [document.id for document in batch], self.model.read)
+            yield from (each for each in batch if isinstance(each, Failure))
+            documents = [each for each in batch if isinstance(each, GivenDocument)]
+            found = self._link(documents, [each.id for each in documents], self.model.read)
+            for each, document in zip(found, documents, strict=True):
+                yield replace(each, given=document) if isinstance(each, LinkedDocument) else each
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
         """Yield each document of a data set, as the model reads it, with its predicted links, or why it has none."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -94,30 +94,19 @@ def run_link(
         UsageError: the model cannot link with these options.
     """
     linker, began, linked = loaded.linker(options), time.monotonic(), 0
-    unread, failures = list[Failure](), list[Failure]()
-    waiting, drawn = dict[str, GivenDocument](), list[ExampleDocument]()
-
-    def given() -> Iterator[GivenDocument]:
-        for document in documents:
-            if isinstance(document, Failure):
-                unread.append(document)
-            else:
-                waiting[document.id] = document
-                yield document
+    failures, drawn = list[Failure](), list[ExampleDocument]()
 
     def links() -> Iterator[PredictedLink]:
         nonlocal linked
-        for found in linker.link_given(given()):
+        for found in linker.link_given(documents):
             if isinstance(found, Failure):
                 failures.append(found)
-                waiting.pop(found.record_id)
                 continue
             linked += 1
             say(Passing(f"{linked} documents linked, {linked / (time.monotonic() - began):.1f} documents/s"))
-            document = waiting.pop(found.id)
             if page is not None and len(drawn) < DRAWN:
-                drawn.append(_drawn(document, found))
-            yield from _named(document, found)
+                drawn.append(_drawn(found))
+            yield from _named(found)
 
     count = write_links(links(), output)
     say(f"{count} links in {linked} documents")
@@ -130,8 +119,8 @@ def run_link(
         page=drawn_at,
         documents=linked,
         links=count,
-        failures=(*unread, *failures),
-        failures_path=_write_failures([*unread, *failures], output.with_suffix(".failures.parquet")),
+        failures=tuple(failures),
+        failures_path=_write_failures(failures, output.with_suffix(".failures.parquet")),
         seconds=time.monotonic() - began,
     )
 
@@ -144,17 +133,19 @@ def _write_failures(failures: Sequence[Failure], path: Path) -> str:
     return str(path)
 
 
-def _named(document: GivenDocument, found: LinkedDocument) -> Iterator[PredictedLink]:
-    """Yield a document's links with the texts and images that they are of."""
+def _named(found: LinkedDocument) -> Iterator[PredictedLink]:
+    """Yield the links of a user's document with the texts and images that they are of."""
+    document = cast(GivenDocument, found.given)
     for link in found.links:
         source = None if document.sources is None else document.sources[link.image]
         yield replace(link, text=document.texts[link.sentence], source=source)
 
 
-def _drawn(document: GivenDocument, found: LinkedDocument) -> ExampleDocument:
-    """Return a document as the page shows it."""
+def _drawn(found: LinkedDocument) -> ExampleDocument:
+    """Return a user's document as the page shows it."""
+    document = cast(GivenDocument, found.given)
     return ExampleDocument(
-        id=document.id,
+        id=found.id,
         auc=None,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),

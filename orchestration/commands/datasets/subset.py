@@ -4,7 +4,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import Console
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 
@@ -22,6 +21,8 @@ def command(
     links: Annotated[
         str, typer.Option(metavar="DIR", help="Folder or URI that `link --dataset` wrote links of the version to.")
     ] = "",
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Make a version of a part of another version's documents, with their images, features and splits."""
     from pipelines.exports.coherence import read_coherence
@@ -32,6 +33,6 @@ def command(
     name = f"{manifest.dataset}@{manifest.version}"
     coherence = read_coherence(Lake.at(links).root, name) if links else None
     selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
-    subset = write_subset(home, manifest, folder, selection, say=Console().say)
+    subset = write_subset(home, manifest, folder, selection, say=say)
     values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
     yield subset_lines(subset, manifest), values

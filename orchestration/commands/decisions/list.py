@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +39,7 @@ def command(
     counts = Counter(str(each.action) for each in found)
     said = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
     lines = [*(aligned([head, *rows]) if rows else []), said]
-    yield lines, {"decisions": [asdict(each) for each in found]}
+    yield lines, {"decisions": found}
 
 
 def opened_log(lake: str, store: str) -> DecisionLog:

@@ -1,11 +1,9 @@
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
 from orchestration.commands.lake.takedown import ListPath, Named, holding_lines, holding_rows, takedowns
-from schemas.console import Console
 from schemas.lake import Lake
 
 
@@ -17,6 +15,8 @@ def command(
         bool, typer.Option("--yes", help="Remove it, for good; otherwise only say what would go.")
     ] = False,
     tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
 ) -> options.Summaries:
     """Remove what is named from a lake: captures, copies, features, indexes, links, and rows of versions.
 
@@ -27,14 +27,14 @@ def command(
 
     home = Lake.at(lake)
     home.check_exists()
-    done = forget(home, takedowns(named, listed), dry_run=not is_sure, say=Console().say)
+    done = forget(home, takedowns(named, listed), dry_run=not is_sure, say=say)
     rows = holding_rows(done.found.holdings, tracking)
     values = {
         "dry_run": not is_sure,
         "versions": rows,
         "images": sorted(done.found.images),
         "shared_images": sorted(done.found.shared),
-        "captures": [asdict(each) for each in done.captures],
+        "captures": done.captures,
         "files": list(done.files),
         "packs": list(done.packs),
         "replaced": dict(done.replaced),

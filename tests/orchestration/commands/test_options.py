@@ -72,7 +72,7 @@ def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["link", "relink", "serve"])
 def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
     tree: Any = get_command(app)
-    own = {each.name for each in tree.commands[name].params}
+    own = {each.name for each in tree.get_command(None, name).params}
     assert own >= set(inspect.signature(options.link_options).parameters)
 
 
