@@ -7,8 +7,6 @@ with multilink.load("models:/multilink-diy-cross-document@champion") as model:
         print(link.sentence, link.image, link.similarity, link.probability)
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ A command's module is imported when the command is used: help and mistakes do no
 need. What the help says of a command is the first line of its docstring, read from its source.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

@@ -4,8 +4,6 @@
 file. Its paths are relative to it, so that a folder can be moved with everything in it.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import MutableMapping

@@ -1,16 +1,10 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
 from schemas.lake import Lake
-
-if TYPE_CHECKING:
-    from training.mlflow.registry import LoadedModel
-    from training.retrieval.build import BuiltIndex
 
 
 def command(
@@ -59,39 +53,8 @@ def command(
         home,
         dataset or "",
         uri=loaded.uri,
-        name=_index_name(loaded),
+        name=loaded.index_name,
         calibration=options.link_options(calibration=calibration).calibrated(loaded.calibration).calibration,
         say=say,
     )
-    yield _index_lines(made), {"path": made.folder.uri, "reused": made.is_reused, **_about(made)}
-
-
-def _index_name(loaded: LoadedModel) -> str:
-    """Return the name under which a model's indexes lie: of the registry, else of its weights."""
-    if loaded.version is not None:
-        return f"{loaded.version.name}-{loaded.version.version}"
-    return f"model-{loaded.model.digest()[:12]}"
-
-
-def _about(made: BuiltIndex) -> dict[str, Any]:
-    manifest = made.manifest
-    return {
-        "model": manifest.model,
-        "dataset": manifest.dataset,
-        "images": manifest.images,
-        "described": dict(manifest.described),
-        "bytes": sum(entry.bytes for entry in manifest.files),
-    }
-
-
-def _index_lines(made: BuiltIndex) -> list[str]:
-    manifest, cells = made.manifest, made.manifest.cells
-    how = "searched exactly"
-    if cells is not None:
-        how = f"searched in {cells.probes} of {cells.cells} lists, recall {cells.recall:.3f} of {cells.measured_with}"
-    described = ", ".join(f"{name} {count}" for name, count in manifest.described.items() if count) or "nothing"
-    return [
-        f"{'reused' if made.is_reused else 'made'}: {made.folder.uri}",
-        f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
-        f"known of them: {described}",
-    ]
+    yield made.lines(), made.to_json()

@@ -37,20 +37,22 @@ def known_dataset(lake: str, reference: str) -> str:
     return "@".join(Lake.at(lake).find(reference))
 
 
-def known_split(split: str) -> str:
-    """Return a split's name.
+def known_split(split: str | None) -> str | None:
+    """Return a split's name, or None where none is given.
 
     Raises:
         UsageError: there is no split of that name.
     """
-    if split not in set(documents.Split):
+    if split is not None and split not in set(documents.Split):
         raise UsageError(f"--split {split}: expected one of {', '.join(documents.Split)}")
     return split
 
 
 def known_splits(splits: list[str] | None) -> list[str] | None:
     """Return the names of splits; raises as `known_split`."""
-    return [known_split(split) for split in splits or ()] or None
+    for split in splits or ():
+        known_split(split)
+    return splits
 
 
 def is_there(option: typer.CallbackParam, path: Path | None) -> Path | None:

@@ -1,19 +1,11 @@
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
-from schemas.console import aligned
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from training.retrieval.search import SearchResult
-
-SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 
 
 def command(
@@ -74,29 +66,4 @@ def command(
         rows = ((each.picture.image, each.rank, each.score) for each in found.images)
         lines = (f"1 Q0 {key} {rank} {score:.6f} {options.TREC_TAG}\n" for key, rank, score in rows)
         trec.write_text("".join(lines), encoding="utf-8")
-    yield _search_lines(found), found.to_json()
-
-
-def _search_lines(found: SearchResult) -> list[str]:
-    """Return a ranking as a table, and what the model read and expects."""
-    head = ("rank", "cosine", "probability", "words", "date", "image", "shown")
-    rows = [
-        (
-            str(each.rank),
-            f"{each.similarity:.3f}",
-            "" if each.probability is None else f"{each.probability:.2f}",
-            str(each.lexical_rank or ""),
-            each.picture.metadata.date or "",
-            each.picture.image[:16],
-            (each.picture.metadata.title or each.picture.metadata.caption or each.picture.source or "")[:SHOWN_TEXT],
-        )
-        for each in found.images
-    ]
-    weights = [f"{source.role} {source.weight:.2f}" for source in found.sources if source.weight is not None]
-    expected = [f"{name} {probability:.2f}" for name, probability in found.expected]
-    return [
-        f"{len(found.images)} of {found.searched} images",
-        *(aligned([head, *rows]) if rows else []),
-        *([f"weights: {', '.join(weights)}"] if weights else []),
-        *([f"expect: {', '.join(expected)}" + (", refined by them" if found.is_refined else "")] if expected else []),
-    ]
+    yield found.lines(), found.to_json()

@@ -7,8 +7,6 @@ with Archive("lake/indexes/archive/1a2b.../multilink-news-triplet-hardest-3") as
     print(found.images[0].picture.metadata, found.images[0].probability)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path

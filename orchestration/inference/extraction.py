@@ -1,7 +1,5 @@
 """What a model reads of raw documents: the pipeline's own steps extract it, so the same bytes give the same vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

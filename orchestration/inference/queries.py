@@ -3,8 +3,6 @@
 `training.retrieval` takes documents with features and does not know what makes them.
 """
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence

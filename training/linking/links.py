@@ -7,8 +7,6 @@ which this project never shows a model, there is none beyond zero.
 Links are written to Parquet: a file of a user's own, whole or not at all, or the bytes of a shard's file.
 """
 
-from __future__ import annotations
-
 import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

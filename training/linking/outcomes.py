@@ -3,8 +3,6 @@
 The ground truth is compared here with links that were chosen without it.
 """
 
-from __future__ import annotations
-
 from schemas.links import DocumentLinks, TrueLink
 from training.data.documents import DocumentSet
 from training.linking.links import LinkedDocument

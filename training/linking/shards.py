@@ -5,8 +5,6 @@ shard, so that it needs nothing beside it to be taken over by a later call. Whic
 when all are done, is `versions.py`'s.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

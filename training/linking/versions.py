@@ -4,8 +4,6 @@ Shards are linked here, one after the other, or by the workers of `training.ray.
 the same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections import Counter

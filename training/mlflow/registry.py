@@ -259,6 +259,13 @@ class LoadedModel:
     run_id: str | None = None
     calibration: Calibration | None = None
 
+    @property
+    def index_name(self) -> str:
+        """Return the name under which the model's indexes lie: of the registry, else of its weights."""
+        if self.version is not None:
+            return f"{self.version.name}-{self.version.version}"
+        return f"model-{self.model.digest()[:12]}"
+
     def linker(self, options: LinkOptions = DEFAULT_OPTIONS) -> Linker:
         """Return what links with the model: by its own calibration, where the options have none; raises as `Linker`."""
         return Linker(model=self.model, uri=self.uri, options=options.calibrated(self.calibration))

@@ -58,6 +58,28 @@ class BuiltIndex:
     folder: Folder
     is_reused: bool
 
+    def lines(self) -> list[str]:
+        """Return where it is, how it is searched, and what is known of its pictures."""
+        manifest, cells = self.manifest, self.manifest.cells
+        how = "searched exactly"
+        if cells is not None:
+            how = (
+                f"searched in {cells.probes} of {cells.cells} lists, recall {cells.recall:.3f} of {cells.measured_with}"
+            )
+        described = ", ".join(f"{name} {count}" for name, count in manifest.described.items() if count) or "nothing"
+        return [
+            f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
+            f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
+            f"known of them: {described}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same for a machine."""
+        names = ("model", "dataset", "images", "described")
+        about = {"path": self.folder.uri, "reused": self.is_reused}
+        size = sum(entry.bytes for entry in self.manifest.files)
+        return about | {name: getattr(self.manifest, name) for name in names} | {"bytes": size}
+
 
 def build_index(
     model: LinkModel,

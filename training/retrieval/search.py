@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from schemas.console import aligned
 from schemas.errors import NotFoundError, UsageError
 from training.data.ragged import Float32, Float64, Int64
 from training.linking.options import DEFAULT_OPTIONS, LinkOptions
@@ -33,6 +34,7 @@ LIKED, UNLIKED = 0.75, 0.15
 RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
 EXPECTED_OF = 10  # first pictures whose relations say what is to be expected
 MAX_TOP = RERANKED
+SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 
 
 class RankBy(StrEnum):
@@ -86,6 +88,30 @@ class SearchResult:
     searched: int
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
+
+    def lines(self) -> list[str]:
+        """Return the ranking as a table, and what the model read and expects."""
+        head = ("rank", "cosine", "probability", "words", "date", "image", "shown")
+        rows = [
+            (
+                str(each.rank),
+                f"{each.similarity:.3f}",
+                "" if each.probability is None else f"{each.probability:.2f}",
+                str(each.lexical_rank or ""),
+                each.picture.metadata.date or "",
+                each.picture.image[:16],
+                each.picture.label[:SHOWN_TEXT],
+            )
+            for each in self.images
+        ]
+        weights = [f"{source.role} {source.weight:.2f}" for source in self.sources if source.weight is not None]
+        expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
+        return [
+            f"{len(self.images)} of {self.searched} images",
+            *(aligned([head, *rows]) if rows else []),
+            *([f"weights: {', '.join(weights)}"] if weights else []),
+            *([f"expect: {', '.join(expected)}{', refined by them' * self.is_refined}"] if expected else []),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""

@@ -1,7 +1,5 @@
 """A model, a baseline or a file of scores is scored on a split, and a registered model's run gets the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

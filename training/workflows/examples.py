@@ -1,7 +1,5 @@
 """What a model links in documents whose links need not be known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

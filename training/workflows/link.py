@@ -3,8 +3,6 @@
 How documents of a user's own get their vectors is known in `orchestration/inference/`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

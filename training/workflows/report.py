@@ -1,7 +1,5 @@
 """The report of an evaluation: it is made from what is in the registry and the lake alone, so later as well."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

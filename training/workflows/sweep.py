@@ -5,8 +5,6 @@ version is taken over, what was interrupted goes on, and what another process tr
 killed is simply started again, and two may run side by side. The runs are children of one run, which keeps the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from schemas.configs import override, resolve

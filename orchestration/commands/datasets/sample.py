@@ -20,7 +20,9 @@ def command(
     reference: options.Reference,
     lake: options.LakePath,
     documents: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 12,
-    split: Annotated[str | None, typer.Option(help="train, val or test; all by default.")] = None,
+    split: Annotated[
+        str | None, typer.Option(callback=options.known_split, help="train, val or test; all by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other documents.")] = 0,
     output: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("sample.html"),
 ) -> options.Summaries:
@@ -29,7 +31,7 @@ def command(
     from training.report.examples import ExampleGroup
     from training.report.pages import shown_page
 
-    splits = tuple(Split) if split is None else (Split(options.known_split(split)),)
+    splits = tuple(Split) if split is None else (Split(split),)
     manifest, folder = read_manifest(Lake.at(lake), reference)
     drawn = sample_of(manifest, folder, count=documents, seed=seed, splits=splits)
     ordered = sorted(drawn, key=lambda each: list(Split).index(each.row["split"]))

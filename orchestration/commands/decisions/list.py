@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
 from schemas.console import aligned
-
-if TYPE_CHECKING:
-    from orchestration.decisions.log import DecisionLog
 
 SHOWN_NOTE = 40
 
@@ -20,6 +15,8 @@ def command(
     article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: its decisions alone.")] = "",
 ) -> options.Summaries:
     """List decisions in the order they were made; of a blind comparison without the model that gave the picture."""
+    from orchestration.decisions.log import opened_log
+
     with opened_log(lake, store) as log:
         found = [each for each in log.decisions() if each.article.startswith(article)]
     head = ("number", "at", "who", "action", "article", "document", "image", "why")
@@ -40,15 +37,3 @@ def command(
     said = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
     lines = [*(aligned([head, *rows]) if rows else []), said]
     yield lines, {"decisions": found}
-
-
-def opened_log(lake: str, store: str) -> DecisionLog:
-    """Return the log of the pages of a lake.
-
-    Raises:
-        NotFoundError: the pages have not been started yet.
-    """
-    from orchestration.decisions.database import database_in, open_database
-    from orchestration.decisions.log import DecisionLog
-
-    return DecisionLog(open_database(store or database_in(lake), must_exist=True))
