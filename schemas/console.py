@@ -4,8 +4,6 @@ With `--json` the summary's last line is one JSON object, for a machine. A calle
 A line that the next one takes the place of (`Passing`) is shown in place on a terminal; elsewhere, one each 10 seconds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -5,8 +5,6 @@ order of content hash: how many parts a version has changes nothing. What was ma
 libraries before is taken over.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3

@@ -13,8 +13,6 @@ for it: those are the queries. Where nothing is said of any picture, the last th
 scores are expected ones; intervals are over documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

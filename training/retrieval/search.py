@@ -9,8 +9,6 @@ probability of a picture is the calibration's for a predicted link of that simil
 linked rightly in a document, which is more than an editor asks of one in an archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
