@@ -27,5 +27,6 @@ def command(
     from training.workflows.compare import run_compare
 
     found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
-    page = None if report is None else write_page(report, comparison_page(found))
-    yield options.with_report(comparison_lines(found), found.to_json(), page)
+    yield options.with_report(
+        comparison_lines(found), found.to_json(), report, lambda folder: write_page(folder, comparison_page(found))
+    )

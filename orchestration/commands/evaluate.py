@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +11,13 @@ from schemas.errors import UsageError
 
 
 def command(
-    model: Annotated[
-        str | None, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.")] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
     split: options.Split = "test",
     lake: options.LakePath = "",
     report: options.Report = None,
     scores: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices made elsewhere: JSON Lines."),
+        Path | None, typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices: JSON Lines.")
     ] = None,
     with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
     baseline: Annotated[
@@ -70,18 +68,11 @@ def command(
         summary = run_evaluate_scores(scores)
     else:
         summary = run_evaluate(
-            model=model or "",
-            dataset=reference,
-            lake=lake,
-            split=split,
-            tracking=tracking,
-            config=config,
-            with_captions=with_captions,
-            with_baselines=with_baselines,
-            say=say,
-        )
-    page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
-    yield options.with_report(summary.lines(), summary.to_json(), page)
+            model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
+            with_captions=with_captions, with_baselines=with_baselines, say=say,
+        )  # fmt: skip
+    write = partial(run_report, summary, lake=lake, tracking=tracking)
+    yield options.with_report(summary.lines(), summary.to_json(), report, write)
 
 
 def _check(

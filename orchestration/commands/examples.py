@@ -21,12 +21,8 @@ def command(
     Beside it stands the loss of the model's objective on the split: what there is to judge by without links.
     """
     dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import examples_page, write_page
+    from training.report.pages import write_page
     from training.workflows.examples import run_examples
 
     found = run_examples(model=model, dataset=dataset, lake=lake, split=split, count=count, tracking=tracking, say=say)
-    page = None
-    if report is not None:
-        shown, about = [each.shown for each in found.documents], {"dataset": found.dataset, "split": found.split}
-        page = write_page(report, examples_page(shown, model=found.model, loss=found.loss, **about))
-    yield options.with_report(found.lines(), found.to_json(), page)
+    yield options.with_report(found.lines(), found.to_json(), report, lambda folder: write_page(folder, found.page()))

@@ -46,35 +46,20 @@ def command(
         reference = options.known_dataset(lake, dataset)
         from training.workflows.link import run_link_version
 
-        linked = run_link_version(
-            model=model,
-            dataset=reference,
-            lake=lake,
-            output=output,
-            splits=splits or (),
-            workers=workers,
-            options=links(),
-            tracking=tracking,
-            say=say,
-        )
-        yield _lines(linked.to_json()), linked.to_json()
-        return
-    if model is None or input_path is None or splits or workers != 1:
-        raise UsageError("--input: takes --model beside it, no --split or --workers")
-    from orchestration.inference.documents import link_file
+        summary = run_link_version(
+            model=model, dataset=reference, lake=lake, output=output, splits=splits or (), workers=workers,
+            options=links(), tracking=tracking, say=say,
+        ).to_json()  # fmt: skip
+    else:
+        if model is None or input_path is None or splits or workers != 1:
+            raise UsageError("--input: takes --model beside it, no --split or --workers")
+        from orchestration.inference.documents import link_file
 
-    made = link_file(
-        model,
-        input_path,
-        Path(output),
-        settings or (),
-        options=links(),
-        page=page,
-        tracking=tracking,
-        say=say,
-    )
-    yield _lines(made.to_json()), made.to_json()
-    if not made.documents:
+        summary = link_file(
+            model, input_path, Path(output), settings or (), options=links(), page=page, tracking=tracking, say=say
+        ).to_json()
+    yield _lines(summary), summary
+    if input_path is not None and not summary["documents"]:
         raise BuildError(f"none of the documents of {input_path} could be linked")
 
 

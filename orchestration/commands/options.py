@@ -14,11 +14,14 @@ import typer
 
 from orchestration.cli import Together
 from schemas import documents
+from schemas.configs import override
 from schemas.console import Console, Say
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
+    from training.config import TrainConfig
     from training.linking.options import LinkOptions
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
@@ -30,11 +33,26 @@ Summaries = Generator[Summary, None, None]
 Progress = Say  # what the tree gives a command to print a line of progress with
 
 
+def known_lake(lake: str) -> Lake:
+    """Return the lake at a path or URI; raises as `Lake.check_exists`."""
+    home = Lake.at(lake)
+    home.check_exists()
+    return home
+
+
 def known_dataset(lake: str, reference: str) -> str:
     """Return NAME@VERSION of a data set of a lake; errors as of `Lake.find`."""
     if not reference:
         raise UsageError("--dataset: expected NAME or NAME@VERSION, found nothing")
     return "@".join(Lake.at(lake).find(reference))
+
+
+def known_recipe(recipe: str | None, settings: Iterable[str] | None) -> "TrainConfig":
+    """Return the settings of a recipe of training, with changes; raises as `recipe` and `override`."""
+    from training.recipes import DEFAULT_RECIPE
+    from training.recipes import recipe as named_recipe
+
+    return override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
 
 
 def known_split(split: str | None) -> str | None:
@@ -128,10 +146,13 @@ def items(text: str, option: str) -> list[str]:
     return found
 
 
-def with_report(lines: Iterable[str], values: Mapping[str, Any], page: Path | None) -> Summary:
-    """Return a summary that says where its page is, if one was written."""
-    if page is None:
+def with_report(
+    lines: Iterable[str], values: Mapping[str, Any], report: Path | None, write: Callable[[Path], Path]
+) -> Summary:
+    """Return a summary; with a folder for a page, the page is written there, and the summary names it."""
+    if report is None:
         return lines, values
+    page = write(report)
     return [*lines, f"report: {page}"], {**values, "report": str(page)}
 
 
@@ -150,6 +171,7 @@ Calibration = Annotated[
     Path | None, typer.Option(metavar="FILE", callback=is_there, help="Calibration of the model; its own by default.")
 ]
 Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
+HtmlFile = Annotated[Path, typer.Option(help="HTML file to write.")]
 IndexPath = Annotated[
     str,
     typer.Option("--index", callback=known_index, help="Path or URI of the folder that `multilink index` printed."),
@@ -204,6 +226,12 @@ RefineWeight = Annotated[
 ]
 
 
+def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, Folder]:
+    """Return a lake, and the manifest and the folder of a version in it; raises as `read_manifest`."""
+    home = Lake.at(lake)
+    return (home, *read_manifest(home, reference))
+
+
 def link_options(
     precision: Annotated[
         float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
@@ -231,4 +259,5 @@ def link_options(
     )
 
 
+Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], Together(open_version)]
 Links = Annotated[Callable[[], "LinkOptions"], Together(link_options)]

@@ -55,17 +55,9 @@ def command(
     from training.workflows.link import compare_links, run_link_version
 
     linked = run_link_version(
-        model=model,
-        dataset=str(dataset),
-        lake=lake,
-        output=output,
-        splits=splits or (),
-        workers=workers,
-        options=links(),
-        tracking=tracking,
-        with_documents=True,
-        say=say,
-    )
+        model=model, dataset=str(dataset), lake=lake, output=output, splits=splits or (), workers=workers,
+        options=links(), tracking=tracking, with_documents=True, say=say,
+    )  # fmt: skip
     agreement = compare_links(linked, lake, page)
     summary: dict[str, Any] = linked.to_json() | {"agreement": agreement.to_json(), "page": page and str(page)}
     lines = [f"{summary['documents']} documents, {summary['links']} predicted links: {summary['output']}"]

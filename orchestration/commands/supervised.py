@@ -3,10 +3,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.errors import UsageError
 from schemas.lake import Lake
-from training.recipes import recipe as named_recipe
 
 
 def command(
@@ -24,7 +22,7 @@ def command(
 
     Trains in this process; nothing is registered.
     """
-    config, reference = override(named_recipe(recipe), settings or []), options.known_dataset(lake, dataset)
+    config, reference = options.known_recipe(recipe, settings), options.known_dataset(lake, dataset)
     try:
         parts = [float(share) for share in options.items(shares, "--shares")]
     except ValueError:
@@ -33,6 +31,9 @@ def command(
     from training.report.pages import curve_table, supervised_page, write_page
 
     points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=say))
-    page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
-    yield options.with_report([f"{reference}, {split}", *curve_table(points).lines()], values, page)
+    lines = [f"{reference}, {split}", *curve_table(points).lines()]
+    about = {"dataset": reference, "split": split}
+    yield options.with_report(
+        lines, values, report, lambda folder: write_page(folder, supervised_page(points, **about))
+    )

@@ -3,9 +3,6 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
-from training.recipes import DEFAULT_RECIPE
-from training.recipes import recipe as named_recipe
 
 
 def command(
@@ -32,7 +29,7 @@ def command(
 
     Called again, it goes on where it was: what was trained with the same settings is not trained again.
     """
-    override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+    options.known_recipe(recipe, settings)
     dataset = options.known_dataset(lake, dataset)
     from training.report.pages import sweep_page, sweep_table, write_page
     from training.workflows.sweep import PAPER, run_sweep
@@ -48,7 +45,6 @@ def command(
         tracking=tracking,
         say=say,
     )
-    page = None if report is None else write_page(report, sweep_page(found))
     problems = [f"- {', '.join(cell.settings)}: {cell.problem}" for cell in found.cells if cell.problem]
     lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
-    yield options.with_report(lines, found.to_json(), page)
+    yield options.with_report(lines, found.to_json(), report, lambda folder: write_page(folder, sweep_page(found)))

@@ -3,10 +3,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.configs import override
 from schemas.errors import UsageError
-from training.recipes import DEFAULT_RECIPE
-from training.recipes import recipe as named_recipe
 
 
 def command(
@@ -35,7 +32,7 @@ def command(
     if reuse and resume is not None:
         raise UsageError("--reuse finds the run to continue by its settings; leave out --resume")
     if resume is None:
-        override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
+        options.known_recipe(recipe, settings)
         dataset = options.known_dataset(lake, dataset or "")
     from training.mlflow.tracked_training import run_train
 

@@ -9,7 +9,7 @@ Links are written to Parquet: a file of a user's own, whole or not at all, or th
 
 import io
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
@@ -199,7 +199,7 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
             while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(_row, batch), LINK_SCHEMA))
+                writer.write_table(links_table(batch))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -207,10 +207,9 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     return count
 
 
-def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
-    """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
-    table = to_table(map(_row, links), LINK_SCHEMA)
-    return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+def links_table(links: Iterable[PredictedLink]) -> pa.Table:
+    """Return links as a table of `LINK_SCHEMA`."""
+    return to_table(map(_row, links), LINK_SCHEMA)
 
 
 def _row(link: PredictedLink) -> dict[str, Any]:

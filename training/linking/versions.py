@@ -176,10 +176,7 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     where = f"{linking.output.uri}/{MANIFEST}"
     found = LinksManifest.from_json(linking.output.read(MANIFEST).decode(), where=where)
     if (found.model, found.dataset) != (linking.model, linking.reference):
-        raise UsageError(
-            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found links of "
-            f"{found.model} on {found.dataset}; take another folder"
-        )
+        raise linking.other_links(f"links of {found.model} on {found.dataset}")
     return found if found.made_by == linking.made_by else None
 
 

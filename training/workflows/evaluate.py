@@ -121,10 +121,8 @@ def run_evaluate(
     Raises:
         UsageError: the model, data set or split is not there, or they do not fit together.
     """
-    home = Lake.at(lake)
-    client = open_registry(tracking, [model])
-    reference = "@".join(home.find(dataset))
-    loaded = load(model, client)
+    home, client = Lake.at(lake), open_registry(tracking, [model])
+    reference, loaded = "@".join(home.find(dataset)), load(model, client)
     say(f"scoring {loaded.uri} on {reference}, split {split}")
     judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
     beside: tuple[Score, ...] = ()

@@ -21,13 +21,13 @@ REPORT_ARTIFACT = "report"
 JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
-def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking: str | None = None) -> Path:
+def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking: str | None = None) -> Path:
     """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
     Args:
         summary: of a model's evaluation (not of a scores file or a baseline: there is no model to describe).
-        lake: holds the data set.
         directory: for the page and the table.
+        lake: holds the data set.
         tracking: MLflow's address.
 
     Raises:
@@ -86,7 +86,7 @@ def run_training_report(
         say(f"no report: {problem}")
         return None
     with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
-        run_report(summary, lake=lake, directory=Path(scratch), tracking=tracking)
+        run_report(summary, Path(scratch), lake=lake, tracking=tracking)
     say(f"report and scores are with {trained.model_uri} and run {trained.run_id}")
     return summary
 

@@ -4,7 +4,6 @@ import typer
 
 from orchestration.commands import options
 from orchestration.commands.lake.takedown import ListPath, Named, holding_lines, holding_rows, takedowns
-from schemas.lake import Lake
 
 
 def command(
@@ -25,8 +24,7 @@ def command(
     """
     from pipelines.forgetting.forget import forget
 
-    home = Lake.at(lake)
-    home.check_exists()
+    home = options.known_lake(lake)
     done = forget(home, takedowns(named, listed), dry_run=not is_sure, say=say)
     rows = holding_rows(done.found.holdings, tracking)
     values = {

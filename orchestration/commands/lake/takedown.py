@@ -7,7 +7,6 @@ import typer
 
 from orchestration.commands import options
 from schemas.errors import UsageError
-from schemas.lake import Lake
 
 Named = Annotated[
     list[str] | None,
@@ -22,8 +21,7 @@ def command(
     """Name every version, index, folder of links and model that holds a document, a page or an image."""
     from pipelines.forgetting.holdings import find_holdings
 
-    home = Lake.at(lake)
-    home.check_exists()
+    home = options.known_lake(lake)
     found = find_holdings(home, takedowns(named, listed))
     rows = holding_rows(found.holdings, tracking)
     values = {"versions": rows, "images": sorted(found.images), "shared_images": sorted(found.shared)}
