@@ -1,11 +1,11 @@
 """The one command, `multilink`: the tree of its commands, and a run of one, whose error is one line and a status.
 
 0   done
-1   a build, a run or a gate said no
+1   a build or a run failed, or a gate refused
 2   the caller's mistake: an unknown option or key, a file or version that is not there
 
 A command's module is imported when the command is used: help and mistakes do not wait for libraries that they do not
-need. What the help says of a command is the first line of its docstring, read from its source.
+need. The help's line of a command is the first line of its docstring, read from its source.
 """
 
 import ast
@@ -119,8 +119,8 @@ def _printing(command: Callable[..., Generator[tuple[Iterable[str], Mapping[str,
     return printing
 
 
-def _say_version(*, wanted: bool) -> None:
-    if wanted:
+def _print_version(*, is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"multilink {version('multilink')}")
         raise typer.Exit
 
@@ -138,10 +138,10 @@ app = typer.Typer(
 def options(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Read the options that stand before a command."""
 
 
 def run(

@@ -13,7 +13,7 @@ def command(
     dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: options.LakePath,
     beam_options: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Beam's own options.")
+        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Options of Beam.")
     ] = None,
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: options.Settings = None,
@@ -24,7 +24,7 @@ def command(
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
-    Run twice, it fetches nothing twice and gives the same bytes. Beam's own options may follow, after `--`.
+    A second run fetches nothing again and writes the same bytes. Options of Beam follow after `--`.
     """
     config = override(recipe_of(dataset, recipe), settings or [])
     from pipelines.run import build_dataset, parse_runner, summary_lines

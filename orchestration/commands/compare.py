@@ -8,7 +8,10 @@ from schemas.errors import UsageError
 
 def command(
     models: Annotated[
-        list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="Or baselines by name; the first is the yardstick.")
+        list[str],
+        typer.Argument(
+            metavar="RUN_OR_MODEL...", help="Models, or baselines by name; each is compared with the first."
+        ),
     ],
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,

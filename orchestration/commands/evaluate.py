@@ -17,22 +17,24 @@ def command(
     lake: options.LakePath = "",
     report: options.Report = None,
     scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices: JSON Lines.")
+        Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
     ] = None,
-    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
+    with_captions: Annotated[
+        bool, typer.Option("--captions", help="Compute caption metrics, too; most need Java.")
+    ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
     ] = None,
     with_baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Score the baselines beside the model, too.")
+        bool, typer.Option("--baselines/--no-baselines", help="Score baselines on the same documents, too.")
     ] = True,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="What baselines read, samples of retrieval, position=true for the ablation.",
+            help="Columns of baselines, samples of retrieval; position=true for the ablation of positions.",
         ),
     ] = None,
     tracking: options.Tracking = None,
@@ -41,15 +43,15 @@ def command(
 ) -> options.Summaries:
     """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
 
-    Retrieval, relations, calibration and the rest are measured where they apply, beside the baselines the data set
-    carries what they need for; all numbers are kept as a table with the model's run and beside the report.
+    Retrieval, relations and calibration are measured where they apply, and baselines where the data set has what they
+    need. All numbers are stored as a table with the model's run, and beside the report.
 
-    With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
-    [[sentence, image], ...]}.
+    With --scores, the matrices of a file are scored: one line of JSON for each document, {"id", "scores": [[...]],
+    "links": [[sentence, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
     if settings and scores is not None:
-        raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+        raise UsageError("--set: expected no --scores beside it; the settings are of baselines and of retrieval")
     if baseline is not None:
         _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
     elif scores is not None:

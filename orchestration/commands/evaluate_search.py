@@ -20,8 +20,8 @@ def command(
 ) -> options.Summaries:
     """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
 
-    Beside the model stand BM25 on what is said of the pictures, the nearest of those texts by the sentence encoder, and
-    the fusion of the model and BM25. With --tracking-uri the numbers are kept with the run of the index's model, too.
+    The model is compared with BM25 on the pictures' titles and captions, the nearest of these by the sentence encoder,
+    and the fusion of the model and BM25. With --tracking-uri the numbers are stored with the run of the model, too.
     """
     from orchestration.inference.archive import Archive
     from orchestration.inference.queries import sentence_encoder

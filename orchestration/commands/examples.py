@@ -6,19 +6,19 @@ from orchestration.commands import options
 
 
 def command(
-    model: Annotated[str, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")],
+    model: Annotated[str, typer.Option(help=f"{options.ADDRESSES}.")],
     dataset: options.Dataset,
     lake: options.LakePath,
     split: options.Split = "test",
-    count: Annotated[int, typer.Option(help="Documents that are shown.")] = 6,
+    count: Annotated[int, typer.Option(help="Number of documents.")] = 6,
     report: options.Report = None,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Show what a model links in the documents whose images and sentences differ most; links need not be known.
+    """Show the links of a model in the documents whose images and sentences differ most; true links are not needed.
 
-    Beside it stands the loss of the model's objective on the split: what there is to judge by without links.
+    The summary has the loss of the model's objective on the split, by which models can be judged without true links.
     """
     dataset = options.known_dataset(lake, dataset)
     from training.report.pages import write_page

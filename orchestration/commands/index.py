@@ -9,16 +9,14 @@ from schemas.lake import Lake
 
 def command(
     lake: options.LakePath,
-    model: Annotated[
-        str | None, typer.Option(help="As for link; with --dataset, the data set's champion by default.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION whose pictures are to be found.")] = None,
+    model: options.ModelOrChampion = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: index its pictures.")] = None,
     pictures: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Instead: a folder, a tar or a zip of pictures, or an archive's JSON Lines. It is built first, as the "
-            "data set `archive`, with the features that the model reads.",
+            help="Instead: a folder, a tar or a zip of pictures, or JSON Lines of an archive. It is built first, as "
+            "the data set `archive`, with the features that the model reads.",
         ),
     ] = None,
     settings: options.ReadingSettings = None,
@@ -29,15 +27,15 @@ def command(
 ) -> options.Summaries:
     """Make the pictures of a data set version, or of an archive, searchable by a model.
 
-    The index lies in the lake, under indexes/DATA SET/VERSION/MODEL, and holds all that a search needs. Called again,
-    the command takes over what is there; what is removed is made anew, with equal bytes.
+    The index is written to indexes/DATA SET/VERSION/MODEL in the lake, and holds all that a search needs. A repeated
+    call reuses it; an index that was removed is written again, with equal bytes.
     """
     if (dataset is None) == (pictures is None):
         raise UsageError("index: expected either --dataset NAME or --pictures PATH")
     if pictures is not None and model is None:
-        raise UsageError("--pictures: takes --model beside it")
+        raise UsageError("--pictures: expected --model beside it")
     if settings and pictures is None:
-        raise UsageError("--set: of --pictures alone; a data set's features are in its shards")
+        raise UsageError("--set: expected --pictures beside it; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
     from training.mlflow.registry import open_model

@@ -8,25 +8,25 @@ from schemas.errors import BuildError, UsageError
 
 
 def command(
-    output: Annotated[str, typer.Option(help="Parquet file of links to write; of a data set, the folder.")],
+    output: Annotated[str, typer.Option(help="Parquet file to write the links to; with --dataset, a folder.")],
     model: options.ModelOrChampion = None,
     input_path: Annotated[
         Path | None,
         typer.Option(
             "--input",
             metavar="FILE",
-            callback=options.is_there,
+            callback=options.existing_file,
             help="Documents as JSON Lines, with image paths or URLs.",
         ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link what is in its shards.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.")] = None,
     lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
     splits: options.Splits = None,
-    workers: Annotated[int, typer.Option(help="Of a data set: shards linked at once.")] = 1,
+    workers: Annotated[int, typer.Option(help="With --dataset: number of shards linked at the same time.")] = 1,
     settings: options.ReadingSettings = None,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Of --input: draw the links as an HTML page in this folder, the first 200."),
+        typer.Option(metavar="DIR", help="With --input: write an HTML page of the first 200 documents to this folder."),
     ] = None,
     links: options.Links = options.link_options,
     tracking: options.Tracking = None,
@@ -35,14 +35,16 @@ def command(
 ) -> options.Summaries:
     """Predict links with a trained model: of a user's own documents (--input), or of a data set version (--dataset).
 
-    Documents and images that cannot be used become rows of OUTPUT's neighbour, `<name>.failures.parquet`, or of the
-    folder's `failures/`. A data set's shards are linked once: called again, the command goes on where it was.
+    Documents and images that cannot be used are listed in `<name>.failures.parquet` beside OUTPUT, or in `failures/` of
+    the folder. Each shard of a data set is linked once: a repeated call continues.
     """
     if (input_path is None) == (dataset is None):
         raise UsageError("link: expected either --input FILE or --dataset NAME")
     if dataset is not None:
         if settings or page is not None:
-            raise UsageError("--set and --page: of --input alone; a data set's vectors are in its shards")
+            raise UsageError(
+                "--set and --page: expected --input beside them; the vectors of a data set are in its shards"
+            )
         reference = options.known_dataset(lake, dataset)
         from training.workflows.link import run_link_version
 
@@ -52,7 +54,7 @@ def command(
         ).to_json()  # fmt: skip
     else:
         if model is None or input_path is None or splits or workers != 1:
-            raise UsageError("--input: takes --model beside it, no --split or --workers")
+            raise UsageError("--input: expected --model beside it, and no --split or --workers")
         from orchestration.inference.documents import link_file
 
         summary = link_file(

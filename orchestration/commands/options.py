@@ -1,6 +1,6 @@
-"""Options that several commands have: their names, where their values come from, and what their help says.
+"""Options that several commands have: names, variables of the environment, help, and checks of their values.
 
-What can be checked of a value without a library is checked here, before a command imports any.
+A check here needs no library of the halves, so that a mistake is reported before a command imports any.
 """
 
 import socket
@@ -30,7 +30,7 @@ ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs
 TREC_TAG = "multilink"  # names our rankings in files of TREC
 Summary = tuple[Iterable[str], Mapping[str, Any]]  # lines for a person, values for a machine
 Summaries = Generator[Summary, None, None]
-Progress = Say  # what the tree gives a command to print a line of progress with
+Progress = Say  # prints a line of progress; the tree passes it to a command
 
 
 def known_lake(lake: str) -> Lake:
@@ -73,27 +73,27 @@ def known_splits(splits: list[str] | None) -> list[str] | None:
     return splits
 
 
-def is_there(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Return the path that an option was given.
+def existing_file(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Return the path of an option's file.
 
     Raises:
-        NotFoundError: no file is there.
+        NotFoundError: there is no such file.
     """
     if path is not None and not path.is_file():
         raise NotFoundError(f"{option.opts[0]} {path}: no such file")
     return path
 
 
-def _answered(uri: str | None) -> str | None:
-    """Return MLflow's address, once a server there answers; what libraries do about one that is away takes minutes.
+def _reachable(uri: str | None) -> str | None:
+    """Return MLflow's address once a server answers there; libraries wait minutes for one that does not.
 
     Raises:
-        UsageError: nobody listened there for `SERVER_WAIT_S`, as while a server starts again.
+        UsageError: no server answers within `SERVER_WAIT_S`, which is enough for one that is starting.
     """
     parts = urlsplit(uri or "")
     if parts.scheme not in ("http", "https"):
         return uri
-    until, is_told = time.monotonic() + SERVER_WAIT_S, False
+    until, is_reported = time.monotonic() + SERVER_WAIT_S, False
     while True:
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -101,26 +101,26 @@ def _answered(uri: str | None) -> str | None:
         except (OSError, ValueError) as problem:
             if isinstance(problem, ValueError) or time.monotonic() > until:
                 raise UsageError(f"--tracking-uri {uri}: no server answers there: {problem}") from problem
-            if not is_told:
-                Console().say(f"{uri} does not answer ({problem}); asking again for {SERVER_WAIT_S:.0f} s")
-                is_told = True
+            if not is_reported:
+                Console().say(f"{uri} does not answer ({problem}); trying again for {SERVER_WAIT_S:.0f} s")
+                is_reported = True
             time.sleep(1)
         else:
             return uri
 
 
-def _with_models(uri: str | None) -> str | None:
-    """Return the address of a store that is there: who reads models makes no database of a mistyped name."""
+def _existing_store(uri: str | None) -> str | None:
+    """Return the address of a store that exists: reading models must not create a database of a mistyped name."""
     if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
         raise NotFoundError(f"--tracking-uri {uri}: no such file")
-    return _answered(uri)
+    return _reachable(uri)
 
 
-def _with_folder(uri: str | None) -> str | None:
-    """Return the address of a store that is there or can be made: a database in a folder that is there."""
+def _possible_store(uri: str | None) -> str | None:
+    """Return the address of a store that exists or can be created: a database in a folder that exists."""
     if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).parent.is_dir():
         raise NotFoundError(f"--tracking-uri {uri}: no such folder")
-    return _answered(uri)
+    return _reachable(uri)
 
 
 def known_index(path: str) -> str:
@@ -168,7 +168,8 @@ def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
 
 
 Calibration = Annotated[
-    Path | None, typer.Option(metavar="FILE", callback=is_there, help="Calibration of the model; its own by default.")
+    Path | None,
+    typer.Option(metavar="FILE", callback=existing_file, help="Calibration of the model; its own by default."),
 ]
 Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
 HtmlFile = Annotated[Path, typer.Option(help="HTML file to write.")]
@@ -195,7 +196,9 @@ Settings = Annotated[
 Split = Annotated[str, typer.Option(callback=known_split, help="train, val or test.")]
 Splits = Annotated[
     list[str] | None,
-    typer.Option("--split", callback=known_splits, help="Of a data set: train, val or test; all by default."),
+    typer.Option(
+        "--split", callback=known_splits, help="With --dataset: train, val or test; may be repeated; all by default."
+    ),
 ]
 Store = Annotated[
     str,
@@ -206,23 +209,23 @@ Store = Annotated[
     ),
 ]
 TrainWorkers = Annotated[int, typer.Option(help="Training processes.")]
-Tracking = Annotated[str | None, _tracking(_with_models, "MLflow's address; ./mlflow.db by default.")]
+Tracking = Annotated[str | None, _tracking(_existing_store, "MLflow's address; ./mlflow.db by default.")]
 KnownTracking = Annotated[
-    str | None, _tracking(_with_models, "MLflow's address; without one no model is said to be champion.")
+    str | None, _tracking(_existing_store, "MLflow's address; without it no model is shown as champion.")
 ]
 NewTracking = Annotated[
     str | None,
-    _tracking(_with_folder, "MLflow's address; ./mlflow.db by default. A database that is not there is made."),
+    _tracking(_possible_store, "MLflow's address; ./mlflow.db by default. A missing database is created."),
 ]
 RefineBelow = Annotated[
     float | None,
     typer.Option(
         metavar="T",
-        help="Of models of relations: choose by similarities refined where a text's two largest differ by less.",
+        help="For models that predict relations: refine similarities of texts whose two largest differ by less.",
     ),
 ]
 RefineWeight = Annotated[
-    float, typer.Option(metavar="LAMBDA", help="Of that refinement; 0: 0.12 for clue, 0.13 for others.")
+    float, typer.Option(metavar="LAMBDA", help="Weight of that refinement; 0: 0.12 for clue, 0.13 for others.")
 ]
 
 
@@ -234,7 +237,7 @@ def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, 
 
 def link_options(
     precision: Annotated[
-        float | None, typer.Option(help="Only the links of which this share is to be true, such as 0.9.")
+        float | None, typer.Option(help="Precision to reach, such as 0.9: less similar links are left out.")
     ] = None,
     calibration: Calibration = None,
     refine_below: RefineBelow = None,

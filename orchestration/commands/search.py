@@ -12,34 +12,38 @@ def command(
     index_path: options.IndexPath,
     headline: Annotated[str, typer.Option(help="Headline of the article.")] = "",
     lead: Annotated[str, typer.Option(help="Its lead.")] = "",
-    caption: Annotated[str, typer.Option(help="What the picture is to show.")] = "",
+    caption: Annotated[str, typer.Option(help="What the picture should show.")] = "",
     body: Annotated[str, typer.Option(help="Its text.")] = "",
     language: Annotated[str, typer.Option(help="Of the texts, such as de.")] = UNDETERMINED,
     image: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A picture whose likes are wanted, or its URL.")
+        str | None, typer.Option(metavar="FILE", help="Picture, or its URL, to find similar ones to.")
     ] = None,
     like: Annotated[list[str] | None, typer.Option(metavar="HASH", help="More like this picture of the index.")] = None,
     unlike: Annotated[list[str] | None, typer.Option(metavar="HASH", help="Less like this one.")] = None,
     entity: Annotated[
-        list[str] | None, typer.Option(help="Only pictures of whose metadata this name is a part; may be given again.")
+        list[str] | None, typer.Option(help="Only pictures whose metadata contain this name; may be repeated.")
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD OP VALUE", help="Only pictures like date>=2019-05, credit=dpa, place~Berlin."),
+        typer.Option(
+            metavar="FIELD OP VALUE",
+            help="Only pictures that meet this, such as date>=2019-05, credit=dpa, place~Berlin.",
+        ),
     ] = None,
-    top: Annotated[int, typer.Option(help="How many pictures.")] = 20,
+    top: Annotated[int, typer.Option(help="Number of pictures.")] = 20,
     rank_by: Annotated[str, typer.Option(help="visual, lexical or fused.")] = "visual",
     refine_below: options.RefineBelow = None,
     refine_weight: options.RefineWeight = 0.0,
     trec: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the ranking as a TREC run, too, of a query named 1.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the ranking to this file, too, as a TREC run of a query named 1."),
     ] = None,
     settings: options.ReadingSettings = None,
 ) -> options.Summaries:
     """Rank the pictures of an index for a text, a picture, or both.
 
-    Shown are the cosine, the probability by the model's calibration, the weight of each text where the model fuses
-    several, and the relations to expect where it predicts any. Filters act before ranking.
+    The table has the cosine and the probability by the model's calibration. Below it are the weights of the texts, if
+    the model fuses several, and the relations to expect, if it predicts any. Filters act before ranking.
     """
     from orchestration.inference.archive import Archive
     from training.retrieval.search import RankBy

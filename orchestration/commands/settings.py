@@ -1,6 +1,6 @@
 """What can be set: `multilink settings` lists the recipes, and `multilink settings NAME` every setting of one.
 
-What a setting means is read from the docstring of the dataclass that holds it, so there is one place to say it.
+The meaning of a setting is read from the docstring of the dataclass that holds it, the one place where it is written.
 """
 
 import enum
@@ -33,8 +33,8 @@ class Setting:
     Attributes:
         key: as `--set` takes it.
         value: that the recipe has, JSON-ready.
-        choices: all there are, where they can be told.
-        meaning: one sentence or more; empty where nothing is said.
+        choices: all values, where there is a closed list of them.
+        meaning: one sentence or more; empty where the docstring has none.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Setting:
 
 def command(
     name: Annotated[str, typer.Argument(help="A data set, or a recipe of a build or of training.")] = "",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Show what it has with KEY=VALUE set.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Show the settings with KEY=VALUE changed.")] = None,
 ) -> options.Summaries:
     """List the recipes, or what can be set in one of them.
 

@@ -14,8 +14,8 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE,VALUE,...",
-            help="Try each of these values; given again, each combination. By default 10, 20 and 30 negative "
-            "documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
+            help="Try each of these values; may be repeated, for every combination. By default 10, 20 and 30 "
+            "negative documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
         ),
     ] = None,
     workers: options.TrainWorkers = 1,
@@ -27,7 +27,7 @@ def command(
 ) -> options.Summaries:
     """Train every combination of some settings as `train` does, and judge the models side by side.
 
-    Called again, it goes on where it was: what was trained with the same settings is not trained again.
+    A repeated call continues: what was trained with the same settings is not trained again.
     """
     options.known_recipe(recipe, settings)
     dataset = options.known_dataset(lake, dataset)

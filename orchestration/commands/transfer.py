@@ -7,7 +7,7 @@ from orchestration.commands import options
 
 def command(
     lake: options.LakePath,
-    models: Annotated[str, typer.Option(help="Addresses of models, separated by commas, as for evaluate.")],
+    models: Annotated[str, typer.Option(help="Addresses of models, as for evaluate, separated by commas.")],
     datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
     split: options.Split = "test",
     report: options.Report = None,

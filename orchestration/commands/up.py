@@ -7,10 +7,10 @@ from orchestration.commands import options
 
 
 def command(
-    workspace: Annotated[Path, typer.Option(help="Folder that everything is kept in.")] = Path("workspace"),
-    port: Annotated[int | None, typer.Option(help="Of Dagster's page; 0: any free one.")] = None,
-    mlflow_port: Annotated[int | None, typer.Option(help="Of MLflow's page; 0: any free one.")] = None,
-    pages_port: Annotated[int | None, typer.Option(help="Of the newsroom's pages; 0: any free one.")] = None,
+    workspace: Annotated[Path, typer.Option(help="Folder to keep everything in.")] = Path("workspace"),
+    port: Annotated[int | None, typer.Option(help="Port of Dagster's page; 0: any free one.")] = None,
+    mlflow_port: Annotated[int | None, typer.Option(help="Port of MLflow's page; 0: any free one.")] = None,
+    pages_port: Annotated[int | None, typer.Option(help="Port of the newsroom's pages; 0: any free one.")] = None,
     *,
     say: options.Progress,
 ) -> options.Summaries:

@@ -12,7 +12,7 @@ from schemas.decisions import Action, Decision, Ranking, standing
 from training.retrieval.interleaving import Preference, preference
 
 VERDICTS = {
-    "open": "no difference can be told yet",
+    "open": "no difference is established yet",
     "champion": "the champion is preferred",
     "challenger": "the challenger is preferred",
 }

@@ -70,9 +70,9 @@ class Archive:
             caption: what the picture is to show.
             body: text of the article.
             language: of the texts.
-            image: path or URL of a picture whose likes are wanted.
-            like: content hashes of pictures of the index whose likes are wanted.
-            unlike: of those whose likes are not.
+            image: path or URL of a picture to find similar ones to.
+            like: content hashes of pictures of the index to find similar ones to.
+            unlike: of pictures to find dissimilar ones to.
             where: conditions on metadata, such as `date>=2019-05`.
             entities: names that the metadata must contain.
             top: how many pictures.

@@ -1,4 +1,4 @@
-"""What somebody typed or pointed at, as a model reads it: by the pipeline's own extractors, as for `link --input`.
+"""Texts and pictures of a query, as a model reads them: by the pipeline's own extractors, as for `link --input`.
 
 `training.retrieval` takes documents with features and does not know what makes them.
 """
@@ -47,8 +47,8 @@ def query_reader(model: LinkModel, settings: Sequence[str] = ()) -> Iterator[Rea
 class _PipelineReader:
     """A `training.retrieval.queries.Reader` of the pipeline's steps, the same as for `link --input`.
 
-    What the steps keep for later is removed after each call: a service that answers for weeks must not grow by a file a
-    query. One call at a time, therefore.
+    Files that the steps keep are removed after each call, so that a service does not grow with every query. Calls
+    therefore wait for one another.
     """
 
     def __init__(self, model: LinkModel, settings: Sequence[str], scratch: Folder) -> None:

@@ -2,7 +2,7 @@
 
 As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but
 a table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth,
-which this project never shows a model, there is none beyond zero.
+which no model of this project is trained with, there is none beyond zero.
 
 Links are written to Parquet: a file of a user's own, whole or not at all, or the bytes of a shard's file.
 """
@@ -103,7 +103,7 @@ class Linker:
     ) -> list[LinkedDocument | Failure]:
         """Return the links of some documents.
 
-        Where the batch as a whole is refused, each document is asked for by itself: one bad document costs no other.
+        Where the batch cannot be read as a whole, each document is read by itself: a bad one spoils no other.
         """
         try:
             documents = read(batch)

@@ -119,7 +119,7 @@ class LinkedShard:
 def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     """Link the documents of a shard; write its failures, what came of its documents, and then its links.
 
-    The ground truth is read to count what is wrong and missed; the linker is not shown it.
+    The ground truth is read to count wrong and missed links; the linker does not get it.
 
     One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
     same bytes wherever they are made.
@@ -175,10 +175,10 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
         return None
     counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
     failed = sum(counts.failures.values())
-    beside = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
-    if not all(map(linking.output.exists, beside)):
+    others = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
+    if not all(map(linking.output.exists, others)):
         return None
-    files = [_entry(path, linking.output.read(path), rows) for path, rows in beside.items()]
+    files = [_entry(path, linking.output.read(path), rows) for path, rows in others.items()]
     files.append(_entry(shard.links, data, counts.links))
     if linking.with_documents:
         relinked = linking.output.read(shard.relinked) if linking.output.exists(shard.relinked) else b""
@@ -205,7 +205,7 @@ def _write(linking: Linking, path: str, table: pa.Table) -> FileEntry:
 
 
 def _read_note(data: bytes) -> dict[str, Any]:
-    """Return what a file of links says of itself; nothing where it is none."""
+    """Return the note in the metadata of a file of links; an empty one of another file."""
     try:
         metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
     except pa.ArrowInvalid:

@@ -35,8 +35,8 @@ class LinkedVersion:
     Attributes:
         manifest: of the links.
         output: its folder.
-        shards: how many of the splits asked for there are.
-        reused: how many of them had been linked before.
+        shards: number of shards of the chosen splits.
+        reused: number of those that were linked before.
         documents: of the shards that were linked now.
         seconds: that took, workers started and the model loaded among them.
     """
@@ -112,10 +112,10 @@ def link_version(
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
     if left and (
         earlier is None or any(shard.split in earlier.splits for shard in left)
-    ):  # it would say what is not so
+    ):  # it lists files that are written anew
         linking.output.delete(MANIFEST)
     began = time.monotonic()
-    fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
+    fresh = list(_reporting(link_shards(model, linking, left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])
@@ -151,15 +151,15 @@ def _splits(manifest: Manifest) -> list[str]:
     return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
-def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
-    """Yield linked shards, and say now and then how far it is."""
-    began = told = time.monotonic()
+def _reporting(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+    """Yield linked shards, and report progress now and then."""
+    began = reported = time.monotonic()
     documents = 0
     for number, each in enumerate(found, start=1):
         documents += each.counts.documents
         now = time.monotonic()
-        if now - told >= PROGRESS_S and number < shards:
-            told = now
+        if now - reported >= PROGRESS_S and number < shards:
+            reported = now
             rate, left = documents / (now - began), left_of(number, shards, now - began)
             say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each

@@ -140,7 +140,7 @@ def _named(found: LinkedDocument) -> Iterator[PredictedLink]:
 
 
 def _drawn(found: LinkedDocument) -> ExampleDocument:
-    """Return a user's document as the page shows it."""
+    """Return a user's document as the page draws it."""
     document = cast(GivenDocument, found.given)
     return ExampleDocument(
         id=found.id,
@@ -210,14 +210,14 @@ def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreem
     """
     manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
     paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, shown=DIFFERING if page else 0)
+    relinked = compare(linked.output, paths, count=DIFFERING if page else 0)
     if page is not None:
         write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
     return relinked.agreement
 
 
 def _linker(workers: int) -> LinkShards:
-    """Return who links: this process alone, or Ray's workers here or on the cluster of RAY_ADDRESS."""
+    """Return what links shards: this process, or Ray's workers, here or on the cluster of RAY_ADDRESS."""
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None:
         return link_here

@@ -1,4 +1,4 @@
-"""The report of an evaluation: it is made from what is in the registry and the lake alone, so later as well."""
+"""The report of an evaluation: it is made of what is in the registry and the lake, so it can be made later, too."""
 
 import tempfile
 from pathlib import Path
@@ -35,10 +35,10 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
     """
     loaded, judged, report = summary.loaded, summary.judged, summary.report
     if loaded is None or judged is None or report is None:
-        raise UsageError("--report: expected a model and a data set; a scores file has neither")
+        raise UsageError("--report: expected --model and --dataset; a file of scores has no model to report on")
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
-    shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
+    images = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
     content = ReportContent(
         table=report,
         config=card.config,
@@ -48,7 +48,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
-        pictures=read_pictures(manifest, folder, report.split, shown),
+        pictures=read_pictures(manifest, folder, report.split, images),
     )
     path = write_page(directory, report_page(content))
     for written in (path, report.write(directory)):

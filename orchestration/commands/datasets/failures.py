@@ -12,9 +12,9 @@ def command(
     version: options.Version,
     reason: Annotated[str | None, typer.Option(help="Only those of one reason (low-score, not-found ...).")] = None,
     stage: Annotated[str | None, typer.Option(help="Only those of one stage (sources, images ...).")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to print at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rows to print at most.")] = 100,
 ) -> options.Summaries:
-    """Print what was rejected or failed in a build, a row each: stage, reason, record, what was found."""
+    """Print what a build rejected or could not process, a row each: stage, reason, record, message."""
     for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
         if value is not None and value not in known:
             raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")

@@ -13,13 +13,13 @@ def command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Copy versions to a second lake, each byte checked; called again, it copies what is missing."""
+    """Copy versions to a second lake, and check every byte; a repeated call copies what is missing."""
     from pipelines.exports.replicate import replicate
 
     replicas = replicate(Lake.at(lake), reference, Lake.at(target), say=say)
     name = reference.partition("@")[0]
     lines = [
-        f"{name}@{each.version}: {each.copied} files copied, {each.bytes / 1e6:.1f} MB; {each.there} were there"
+        f"{name}@{each.version}: {each.copied} files copied, {each.bytes / 1e6:.1f} MB; {each.there} were there before"
         for each in replicas
     ]
     yield lines, {"dataset": name, "lake": target, "versions": replicas}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def command(
     version: options.Version,
-    documents: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 12,
+    documents: Annotated[int, typer.Option(min=1, max=1000, help="Number of documents at most.")] = 12,
     split: Annotated[
         str | None, typer.Option(callback=options.known_split, help="train, val or test; all by default.")
     ] = None,

@@ -9,7 +9,9 @@ from schemas.lake import Lake
 
 def command(
     version: options.Version,
-    share: Annotated[float, typer.Option(help="Of the documents, by their ids: 0.1 is within 0.2.")] = 1.0,
+    share: Annotated[
+        float, typer.Option(help="Share of the documents, chosen by their ids: those of 0.1 are among those of 0.2.")
+    ] = 1.0,
     where: Annotated[
         str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
     ] = "",
@@ -22,7 +24,7 @@ def command(
     *,
     say: options.Progress,
 ) -> options.Summaries:
-    """Make a version of a part of another version's documents, with their images, features and splits."""
+    """Write a version of a part of another version's documents, with their images, features and splits."""
     from pipelines.exports.coherence import read_coherence
     from pipelines.exports.subset import Selection, subset_lines, write_subset
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def command(
     version: options.Version,
     settings: options.Settings = None,
-    examples: Annotated[int, typer.Option(min=1, max=100, help="Documents drawn of each reason, at most.")] = 6,
+    examples: Annotated[
+        int, typer.Option(min=1, max=100, help="Number of documents to draw for each reason, at most.")
+    ] = 6,
     output: options.HtmlFile = Path("what-if.html"),
 ) -> options.Summaries:
     """Show what other thresholds (`quality.*`, `documents.*`) would drop of a version, with pictures."""
@@ -29,7 +31,7 @@ def command(
     from training.report.sections import Row, Table
 
     if not settings:
-        raise UsageError("what-if: expected --set, such as --set quality.min_sharpness=100")
+        raise UsageError("what-if: expected --set KEY=VALUE, such as --set quality.min_sharpness=100")
     _, manifest, folder = version()
     found = what_if(manifest, folder, Thresholds.of(manifest, settings), examples=examples)
     groups = [

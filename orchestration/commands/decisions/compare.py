@@ -4,7 +4,7 @@ from orchestration.commands import options
 
 
 def command(lake: options.LakePath, store: options.Store = "") -> options.Summaries:
-    """Tell which model editors preferred where two were compared blind: articles won, with a 95% interval."""
+    """Show which of two models editors preferred in blind comparisons: articles won, with a 95% interval."""
     from orchestration.decisions.comparison import comparisons
     from orchestration.decisions.log import opened_log
 

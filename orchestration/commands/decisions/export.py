@@ -21,10 +21,10 @@ def command(
     ] = None,
     as_pairs: Annotated[
         bool,
-        typer.Option("--pairs", help="A document for each chosen picture, without others: for objectives of pairs."),
+        typer.Option("--pairs", help="Write each chosen picture as a document of its own, for objectives of pairs."),
     ] = False,
 ) -> options.Summaries:
-    """Write what was decided as documents with links, which `multilink build documents` reads.
+    """Write decisions as documents with links, which `multilink build documents` reads.
 
     Chosen pictures are linked to every text of their article; pictures rejected as not fitting stand beside them
     without a link; corrected links replace those of their document.

@@ -12,9 +12,9 @@ SHOWN_NOTE = 40
 def command(
     lake: options.LakePath,
     store: options.Store = "",
-    article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: its decisions alone.")] = "",
+    article: Annotated[str, typer.Option(help="Digest of an article, or its first digits: only its decisions.")] = "",
 ) -> options.Summaries:
-    """List decisions in the order they were made; of a blind comparison without the model that gave the picture."""
+    """List decisions in the order they were made; those of blind comparisons do not name the model of the picture."""
     from orchestration.decisions.log import opened_log
 
     with opened_log(lake, store) as log:
@@ -34,6 +34,6 @@ def command(
         for each in found
     ]
     counts = Counter(str(each.action) for each in found)
-    said = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
-    lines = [*(aligned([head, *rows]) if rows else []), said]
+    totals = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
+    lines = [*(aligned([head, *rows]) if rows else []), totals]
     yield lines, {"decisions": found}

@@ -8,7 +8,7 @@ from orchestration.commands import options
 
 def command(
     lake: options.LakePath,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, and say what would go.")] = False,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would be deleted.")] = False,
 ) -> options.Summaries:
     """Delete the copies, features and notes that no version of a lake needs, and what unfinished builds left."""
     from pipelines.sweep import sweep_lake
