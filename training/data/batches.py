@@ -4,8 +4,6 @@ A batch is `b + 1` documents, each the others' negative. It depends on the seed,
 which worker encodes which of its documents is the data's business (`HeldSplit.held`).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise

@@ -8,8 +8,6 @@ validation split are read for the reported AUC and precision alone. The one exce
 upper bound: it is shown links (`show_links`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
