@@ -1,7 +1,5 @@
 """A socket that is listened on and a protocol with deadlines, for everything here that answers HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from dataclasses import dataclass

@@ -11,6 +11,12 @@ from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Ranking, standing
 from training.retrieval.interleaving import Preference, preference
 
+VERDICTS = {
+    "open": "no difference is established yet",
+    "champion": "the champion is preferred",
+    "challenger": "the challenger is preferred",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -33,6 +39,18 @@ class Comparison:
         """Return whose interval of articles that were won lies wholly above a half; `open`: neither's."""
         better = self.result.is_second_better
         return "open" if better is None else "challenger" if better else "champion"
+
+    def lines(self) -> list[str]:
+        """Return the result in words."""
+        result = self.result
+        share = "" if result.share is None else f", {result.share:.0%} of those won"
+        p_value = f"sign test p = {result.p_value:.3f}"
+        return [
+            f"{self.champion} (champion) and {self.challenger} (challenger) on {self.dataset}",
+            f"  articles: champion {result.first}, challenger {result.second}, even {result.ties}",
+            f"  challenger{share}, 95% interval {result.low:.0%} to {result.high:.0%}, {p_value}",
+            f"  {VERDICTS[self.outcome]}",
+        ]
 
 
 def comparisons(log: DecisionLog) -> list[Comparison]:

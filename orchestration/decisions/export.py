@@ -62,6 +62,13 @@ class Exported:
         """Return it as JSON-ready values."""
         return asdict(self)
 
+    def build_arguments(self, lake: str) -> list[str]:
+        """Return the arguments of `multilink` that build the data set, with what models of it read."""
+        features = ",".join(f'"{name}"' for name in self.features)
+        settings = [f"dataset={DATASET}", f"source.documents={self.path}"]
+        settings += [f"features.images=[{features}]"] * bool(features)
+        return ["build", "documents", "--lake", lake, *(part for each in settings for part in ("--set", each))]
+
 
 @dataclass(slots=True)
 class _Record:

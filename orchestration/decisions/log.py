@@ -35,6 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from orchestration.decisions.database import database_in, open_database
 from schemas.configs import restore
 from schemas.decisions import Action, Decision, Objection, Ranking
 from schemas.errors import BuildError, UsageError
@@ -214,3 +215,16 @@ def _decision(row: Any) -> Decision:
     values: dict[str, Any] = {each.name: row[each.name] for each in fields(Decision)}
     reason = values.pop("reason")
     return Decision(**values | {"action": Action(row["action"])}, reason=Objection(reason) if reason else None)
+
+
+def opened_log(lake: str, store: str) -> DecisionLog:
+    """Return the log of the pages of a lake.
+
+    Args:
+        lake: path or URI of the lake.
+        store: address of the database; empty: the one in the lake.
+
+    Raises:
+        NotFoundError: the pages have not been started yet.
+    """
+    return DecisionLog(open_database(store or database_in(lake), must_exist=True))

@@ -212,7 +212,7 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
 ) -> None:
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
-    settings = replace(settings, datasets=(judged, *settings.datasets[1:])).beside(tmp_path)
+    settings = replace(settings, datasets=(judged, *settings.datasets[1:])).relative_to(tmp_path)
     version = commit_version(settings, "v1")
     steps = Scored(
         settings=settings,

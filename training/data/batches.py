@@ -4,8 +4,6 @@ A batch is `b + 1` documents, each the others' negative. It depends on the seed,
 No list of an epoch is kept: of a large split, documents come a window of some shards at a time.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ validation split are read for the reported AUC and precision alone. The one exce
 upper bound: it is shown links (`TrainingSplit.links_shown`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

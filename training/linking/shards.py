@@ -5,14 +5,13 @@ shard, so that it needs nothing beside it to be taken over by a later call. Whic
 when all are done, is `versions.py`'s.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -22,17 +21,16 @@ import torch
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, DocumentLinks, LinkCounts, PredictedLink
+from schemas.links import LINKED_SCHEMA, RELINKED_SCHEMA, LinkCounts, PredictedLink
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import read_part, split_parts
 from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.linking.links import Linker, links_file, parquet_bytes
+from training.linking.links import LinkedDocument, Linker, links_table, parquet_bytes
+from training.linking.options import LinkOptions
 from training.linking.outcomes import outcome
 from training.linking.relinked import relinked_table
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"
@@ -49,9 +47,7 @@ class Linking:
         folder: of it.
         output: where links go.
         model: URI of the model, with its version.
-        calibration: gives links their probability.
-        precision: share of links that is to be true; None: all are kept.
-        refine: by which refined similarities links are chosen; None: by the cosines.
+        options: how links are chosen, and what they carry.
         made_by: fingerprint of everything that decides which links a shard has.
         with_documents: whether the documents themselves are written, too, with the links they came with beside the
             predicted ones.
@@ -61,15 +57,19 @@ class Linking:
     folder: Folder
     output: Folder
     model: str
-    calibration: Calibration | None
-    precision: float | None
-    refine: RefineConfig | None
+    options: LinkOptions
     made_by: str
     with_documents: bool = False
 
     @property
     def reference(self) -> str:
-        return f"{self.manifest.dataset}@{self.manifest.version}"
+        """Return NAME@VERSION."""
+        return self.manifest.reference
+
+    def other_links(self, found: str) -> UsageError:
+        """Return the error of an output that holds other links than this linking's."""
+        expected = f"expected links of {self.model} on {self.reference}"
+        return UsageError(f"--output {self.output.uri}: {expected}, found {found}; take another folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,55 +119,42 @@ class LinkedShard:
 def link_shard(model: LinkModel, linking: Linking, shard: Shard) -> LinkedShard:
     """Link the documents of a shard; write its failures, what came of its documents, and then its links.
 
-    The ground truth is read to count what is wrong and missed; the linker is not shown it.
+    The ground truth is read to count wrong and missed links; the linker does not get it.
 
     One thread computes: sums of floating-point numbers depend on how many share them, and a shard's links are to be the
     same bytes wherever they are made.
     """
-    links: list[PredictedLink] = []
-    outcomes: list[DocumentLinks] = []
-    failures: list[Failure] = []
-    linked: dict[str, Sequence[PredictedLink]] = {}
     with one_thread():
         unreadable: list[Unreadable] = []
         card, place = model.card, (linking.manifest, linking.folder, shard.split)
         read = read_for_model(
             card.config, card.data, *place, with_truth=True, shards=[shard.number], unreadable=unreadable
         )
-        failures += [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
-        documents = len(read) + len(failures)
-        linker = Linker(
-            model=model,
-            uri=linking.model,
-            calibration=linking.calibration,
-            precision=linking.precision,
-            refine=linking.refine,
-        )
-        for number, found in enumerate(linker.link_set(replace(read, links=None))):
-            if isinstance(found, Failure):
-                failures.append(found)
-            else:
-                links += found.links
-                linked[found.id] = found.links
-                outcomes.append(outcome(found, read, number))
-    reasons = dict(sorted(Counter(str(failure.reason) for failure in failures).items()))
-    counts = LinkCounts(documents=documents, links=len(links), failures=reasons)
-    files = []
-    if failures:
-        data = parquet_bytes(to_table(map(row_of, failures), FAILURE_SCHEMA))
-        files.append(_write(linking, shard.failures, data, len(failures)))
-    else:
-        linking.output.delete(shard.failures)
-    data = parquet_bytes(to_table(map(row_of, outcomes), LINKED_SCHEMA))
-    files.append(_write(linking, shard.documents, data, len(outcomes)))
+        linker = Linker(model=model, uri=linking.model, options=linking.options)
+        found = list(linker.link_set(replace(read, links=None)))
+        linked = {number: each for number, each in enumerate(found) if isinstance(each, LinkedDocument)}
+        outcomes = [outcome(each, read, number) for number, each in linked.items()]
+    failures = [Failure(Stage.LINKING, each.id, Reason.UNREADABLE, each.problem) for each in unreadable]
+    failures += [each for each in found if isinstance(each, Failure)]
+    links = {each.id: each.links for each in linked.values()}
+    counts = LinkCounts(
+        documents=len(read) + len(unreadable),
+        links=sum(map(len, links.values())),
+        failures=dict(sorted(Counter(str(failure.reason) for failure in failures).items())),
+    )
     about = {"model": linking.model, "dataset": linking.reference, "made_by": linking.made_by}
     note = {NOTE: json.dumps(about | asdict(counts), sort_keys=True).encode()}
+    tables = {shard.documents: to_table(map(row_of, outcomes), LINKED_SCHEMA)}
+    if failures:
+        tables[shard.failures] = to_table(map(row_of, failures), FAILURE_SCHEMA)
+    else:
+        linking.output.delete(shard.failures)
     if linking.with_documents:
-        table = _relinked(linking, shard, linked)
-        data = parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
-        files.append(_write(linking, shard.relinked, data, table.num_rows))
-    files.append(_write(linking, shard.links, links_file(links, note), len(links)))  # last: it says that all is done
-    return LinkedShard(shard=shard, counts=counts, files=tuple(files))
+        tables[shard.relinked] = _noted(_relinked(linking, shard, links), note)
+    tables[shard.links] = _noted(
+        links_table(chain.from_iterable(links.values())), note
+    )  # last: it says that all is done
+    return LinkedShard(shard=shard, counts=counts, files=tuple(_write(linking, *each) for each in tables.items()))
 
 
 def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
@@ -183,18 +170,15 @@ def find_linked(linking: Linking, shard: Shard) -> LinkedShard | None:
     about = (note.get("model"), note.get("dataset"))
     if about != (linking.model, linking.reference):
         found = f"links of {about[0]} on {about[1]}" if all(about) else "another file"
-        raise UsageError(
-            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found {found} "
-            f"({shard.links}); take another folder"
-        )
+        raise linking.other_links(f"{found} ({shard.links})")
     if note["made_by"] != linking.made_by:
         return None
     counts = LinkCounts(documents=note["documents"], links=note["links"], failures=note["failures"])
     failed = sum(counts.failures.values())
-    beside = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
-    if not all(map(linking.output.exists, beside)):
+    others = {shard.documents: counts.documents - failed} | ({shard.failures: failed} if failed else {})
+    if not all(map(linking.output.exists, others)):
         return None
-    files = [_entry(path, linking.output.read(path), rows) for path, rows in beside.items()]
+    files = [_entry(path, linking.output.read(path), rows) for path, rows in others.items()]
     files.append(_entry(shard.links, data, counts.links))
     if linking.with_documents:
         relinked = linking.output.read(shard.relinked) if linking.output.exists(shard.relinked) else b""
@@ -210,13 +194,18 @@ def _relinked(linking: Linking, shard: Shard, links: Mapping[str, Sequence[Predi
     return relinked_table(read_part(linking.folder, part, RELINKED_SCHEMA.names), links)
 
 
-def _write(linking: Linking, path: str, data: bytes, rows: int) -> FileEntry:
+def _noted(table: pa.Table, note: Mapping[bytes, bytes]) -> pa.Table:
+    return table.replace_schema_metadata({**table.schema.metadata, **note})
+
+
+def _write(linking: Linking, path: str, table: pa.Table) -> FileEntry:
+    data = parquet_bytes(table)
     linking.output.write(path, data)
-    return _entry(path, data, rows)
+    return _entry(path, data, table.num_rows)
 
 
 def _read_note(data: bytes) -> dict[str, Any]:
-    """Return what a file of links says of itself; nothing where it is none."""
+    """Return the note in the metadata of a file of links; an empty one of another file."""
     try:
         metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
     except pa.ArrowInvalid:

@@ -4,8 +4,6 @@ Shards are linked here, one after the other, or by the workers of `training.ray.
 the same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections import Counter
@@ -13,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -23,10 +20,8 @@ from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
-from training.linking.links import check_refined, threshold_of
+from training.linking.links import Linker
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
-from training.metrics.calibration import Calibration
-from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]
@@ -40,8 +35,8 @@ class LinkedVersion:
     Attributes:
         manifest: of the links.
         output: its folder.
-        shards: how many of the splits asked for there are.
-        reused: how many of them had been linked before.
+        shards: number of shards of the chosen splits.
+        reused: number of those that were linked before.
         documents: of the shards that were linked now.
         seconds: that took, workers started and the model loaded among them.
     """
@@ -67,44 +62,30 @@ class LinkedVersion:
 
 
 def prepare_linking(
-    model: LinkModel,
-    lake: Lake,
-    reference: str,
-    *,
-    uri: str,
-    output: Folder,
-    calibration: Calibration | None = None,
-    precision: float | None = None,
-    refine: RefineConfig | None = None,
-    with_documents: bool = False,
+    linker: Linker, lake: Lake, reference: str, *, output: Folder, with_documents: bool = False
 ) -> Linking:
-    """Return what a linking needs to know; a mistake that would stop every shard is said here.
+    """Return what all shards of a linking share; a mistake that would stop every shard is found here.
 
     Raises:
         NotFoundError: the data set or version is not there.
-        UsageError: it has not the vectors the model reads; a precision is wanted that cannot be had.
+        UsageError: it lacks the vectors that the model reads.
     """
     manifest, folder = read_manifest(lake, reference)
-    threshold_of(calibration, precision, uri)
-    check_refined(model, refine)
+    card = linker.model.card
     for split in _splits(manifest):
-        read_for_model(model.card.config, model.card.data, manifest, folder, split, shards=[])
+        read_for_model(card.config, card.data, manifest, folder, split, shards=[])
     made_by = {
-        "model": model.digest(),
+        "model": linker.model.digest(),
         "data": hashlib.sha256(folder.read(MANIFEST)).hexdigest(),
-        "calibration": None if calibration is None else calibration.to_json(),
-        "precision": precision,
-        **({} if refine is None else {"refine": resolve(refine)}),
+        **linker.options.decisive(),
         "schemas": [schema_version(LINK_SCHEMA), schema_version(LINKED_SCHEMA)],
     }
     return Linking(
         manifest=manifest,
         folder=folder,
         output=output,
-        model=uri,
-        calibration=calibration,
-        precision=precision,
-        refine=refine,
+        model=linker.uri,
+        options=linker.options,
         made_by=fingerprint(made_by),
         with_documents=with_documents,
     )
@@ -131,10 +112,10 @@ def link_version(
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
     if left and (
         earlier is None or any(shard.split in earlier.splits for shard in left)
-    ):  # it would say what is not so
+    ):  # it lists files that are written anew
         linking.output.delete(MANIFEST)
     began = time.monotonic()
-    fresh = list(_telling(link_shards(model, linking, left), len(left), say)) if left else []
+    fresh = list(_reporting(link_shards(model, linking, left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])
@@ -170,15 +151,15 @@ def _splits(manifest: Manifest) -> list[str]:
     return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
-def _telling(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
-    """Yield linked shards, and say now and then how far it is."""
-    began = told = time.monotonic()
+def _reporting(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+    """Yield linked shards, and report progress now and then."""
+    began = reported = time.monotonic()
     documents = 0
     for number, each in enumerate(found, start=1):
         documents += each.counts.documents
         now = time.monotonic()
-        if now - told >= PROGRESS_S and number < shards:
-            told = now
+        if now - reported >= PROGRESS_S and number < shards:
+            reported = now
             rate, left = documents / (now - began), left_of(number, shards, now - began)
             say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each
@@ -195,10 +176,7 @@ def _earlier(linking: Linking) -> LinksManifest | None:
     where = f"{linking.output.uri}/{MANIFEST}"
     found = LinksManifest.from_json(linking.output.read(MANIFEST).decode(), where=where)
     if (found.model, found.dataset) != (linking.model, linking.reference):
-        raise UsageError(
-            f"--output {linking.output.uri}: expected links of {linking.model} on {linking.reference}, found links of "
-            f"{found.model} on {found.dataset}; take another folder"
-        )
+        raise linking.other_links(f"links of {found.model} on {found.dataset}")
     return found if found.made_by == linking.made_by else None
 
 
@@ -224,7 +202,7 @@ def _manifest(linking: Linking, linked: Sequence[LinkedShard], earlier: LinksMan
         model=linking.model,
         dataset=linking.reference,
         made_by=linking.made_by,
-        precision=linking.precision,
+        precision=linking.options.precision,
         splits={**kept, **splits},
         files=tuple(sorted(files)),
     )

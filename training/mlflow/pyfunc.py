@@ -27,6 +27,7 @@ from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
 from training.data.views import TextView
 from training.linking.links import Linker
+from training.linking.options import LinkOptions
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.model import LinkModel
 
@@ -51,15 +52,12 @@ class LinkPredictor:
     """What `mlflow.pyfunc.load_model` wraps.
 
     Args:
-        model: both towers.
-        uri: its address, with its version; it is part of the answer.
-        calibration: gives links their probability; None: they have none.
+        linker: links documents; its model's address, with its version, is part of the answer.
     """
 
-    def __init__(self, model: LinkModel, *, uri: str, calibration: Calibration | None = None) -> None:
-        self.model = model
-        self.uri = uri
-        self.calibration = calibration
+    def __init__(self, linker: Linker) -> None:
+        self.linker = linker
+        self.model = linker.model
 
     def predict(self, documents: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Return a row a document; see `answers`.
@@ -89,9 +87,9 @@ class LinkPredictor:
         Raises:
             UsageError: vectors are missing, not finite, or of another size than the model's extractors give.
         """
-        linker = Linker(model=self.model, uri=self.uri, calibration=self.calibration)
         found: list[dict[str, Any]] = []
-        for place, each in enumerate(linker.link_given([self._given(row, place) for place, row in enumerate(rows)])):
+        given = [self._given(row, place) for place, row in enumerate(rows)]
+        for place, each in enumerate(self.linker.link_given(given)):
             if isinstance(each, Failure):
                 raise UsageError(f"row {place}: {each.message}")
             found.append(
@@ -99,7 +97,7 @@ class LinkPredictor:
                     READ: each.sentence_numbers.tolist(),
                     SIMILARITIES: each.similarities.astype(np.float64).tolist(),
                     LINKS: [_fields(link) for link in each.links],
-                    MODEL: self.uri,
+                    MODEL: self.linker.uri,
                 }
             )
         return found
@@ -176,7 +174,8 @@ def _example(model: LinkModel) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> LinkPredictor:
     folder = Path(path)
-    return LinkPredictor(LinkModel.load(folder), uri=_address(folder), calibration=logged_calibration(folder))
+    options = LinkOptions(calibration=logged_calibration(folder))
+    return LinkPredictor(Linker(model=LinkModel.load(folder), uri=_address(folder), options=options))
 
 
 def logged_calibration(folder: Path) -> Calibration | None:

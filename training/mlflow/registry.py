@@ -25,7 +25,9 @@ from mlflow.models import Model
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from training.evaluation.baselines import NOSTRUCT
-from training.metrics.calibration import Calibration, read_calibration
+from training.linking.links import Linker
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.calibration import Calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, connect, fetch_files, tracking_uri
@@ -261,6 +263,17 @@ class LoadedModel:
     run_id: str | None = None
     calibration: Calibration | None = None
 
+    @property
+    def index_name(self) -> str:
+        """Return the name under which the model's indexes lie: of the registry, else of its weights."""
+        if self.version is not None:
+            return f"{self.version.name}-{self.version.version}"
+        return f"model-{self.model.digest()[:12]}"
+
+    def linker(self, options: LinkOptions = DEFAULT_OPTIONS) -> Linker:
+        """Return what links with the model: by its own calibration, where the options have none; raises as `Linker`."""
+        return Linker(model=self.model, uri=self.uri, options=options.calibrated(self.calibration))
+
 
 def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> mlflow.MlflowClient:
     """Return a client of the store that models are read from; of a SQLite store, which is not made for that.
@@ -312,6 +325,17 @@ def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
         raise NotFoundError(f"--model {uri}: no such folder, and {problem}; expected {_FORMS}") from problem
 
 
+def open_model(address: str | None, tracking: str | None, *, dataset: str = "") -> LoadedModel:
+    """Return the model at an address of a store; without one, the champion of the data set NAME[@VERSION].
+
+    Raises:
+        NotFoundError: as `load` and `champion_of_dataset` say.
+        UsageError: likewise.
+    """
+    client = open_registry(tracking, [address] if address else None)
+    return load(address or champion_of_dataset(client, dataset.partition("@")[0]).uri, client)
+
+
 def load_version(version: ModelVersion) -> LoadedModel:
     """Return a registered version's model.
 
@@ -328,15 +352,6 @@ def load_version(version: ModelVersion) -> LoadedModel:
             run_id=version.run_id,
             calibration=logged_calibration(folder),
         )
-
-
-def calibration_of(loaded: LoadedModel, path: Path | None = None) -> Calibration | None:
-    """Return the calibration of a file where one is given, else the model's own; None where there is none.
-
-    Raises:
-        IntegrityError: the file holds no calibration.
-    """
-    return loaded.calibration if path is None else read_calibration(path)
 
 
 def registered_name(uri: str) -> tuple[str, str] | None:

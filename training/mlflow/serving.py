@@ -16,7 +16,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -26,11 +25,12 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
+from training.linking.links import Linker
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
 from training.listening import REQUEST_S, TimedProtocol, bind
-from training.metrics.calibration import Calibration
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
-from training.mlflow.registry import LoadedModel, calibration_of, load, open_registry
+from training.mlflow.registry import open_model
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CONNECTIONS = 64  # more are answered with status 503
@@ -52,17 +52,16 @@ def run_serve(
     model: str,
     host: str,
     port: int,
-    calibration_path: Path | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     tracking: str | None = None,
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Yield where a model is served, in lines and in values, and then serve it until interrupted.
 
     Raises:
-        UsageError: there is no such model or calibration, or the address cannot be had.
+        UsageError: there is no such model, it cannot link with these options, or the address cannot be had.
     """
-    loaded = load(model, open_registry(tracking, [model]))
-    app = make_app(loaded, calibration_of(loaded, calibration_path))
-    address = bind(host, port)
+    loaded = open_model(model, tracking)
+    app, address = make_app(loaded.linker(options)), bind(host, port)
     ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
     lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
     yield lines, {"model": loaded.uri, "address": address.url}
@@ -70,11 +69,11 @@ def run_serve(
     uvicorn.Server(config).run(sockets=[address.bound])
 
 
-def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
+def make_app(linker: Linker) -> FastAPI:
     """Return the application that answers for a model."""
-    predictor = LinkPredictor(loaded.model, uri=loaded.uri, calibration=calibration)
-    wanted = [name for name, is_needed in pyfunc.inputs(loaded.model).items() if is_needed]
-    example = json.loads(pyfunc.example(loaded.model).to_json(orient="records"))
+    predictor = LinkPredictor(linker)
+    wanted = [name for name, is_needed in pyfunc.inputs(linker.model).items() if is_needed]
+    example = json.loads(pyfunc.example(linker.model).to_json(orient="records"))
     one_at_a_time = threading.Lock()
     app = FastAPI(openapi_url=None)
 
@@ -103,7 +102,7 @@ def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
 
     @app.get("/version")
     async def version() -> JSONResponse:
-        return JSONResponse({"model": loaded.uri, "mlflow": mlflow.__version__})
+        return JSONResponse({"model": linker.uri, "mlflow": mlflow.__version__})
 
     return app
 

@@ -6,8 +6,6 @@ checkpoints under `<lake>/runs/<run>`. A run whose folder there already holds a 
 crash of a worker within the same launch, after a kill of the whole driver with the next one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

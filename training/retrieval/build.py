@@ -5,8 +5,6 @@ order of content hash: how many parts a version has changes nothing. What was ma
 libraries before is taken over.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3
@@ -58,6 +56,28 @@ class BuiltIndex:
     folder: Folder
     is_reused: bool
 
+    def lines(self) -> list[str]:
+        """Return where it is, how it is searched, and what is known of its pictures."""
+        manifest, cells = self.manifest, self.manifest.cells
+        how = "searched exactly"
+        if cells is not None:
+            how = (
+                f"searched in {cells.probes} of {cells.cells} lists, recall {cells.recall:.3f} of {cells.measured_with}"
+            )
+        described = ", ".join(f"{name} {count}" for name, count in manifest.described.items() if count) or "nothing"
+        return [
+            f"{'reused' if self.is_reused else 'made'}: {self.folder.uri}",
+            f"{manifest.images} images of {manifest.dataset} by {manifest.model}, {how}",
+            f"known of them: {described}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same for a machine."""
+        names = ("model", "dataset", "images", "described")
+        about = {"path": self.folder.uri, "reused": self.is_reused}
+        size = sum(entry.bytes for entry in self.manifest.files)
+        return about | {name: getattr(self.manifest, name) for name in names} | {"bytes": size}
+
 
 def build_index(
     model: LinkModel,
@@ -89,12 +109,9 @@ def build_index(
     manifest, source = read_manifest(lake, reference)
     target = lake.index(manifest.dataset, manifest.version, name)
     made_by = _made_by(model, source, calibration, exact_below)
-    if target.exists(MANIFEST):
-        with suppress(IntegrityError):  # of another format
-            earlier = IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
-            if earlier.made_by == made_by:
-                return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
-        target.delete(MANIFEST)  # it would say what is not so
+    if (earlier := _earlier(target)) is not None and earlier.made_by == made_by:
+        return BuiltIndex(manifest=earlier, folder=target, is_reused=True)
+    target.delete(MANIFEST)  # of other content than what is written now
     with tempfile.TemporaryDirectory(prefix="multilink-index-") as scratch, one_thread():
         folder = Path(scratch)
         found = _read(model, manifest, source, folder, say)
@@ -112,7 +129,7 @@ def build_index(
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         index = IndexManifest(
             model=uri,
-            dataset=f"{manifest.dataset}@{manifest.version}",
+            dataset=manifest.reference,
             made_by=made_by,
             images=count,
             dimensions=vectors.shape[1],
@@ -122,6 +139,13 @@ def build_index(
         )
     target.write(MANIFEST, index.to_json().encode())
     return BuiltIndex(manifest=index, folder=target, is_reused=False)
+
+
+def _earlier(target: Folder) -> IndexManifest | None:
+    """Return the manifest of an index that is there, in the format of today."""
+    with suppress(IntegrityError, FileNotFoundError):
+        return IndexManifest.from_json(target.read(MANIFEST).decode(), where=target.uri)
+    return None
 
 
 def _made_by(model: LinkModel, source: Folder, calibration: Calibration | None, exact_below: int) -> str:
@@ -188,7 +212,7 @@ def _read(model: LinkModel, manifest: Manifest, source: Folder, folder: Path, sa
                     stream.write(vectors[row].tobytes())
             say(f"{split}, {part_name(entry)}: {len(found.rows)} images so far")
     if not found.rows:
-        raise UsageError(f"{manifest.dataset}@{manifest.version}: expected images to index, found none")
+        raise UsageError(f"{manifest.reference}: expected images to index, found none")
     return found
 
 

@@ -13,14 +13,13 @@ for it: those are the queries. Where nothing is said of any picture, the last th
 scores are expected ones; intervals are over documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from schemas.console import aligned
 from schemas.documents import Role, Split
 from schemas.errors import UsageError
 from schemas.evaluation import Score
@@ -29,7 +28,7 @@ from schemas.manifest import read_manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.evaluation.evaluate import absent
+from training.evaluation.evaluate import EvaluationReport, absent
 from training.metrics.bootstrap import pooled_interval
 from training.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
 from training.retrieval.index import Index
@@ -247,3 +246,24 @@ def _scores(queries: Sequence[Asked], ranks: Mapping[str, Ranks], candidates: in
                 interval = pooled_interval(np.bincount(rows, weights=column).astype(np.float64), counts)
                 name = f"{group}, whole pool of {candidates}"
                 yield interval.score(metric, n=len(members), group=name, measure=system)
+
+
+def score_lines(report: EvaluationReport) -> list[str]:
+    """Return a row a group and system, and why a system has no numbers."""
+    table: dict[tuple[str, str], dict[str, str]] = {}
+    for row in report.rows:
+        if row.metric in METRICS and row.value is not None:
+            table.setdefault((row.group, row.measure), {})[row.metric] = (
+                f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]"
+            )
+    head = ("", "MRR", *(metric.replace("recall_at_", "R@") for metric in METRICS[1:]))
+    rows = [
+        (f"{group.partition(',')[0]}  {measure}", *(own[metric] for metric in METRICS))
+        for (group, measure), own in sorted(table.items())
+    ]
+    notes = [f"{row.measure}: {row.note}" for row in report.rows if row.note]
+    return [
+        f"{report.model} on {report.dataset}@{report.dataset_version}, {report.split}",
+        *aligned([head, *rows]),
+        *notes,
+    ]

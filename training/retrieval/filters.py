@@ -8,8 +8,6 @@
 Values reach SQLite as parameters and quoted phrases alone: nothing that is written in a condition is SQL.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An index, opened: its pictures, their vectors, and the model that made them, which also reads the queries."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import dataclass

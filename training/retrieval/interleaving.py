@@ -6,8 +6,6 @@ that is not there yet. Who sees the list cannot tell whose a picture is. An arti
 of the pictures chosen for it; articles are independent, pictures of one article are not, so articles are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Every sentence is compared with every picture, and the maximum-weight matching i
 at most one sentence, and each sentence one picture. A picture without one is for a person to place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ What a model reads beside words (vectors of a sentence encoder, a picture's feat
 pipeline's own extractors, which this package does not know. Without one only models that read words can be asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -97,6 +97,11 @@ class Picture:
         return " ".join(value if isinstance(value, str) else " ".join(value) for value in values if value)
 
     @property
+    def label(self) -> str:
+        """Return its title, else its caption, else where it came from."""
+        return self.metadata.title or self.metadata.caption or self.source or ""
+
+    @property
     def text(self) -> str:
         """Return what is said of it, and the captions of the articles that showed it."""
         return " ".join(filter(None, (self.said, self.shown_with)))

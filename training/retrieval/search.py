@@ -9,8 +9,6 @@ probability of a picture is the calibration's for a predicted link of that simil
 linked rightly in a document, which is more than an editor asks of one in an archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -18,8 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from schemas.console import aligned
 from schemas.errors import NotFoundError, UsageError
 from training.data.ragged import Float32, Float64, Int64
+from training.linking.options import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig, RelationPredictor
 from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
@@ -31,6 +32,7 @@ LIKED, UNLIKED = 0.75, 0.15
 RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
 EXPECTED_OF = 10  # first pictures whose relations say what is to be expected
 MAX_TOP = RERANKED
+SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 
 
 class RankBy(StrEnum):
@@ -85,6 +87,30 @@ class SearchResult:
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
 
+    def lines(self) -> list[str]:
+        """Return the ranking as a table, and what the model read and expects."""
+        head = ("rank", "cosine", "probability", "words", "date", "image", "shown")
+        rows = [
+            (
+                str(each.rank),
+                f"{each.similarity:.3f}",
+                "" if each.probability is None else f"{each.probability:.2f}",
+                str(each.lexical_rank or ""),
+                each.picture.metadata.date or "",
+                each.picture.image[:16],
+                each.picture.label[:SHOWN_TEXT],
+            )
+            for each in self.images
+        ]
+        weights = [f"{source.role} {source.weight:.2f}" for source in self.sources if source.weight is not None]
+        expected = [f"{name} {probability:.2f}" for name, probability in self.expected]
+        return [
+            f"{len(self.images)} of {self.searched} images",
+            *(aligned([head, *rows]) if rows else []),
+            *([f"weights: {', '.join(weights)}"] if weights else []),
+            *([f"expect: {', '.join(expected)}{', refined by them' * self.is_refined}"] if expected else []),
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""
         return asdict(self)
@@ -97,7 +123,7 @@ def search(
     filters: Filters = NO_FILTERS,
     top: int = 20,
     rank_by: RankBy = RankBy.VISUAL,
-    refine: RefineConfig | None = None,
+    options: LinkOptions = DEFAULT_OPTIONS,
     reader: Reader = read_words,
 ) -> SearchResult:
     """Return the first `top` pictures for a query.
@@ -108,13 +134,16 @@ def search(
         filters: which pictures take part at all.
         top: 1 to MAX_TOP.
         rank_by: similarity, words, or both.
-        refine: by which refined similarities pictures are ranked (Alikhani 2022), of models with relations.
+        options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations; their calibration
+            gives probabilities in place of the index's own.
         reader: gives what the model reads beside words.
 
     Raises:
         UsageError: the query has nothing the model reads, or a setting is out of range.
         NotFoundError: a picture that is liked or not is not in the index.
     """
+    if options.precision is not None:
+        raise UsageError(f"--precision {options.precision:g}: of links; a search ranks pictures, and leaves none out")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is not RankBy.VISUAL and not query.text:
@@ -126,15 +155,15 @@ def search(
     visual = index.vectors.nearest(vector, RERANKED, selected)
     is_refined = False
     scores: Float64 = visual.similarities.astype(np.float64)
-    if refine is not None and len(visual.rows):
-        scores = _refined(index, refine, visual, vector)
+    if options.refine is not None and len(visual.rows):
+        scores = _refined(index, options.refine, visual, vector)
         is_refined = bool((scores != visual.similarities).any())
         order = np.argsort(-scores, kind="stable")
         visual, scores = Nearest(visual.rows[order], visual.similarities[order]), scores[order]
     lexical = index.words.rank(query.text, RERANKED, selected)
     rows, scores = _ranked(rank_by, visual.rows, scores, lexical.rows, lexical.scores)
     ranking = _Ranking(rows[:top], scores[:top], _ranks(visual.rows), _ranks(lexical.rows))
-    images = _images(index, vector, text, ranking)
+    images = _images(index, options.calibration or index.calibration, vector, text, ranking)
     return SearchResult(
         images=tuple(images),
         sources=tuple(sources),
@@ -220,13 +249,15 @@ class _Ranking:
     lexical: dict[int, int]
 
 
-def _images(index: Index, vector: Float32, text: Float32 | None, ranking: _Ranking) -> list[RankedImage]:
+def _images(
+    index: Index, calibration: Calibration | None, vector: Float32, text: Float32 | None, ranking: _Ranking
+) -> list[RankedImage]:
     """Return what is known of the pictures of a ranking."""
     vectors = vectors_of(index, ranking.rows)
     similarities = vectors @ vector
     probabilities: Sequence[float | None] = [None] * len(similarities)
-    if index.calibration is not None:
-        probabilities = index.calibration.probability(similarities).tolist()
+    if calibration is not None:
+        probabilities = calibration.probability(similarities).tolist()
     found = [
         RankedImage(
             rank=rank,

@@ -1,7 +1,5 @@
 """Several models on the same documents, side by side; and on data sets that they were not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from schemas.console import Say

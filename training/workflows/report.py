@@ -1,6 +1,4 @@
-"""The report of an evaluation: it is made from what is in the registry and the lake alone, so later as well."""
-
-from __future__ import annotations
+"""The report of an evaluation: it is made of what is in the registry and the lake, so it can be made later, too."""
 
 import tempfile
 from pathlib import Path
@@ -23,13 +21,13 @@ REPORT_ARTIFACT = "report"
 JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 
-def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking: str | None = None) -> Path:
+def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking: str | None = None) -> Path:
     """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
     Args:
         summary: of a model's evaluation (not of a scores file or a baseline: there is no model to describe).
-        lake: holds the data set.
         directory: for the page and the table.
+        lake: holds the data set.
         tracking: MLflow's address.
 
     Raises:
@@ -37,10 +35,10 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
     """
     loaded, judged, report = summary.loaded, summary.judged, summary.report
     if loaded is None or judged is None or report is None:
-        raise UsageError("--report: expected a model and a data set; a scores file has neither")
+        raise UsageError("--report: expected --model and --dataset; a file of scores has no model to report on")
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
-    shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
+    images = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
     content = ReportContent(
         table=report,
         config=card.config,
@@ -50,7 +48,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
-        pictures=read_pictures(manifest, folder, report.split, shown),
+        pictures=read_pictures(manifest, folder, report.split, images),
     )
     path = write_page(directory, report_page(content))
     for written in (path, report.write(directory)):
@@ -88,7 +86,7 @@ def run_training_report(
         say(f"no report: {problem}")
         return None
     with tempfile.TemporaryDirectory(prefix="multilink-report-") as scratch:
-        run_report(summary, lake=lake, directory=Path(scratch), tracking=tracking)
+        run_report(summary, Path(scratch), lake=lake, tracking=tracking)
     say(f"report and scores are with {trained.model_uri} and run {trained.run_id}")
     return summary
 

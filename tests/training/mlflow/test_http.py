@@ -131,13 +131,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
     for name, weights in LinkModel.load(trained).state_dict().items():
         assert again.model.state_dict()[name].equal(weights)
     document = GivenDocument(id="d", texts=["a", "b"], sentence_vectors=np.eye(2, 12), image_vectors=np.eye(2, 16))
-    linked = run_link(
-        loaded=again,
-        documents=[document],
-        output=str(tmp_path / "links.parquet"),
-        calibration=calibration,
-        say=print,
-    )
+    linked = run_link(loaded=again, documents=[document], output=tmp_path / "links.parquet", say=print)
     assert linked.model == "models:/linker/1" and linked.documents == 1
 
     elsewhere = tmp_path / "elsewhere.db"
