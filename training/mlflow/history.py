@@ -18,7 +18,7 @@ import mlflow
 
 from schemas.console import aligned
 from schemas.errors import GateError, UsageError
-from training.mlflow.promotion import Reign, reigns
+from training.mlflow.promotion import ChampionEntry, champion_log
 from training.mlflow.registry import APPROVED_TAG, ModelVersion, find_model, find_version, versions
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG
 
@@ -66,19 +66,21 @@ def championships(client: mlflow.MlflowClient, name: str) -> list[Championship]:
     """
     model = find_model(client, name)
     tags = {each.version: each.tags for each in versions(client, f"name = '{model.name}'")}
-    entries = reigns(client, model.name)[1:]
+    entries = champion_log(client, model.name)[1:]
     return [
-        _championship(model.name, entry, after, tags.get(entry.line[0], {}))
+        _championship(model.name, entry, after, tags.get(entry.champions[0], {}))
         for entry, after in zip_longest(entries, entries[1:])
     ]
 
 
-def _championship(name: str, entry: Reign, after: Reign | None, tags: Mapping[str, str]) -> Championship:
+def _championship(
+    name: str, entry: ChampionEntry, after: ChampionEntry | None, tags: Mapping[str, str]
+) -> Championship:
     decision = json.loads(entry.decision or "{}")
     is_known = {DATASET_TAG, VERSION_TAG} <= tags.keys()
     return Championship(
         model=name,
-        version=entry.line[0],
+        version=entry.champions[0],
         since=_time(entry),
         until="" if after is None else _time(after),
         replaced=decision.get("champion_before") or "",
@@ -92,7 +94,7 @@ def _championship(name: str, entry: Reign, after: Reign | None, tags: Mapping[st
     )
 
 
-def _time(entry: Reign) -> str:
+def _time(entry: ChampionEntry) -> str:
     return datetime.fromtimestamp(entry.since_ms / 1000, UTC).isoformat(timespec="seconds")
 
 

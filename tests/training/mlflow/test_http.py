@@ -21,7 +21,7 @@ from training.commands import run_evaluate, run_report
 from training.data.documents import GivenDocument
 from training.linking_commands import run_link
 from training.mlflow.copying import copy_version
-from training.mlflow.promotion import current, promote, rollback
+from training.mlflow.promotion import last_entry, promote, rollback
 from training.mlflow.registering import artifact_folder, register
 from training.mlflow.registry import DECISION_TAG, find_version, load
 from training.mlflow.runs import connect, experiment_id
@@ -108,7 +108,7 @@ def test_a_server_that_dies_in_the_middle_changes_nothing(
 
     promoted = promote(client, "linker", "2", say=die_and_rise)
     assert promoted.decision.is_promoted and promoted.champion == "1"
-    assert len(lines) == 2 and current(client, "linker").line == ("2", "1")
+    assert len(lines) == 2 and last_entry(client, "linker").champions == ("2", "1")
     assert DECISION_TAG in find_version(client, "linker", "2").tags
 
     summary = run_evaluate(

@@ -241,7 +241,7 @@ def test_an_objective_has_one_name_and_is_found_by_every_spelling(
     assert find_version(client, spelled, "1").name == find_version(client, spelled, "champion").name == name
     held = alias_holder(client, spelled, "champion")
     assert held is not None and held.uri == f"models:/{name}/1"
-    assert rollback_error(client, spelled) == f"model '{spelled}' has no champion to go back to: no previous_champion"
+    assert rollback_error(client, spelled) == f"model '{name}' has no champion to go back to: no previous_champion"
 
 
 def rollback_error(client: mlflow.MlflowClient, name: str) -> str:
