@@ -35,7 +35,7 @@ def sample(
     """Write a page of a random sample of a version: sentences, pictures and known links."""
     from pipelines.exports.sampling import sample_of
     from training.report.examples import ExampleGroup
-    from training.report.pages import shown_page
+    from training.report.pages import documents_page
 
     splits = tuple(Split) if split is None else (Split(known_split(split)),)
     manifest, folder = read_manifest(Lake.at(lake), reference)
@@ -48,7 +48,7 @@ def sample(
     name = f"{manifest.dataset}@{manifest.version}"
     count = sum(manifest.splits[each].documents for each in splits)
     about = f"{len(drawn):,} of {count:,} documents, drawn at random with seed {seed}."
-    page = shown_page(groups, kicker="A sample", title=name, about=about)
+    page = documents_page(groups, kicker="A sample", title=name, about=about)
     Folder(str(output.parent)).write(output.name, page.encode())
     values = {"dataset": name, "documents": [each.row["id"] for each in drawn], "page": str(output)}
     Console(is_json=is_json).summarise([f"{name}: {len(drawn)} of {count} documents: {output}"], values)
@@ -61,10 +61,8 @@ def as_example(document: ShownDocument) -> ExampleDocument:
     links = document.row["links"]
     return ExampleDocument(
         id=document.row["id"],
-        auc=None,
         sentences=tuple(sentence["text"] for sentence in document.row["sentences"]),
         images=tuple(picture["jpeg"] for picture in document.pictures),
-        predicted=(),
         links=None if links is None else tuple((link["sentence"], link["image"]) for link in links),
         is_predicted=False,
     )

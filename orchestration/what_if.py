@@ -32,7 +32,7 @@ def what_if(
     from pipelines.exports.what_if import Thresholds
     from pipelines.exports.what_if import what_if as tried
     from training.report.examples import ExampleGroup
-    from training.report.pages import shown_page
+    from training.report.pages import documents_page
     from training.report.sections import Row, Table
 
     if not settings:
@@ -47,7 +47,7 @@ def what_if(
     about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
     rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())
     table = Table(("Split", "There are", "Would go", "Why"), rows)
-    page = shown_page(groups, kicker="What if", title=name, about=about, table=table)
+    page = documents_page(groups, kicker="What if", title=name, about=about, table=table)
     Folder(str(output.parent)).write(output.name, page.encode())
     values = {"dataset": name, "page": str(output), **found.to_json()}
     Console(is_json=is_json).summarise([*table.lines(), f"{name}: {output}"], values)

@@ -172,7 +172,7 @@ def examples(
     )
     page = None
     if report is not None:
-        shown, about = [each.shown for each in found.documents], {"dataset": found.dataset, "split": found.split}
+        shown, about = [each.example for each in found.documents], {"dataset": found.dataset, "split": found.split}
         page = write_page(report, examples_page(shown, model=found.model, loss=found.loss, **about))
     _summarise(console, found.lines(), found.to_json(), page)
 
@@ -194,7 +194,8 @@ def compare(
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
     from training.commands import run_compare
-    from training.report.pages import comparison_lines, comparison_page, write_page
+    from training.report.pages import write_page
+    from training.report.studies import comparison_lines, comparison_page
 
     console = Console(is_json=is_json)
     found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=console.say)
@@ -222,7 +223,8 @@ def supervised(
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
     from training.evaluation.studies import supervised_curve
-    from training.report.pages import curve_table, supervised_page, write_page
+    from training.report.pages import write_page
+    from training.report.studies import curve_table, supervised_page
 
     console = Console(is_json=is_json)
     points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=console.say))
@@ -256,7 +258,8 @@ def sweep(
     """
     override(named_recipe(recipe or DEFAULT_RECIPE), settings or [])
     dataset = options.known_dataset(lake, dataset)
-    from training.report.pages import sweep_page, sweep_table, write_page
+    from training.report.pages import write_page
+    from training.report.studies import sweep_page, sweep_table
     from training.sweep import PAPER, run_sweep
 
     console = Console(is_json=is_json)
@@ -290,7 +293,8 @@ def transfer(
     addresses = _items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in _items(datasets, "--datasets")]
     from training.commands import run_transfer
-    from training.report.pages import transfer_page, transfer_table, write_page
+    from training.report.pages import write_page
+    from training.report.studies import transfer_page, transfer_table
 
     console = Console(is_json=is_json)
     cells = run_transfer(

@@ -43,8 +43,9 @@ from training.mlflow.registering import attach, nostruct_rival, record_evaluatio
 from training.mlflow.registry import LoadedModel, load, open_registry
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
-from training.report.example_documents import Widest, example_groups, widest_documents
-from training.report.pages import ReportContent, report_page, write_page
+from training.report.evaluation import report_page
+from training.report.example_documents import SpreadDocument, example_groups, most_spread
+from training.report.pages import write_page
 from training.report.sections import score_table, sections
 
 FEW_DOCUMENTS = 10
@@ -89,8 +90,8 @@ class EvaluateSummary:
         dataset, count = (self.dataset or "").partition("@")[0], documents_of(self.rows)
         table = score_table(self.rows, "model", dataset=dataset)
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
-        told = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
-        lines = [*([] if table is None else table.lines()), *told, f"{count} documents; left out: {left_out or 'none'}"]
+        lines = [] if table is None else [*table.lines(), *table.footnotes]
+        lines.append(f"{count} documents; left out: {left_out or 'none'}")
         if count < FEW_DOCUMENTS:
             lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
         if self.judged is not None:
@@ -310,11 +311,11 @@ class ExamplesSummary:
     dataset: str
     split: str
     loss: float | None
-    documents: tuple[Widest, ...]
+    documents: tuple[SpreadDocument, ...]
 
     def lines(self) -> list[str]:
         loss = "" if self.loss is None else f": loss {self.loss:.4f}"
-        spreads = (f"{each.shown.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
+        spreads = (f"{each.example.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
         return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
 
     def to_json(self) -> dict[str, Any]:
@@ -356,7 +357,7 @@ def run_examples(
         dataset=reference,
         split=str(split),
         loss=split_loss(loaded.model, manifest, folder, Split(split)),
-        documents=tuple(widest_documents(loaded.model, manifest, folder, split, count=count)),
+        documents=tuple(most_spread(loaded.model, manifest, folder, split, count=count)),
     )
 
 
@@ -378,9 +379,9 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
     shown = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
-    content = ReportContent(
-        table=report,
-        config=card.config,
+    page = report_page(
+        report,
+        card.config,
         kept_epoch=card.epoch,
         history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
         examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
@@ -389,7 +390,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
         confused=judged.confused,
         pictures=read_pictures(manifest, folder, report.split, shown),
     )
-    path = write_page(directory, report_page(content))
+    path = write_page(directory, page)
     for written in (path, report.write(directory)):
         if loaded.run_id is not None:
             client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)

@@ -127,12 +127,10 @@ def _drawn(document: GivenDocument, found: LinkedDocument) -> ExampleDocument:
     """Return a document as the page shows it."""
     return ExampleDocument(
         id=document.id,
-        auc=None,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
         predicted=tuple((link.sentence, link.image, link.similarity) for link in found.links),
         probabilities=tuple(link.probability for link in found.links if link.probability is not None),
-        links=None,
     )
 
 

@@ -24,7 +24,7 @@ from training.mlflow.runs import open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-from training.report.pages import sweep_page
+from training.report.studies import sweep_page
 
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
 

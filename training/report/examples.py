@@ -46,23 +46,23 @@ class ExampleDocument:
 
     Attributes:
         id: the document's id.
-        auc: its AUC in percent; None where links are unknown.
         sentences: its sentences in order.
-        images: per image in order a JPEG, or the address of one; None where there is no picture to show.
+        images: per image in order a JPEG, or the address of one; None where there is no picture.
         predicted: (sentence, image, weight) of each link the model would draw, weight being their cosine.
-        probabilities: that each of them is true, 0 to 1; () where they are not known.
-        is_compared: whether `links` are those that a corpus came with, and no truth.
-        is_predicted: whether a model predicted links; else the document is shown as it is, with those it has.
         links: true (sentence, image) links; None: unknown.
+        auc: its AUC in percent; None where links are unknown.
         concepts: labels of the main regions of each image (Li 2022, figure 6); () where none were detected.
+        probabilities: that each predicted link is true, 0 to 1; () where they are not known.
+        is_predicted: whether a model predicted links; else the document is drawn with those of the data set.
+        is_compared: whether `links` are those that a corpus came with, and no truth.
     """
 
     id: str
-    auc: float | None
     sentences: tuple[str, ...]
     images: tuple[bytes | str | None, ...]
-    predicted: tuple[tuple[int, int, float], ...]
-    links: tuple[tuple[int, int], ...] | None
+    predicted: tuple[tuple[int, int, float], ...] = ()
+    links: tuple[tuple[int, int], ...] | None = None
+    auc: float | None = None
     concepts: tuple[tuple[str, ...], ...] = ()
     probabilities: tuple[float, ...] = ()
     is_predicted: bool = True

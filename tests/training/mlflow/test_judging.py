@@ -23,7 +23,7 @@ from training.linking_commands import run_link
 from training.metrics.links import score_documents
 from training.mlflow.registry import calibration_of, find_version, load
 from training.model import LinkModel
-from training.report.pages import comparison_page
+from training.report.studies import comparison_page
 
 Register = Callable[[Path], str]
 

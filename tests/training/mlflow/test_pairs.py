@@ -15,7 +15,7 @@ from training.commands import run_compare, run_evaluate
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
-from training.report.pages import comparison_lines, comparison_page
+from training.report.studies import comparison_lines, comparison_page
 
 Register = Callable[[Path], str]
 
