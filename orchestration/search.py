@@ -5,7 +5,7 @@ An archive of a user's own is built by the pipeline first; queries are read by i
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -205,7 +205,7 @@ def search(
         rows = ((each.picture.image, each.rank, each.score) for each in found.images)
         lines = (f"1 Q0 {key} {rank} {score:.6f} {SEARCH_TAG}\n" for key, rank, score in rows)
         trec.write_text("".join(lines), encoding="utf-8")
-    console.summarise(_search_lines(found), found.to_json())
+    console.summarise(_search_lines(found), asdict(found))
 
 
 def _search_lines(found: SearchResult) -> list[str]:

@@ -282,7 +282,7 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    refinement = subject.config.refinement.of(subject.predictor, subject.manifest.dataset)
+    refinement = subject.config.refinement.of(subject.model, subject.manifest.dataset)
     return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
 
 

@@ -125,8 +125,7 @@ class Linker:
         """Return the similarities by which links are chosen."""
         if self.refine is None or not matrix.size:
             return matrix
-        refinement = self.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
-        return refinement(matrix, vectors.texts, vectors.images)
+        return self.refine.of(self.model)(matrix, vectors.texts, vectors.images)
 
 
 def predicted_links(

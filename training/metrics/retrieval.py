@@ -80,13 +80,14 @@ class Ranks:
     reciprocal: Float64
 
     @classmethod
-    def of(cls, above: Int64, others: Int64, partners: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
-        """Return the expectations over all orders of what is equal.
+    def of(cls, counts: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
+        """Return the expectations over all orders of what is equal, from the 3 x Q numbers of `count_ranked`.
 
         With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
         1 + a + t / (s + 1), and none of the partners is among the first K with probability
         C(t, K - a) / C(s + t, K - a).
         """
+        above, others, partners = counts
         found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
@@ -147,7 +148,7 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
         if adjust is not None:
             similarities = adjust(similarities, queries[start:stop], candidates)
         counts.append(count_ranked(similarities, are_partners))
-    return Ranks.of(*np.concatenate(counts, axis=1))
+    return Ranks.of(np.concatenate(counts, axis=1))
 
 
 def expected_reciprocal_rank(above: int, others: int, partners: int) -> float:
@@ -164,7 +165,7 @@ def direction_ranks(pool: Pool, direction: Direction, *, adjust: Adjust | None =
 
 
 def count_ranked(similarities: Floats, are_partners: Bool) -> Int64:
-    """Return 3 x Q, as `Ranks.of` takes them: others above the best partner, others and partners equal to it."""
+    """Return 3 x Q numbers of candidates: others above the best partner, others and partners equal to it."""
     best = np.where(are_partners, similarities, -np.inf).max(axis=1, keepdims=True)
     equal = similarities == best
     sets = (similarities > best) & ~are_partners, equal & ~are_partners, equal & are_partners
@@ -283,7 +284,7 @@ def score_pairs(pool: Pool) -> DocumentScores | None:
     numbers, rows = np.unique(documents, return_inverse=True)
     candidates = len(pool.images)
     partners, kinds = np.unique(np.bincount(pool.pairs[:, 0]), return_inverse=True)
-    chance = Ranks.of(np.zeros_like(partners), candidates - partners, partners)  # in a random order everything ties
+    chance = Ranks.of(np.stack([np.zeros_like(partners), candidates - partners, partners]))  # in a random order all tie
     return DocumentScores(
         kind=ScoreKind.PAIRS,
         documents=tuple(numbers.tolist()),

@@ -12,20 +12,19 @@ linked rightly in a document, which is more than an editor asks of one in an arc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from schemas.errors import NotFoundError, UsageError
-from training.data.ragged import Float32, Float64, Int64
+from schemas.errors import UsageError
+from training.data.ragged import Float32, Float64
 from training.metrics.relations import RefineConfig, RelationPredictor
 from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, SourceText, read_words
 from training.retrieval.records import Picture
-from training.retrieval.vectors import RERANKED, Nearest
+from training.retrieval.vectors import RERANKED, Ranked
 
 LIKED, UNLIKED = 0.75, 0.15
 RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
@@ -85,10 +84,6 @@ class SearchResult:
     expected: tuple[tuple[str, float], ...] = ()
     is_refined: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
-        return asdict(self)
-
 
 def search(
     index: Index,
@@ -124,23 +119,16 @@ def search(
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
-    is_refined = False
-    scores: Float64 = visual.similarities.astype(np.float64)
-    if refine is not None and len(visual.rows):
-        scores = _refined(index, refine, visual, vector)
-        is_refined = bool((scores != visual.similarities).any())
-        order = np.argsort(-scores, kind="stable")
-        visual, scores = Nearest(visual.rows[order], visual.similarities[order]), scores[order]
+    refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
     lexical = index.words.rank(query.text, RERANKED, selected)
-    rows, scores = _ranked(rank_by, visual.rows, scores, lexical.rows, lexical.scores)
-    ranking = _Ranking(rows[:top], scores[:top], _ranks(visual.rows), _ranks(lexical.rows))
-    images = _images(index, vector, text, ranking)
+    rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
+    images = _images(index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical)
     return SearchResult(
         images=tuple(images),
         sources=tuple(sources),
         searched=index.records.count if selected is None else len(selected),
         expected=_expected(images),
-        is_refined=is_refined,
+        is_refined=refined is not visual,
     )
 
 
@@ -169,93 +157,60 @@ def query_vector(index: Index, query: Query, queries: QueryReader, text: Float32
 
 
 def _named(index: Index, images: Sequence[str]) -> Float32:
-    rows = index.records.rows_of(images)
-    for image, row in zip(images, rows, strict=True):
-        if row is None:
-            raise NotFoundError(f"image {image[:16]}: not in this index")
-    return index.vectors.take(np.sort(np.array(rows, np.int64)))
+    return index.vectors.rows[index.records.rows_named(images)]
 
 
-def _refined(index: Index, refine: RefineConfig, visual: Nearest, vector: Float32) -> Float64:
-    """Return the refined similarities of the nearest pictures."""
-    refinement = refine.of(RelationPredictor.of(index.model), index.model.card.data.dataset)
-    images = vectors_of(index, visual.rows)
-    refined: Float64 = refinement(visual.similarities[None], vector[None], images)[0]
-    return refined
+def _refined(index: Index, refine: RefineConfig, visual: Ranked, vector: Float32) -> Ranked:
+    """Return the nearest pictures by their refined similarities; as they are where nothing is refined."""
+    refinement = refine.of(index.model)
+    scores: Float64 = refinement(visual.scores[None], vector[None], index.vectors.rows[visual.rows])[0]
+    if (scores == visual.scores).all():
+        return visual
+    order = np.argsort(-scores, kind="stable")
+    return Ranked(visual.rows[order], scores[order])
 
 
-def vectors_of(index: Index, rows: Int64) -> Float32:
-    """Return the vectors of rows in any order."""
-    order = np.argsort(rows)
-    return index.vectors.take(rows[order])[np.argsort(order)]
-
-
-def fused_scores(rankings: Sequence[Int64]) -> tuple[Int64, Float64]:
-    """Return the rows of several rankings, the best first, and their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
-    rows = np.unique(np.concatenate([*rankings, np.zeros(0, np.int64)]))
+def fused(*rankings: Ranked) -> Ranked:
+    """Return the rows of several rankings by their sums of 1 / (RRF + rank) (Cormack et al. 2009)."""
+    rows = np.unique(np.concatenate([each.rows for each in rankings]))
     sums = np.zeros(len(rows))
-    for ranking in rankings:
-        sums[np.searchsorted(rows, ranking)] += 1 / (RRF + 1.0 + np.arange(len(ranking)))
+    for each in rankings:
+        sums[np.searchsorted(rows, each.rows)] += 1 / (RRF + 1.0 + np.arange(len(each.rows)))
     order = np.argsort(-sums, kind="stable")
-    return rows[order], sums[order]
+    return Ranked(rows[order], sums[order])
 
 
-def _ranked(
-    rank_by: RankBy, visual: Int64, similarities: Float64, lexical: Int64, scores: Float64
-) -> tuple[Int64, Float64]:
-    if rank_by is RankBy.VISUAL:
-        return visual, similarities
-    return (lexical, scores) if rank_by is RankBy.LEXICAL else fused_scores([visual, lexical])
+def _ranks(ranking: Ranked) -> dict[int, int]:
+    return {int(row): rank for rank, row in enumerate(ranking.rows, start=1)}
 
 
-def _ranks(rows: Int64) -> dict[int, int]:
-    return {int(row): rank for rank, row in enumerate(rows, start=1)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    rows: Int64
-    scores: Float64
-    visual: dict[int, int]
-    lexical: dict[int, int]
-
-
-def _images(index: Index, vector: Float32, text: Float32 | None, ranking: _Ranking) -> list[RankedImage]:
-    """Return what is known of the pictures of a ranking."""
-    vectors = vectors_of(index, ranking.rows)
+def _images(
+    index: Index, vector: Float32, text: Float32 | None, ranking: Ranked, top: int, *, visual: Ranked, lexical: Ranked
+) -> list[RankedImage]:
+    """Return the first `top` pictures of a ranking, with their ranks by similarity and by words."""
+    rows, visual_ranks, lexical_ranks = ranking.rows[:top], _ranks(visual), _ranks(lexical)
+    vectors = index.vectors.rows[rows]
     similarities = vectors @ vector
-    probabilities: Sequence[float | None] = [None] * len(similarities)
+    probabilities: Sequence[float | None] = [None] * len(rows)
     if index.calibration is not None:
         probabilities = index.calibration.probability(similarities).tolist()
-    found = [
-        RankedImage(
-            rank=rank,
-            picture=picture,
-            similarity=float(similarity),
-            score=float(score),
-            probability=probability,
-            visual_rank=ranking.visual.get(int(row)),
-            lexical_rank=ranking.lexical.get(int(row)),
-        )
-        for rank, (row, picture, similarity, score, probability) in enumerate(
-            zip(
-                ranking.rows,
-                index.records.pictures(ranking.rows.tolist()),
-                similarities,
-                ranking.scores,
-                probabilities,
-                strict=True,
-            ),
-            start=1,
-        )
-    ]
-    if index.model.relations is None or text is None or not found:
-        return found
-    predictor = RelationPredictor.of(index.model)
-    predicted = predictor.crossed(text[None], vectors)[0].tolist()
+    relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
+    if index.model.relations is not None and text is not None and len(rows):
+        predictor = RelationPredictor.of(index.model)
+        predicted = predictor.crossed(text[None], vectors)[0].tolist()
+        relations = [tuple(zip(predictor.names, each, strict=True)) for each in predicted]
     return [
-        replace(each, relations=tuple(zip(predictor.names, row, strict=True)))
-        for each, row in zip(found, predicted, strict=True)
+        RankedImage(
+            rank=number + 1,
+            picture=picture,
+            similarity=float(similarities[number]),
+            score=float(ranking.scores[number]),
+            probability=probabilities[number],
+            visual_rank=visual_ranks.get(int(rows[number])),
+            lexical_rank=lexical_ranks.get(int(rows[number])),
+            relations=relations[number],
+        )
+        for number, picture in enumerate(index.records.pictures(rows.tolist()))
     ]
 
 
