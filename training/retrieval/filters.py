@@ -19,9 +19,7 @@ from schemas.errors import UsageError
 COMPARED = ("date", "width", "height")
 EQUAL = ("credit", "licence", "format", "orientation")
 WORDS = ("title", "caption", "credit", "place", "keywords")
-SHOWN_WITH = (
-    "shown_with"  # captions of articles that showed a picture: full text, but nothing said of the picture itself
-)
+SHOWN_WITH = "shown_with"  # captions of articles that showed a picture: full text, but no description of it
 _OPERATORS = {
     **dict.fromkeys(COMPARED, "< <= = != >= >"),
     **dict.fromkeys(EQUAL, "= !="),
