@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from schemas.errors import UsageError
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.parts import split_parts
 from training.data.views import TextView
 from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
 from training.evaluation.evaluate import (
@@ -35,16 +37,16 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import Judged, judge_model, read_pictures
+from training.evaluation.judge import Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.evaluation.studies import Contestant, ModelComparison, TransferCell, compare_models, transfer_cells
 from training.loop.validation import split_loss
-from training.mlflow.registering import attach, nostruct_rival, record_evaluation, write_card
+from training.mlflow.registering import attach, load_nostruct, record_evaluation, write_card
 from training.mlflow.registry import LoadedModel, load, open_registry
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import report_page
-from training.report.example_documents import SpreadDocument, example_groups, most_spread
+from training.report.example_documents import SpreadDocument, example_groups, most_spread, read_pictures
 from training.report.pages import write_page
 from training.report.sections import score_table, sections
 
@@ -151,9 +153,14 @@ def run_evaluate(
     beside: tuple[Score, ...] = ()
     if with_baselines:
         say("scoring the baselines beside it")
-        rival = nostruct_rival(client, loaded, reference)
         beside = score_beside(
-            loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival
+            loaded.model,
+            judged.evaluation,
+            home,
+            reference,
+            split=str(split),
+            config=config,
+            load_nostruct=partial(load_nostruct, client, loaded, reference),
         )
     name, _, version = reference.partition("@")
     report = EvaluationReport(
@@ -388,7 +395,7 @@ def run_report(summary: EvaluateSummary, *, lake: str, directory: Path, tracking
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
-        pictures=read_pictures(manifest, folder, report.split, shown),
+        pictures=read_pictures(folder, split_parts(manifest, report.split) if shown else (), shown),
     )
     path = write_page(directory, page)
     for written in (path, report.write(directory)):

@@ -29,7 +29,7 @@ from schemas.configs import flatten, resolve
 from schemas.errors import IntegrityError, UsageError
 from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
 from training.data.requirements import told
-from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
+from training.evaluation.baselines import NOSTRUCT, Baseline
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
@@ -255,23 +255,26 @@ def metric_values(report: EvaluationReport) -> dict[str, float]:
     return {_NOT_IN_A_NAME.sub("_", f"{report.split} {name}"): value for name, value in found.items()}
 
 
-def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> Rival:
-    """Return the newest NoStruct model that was trained on NAME@VERSION, or why there is none to set beside a model.
+def load_nostruct(client: mlflow.MlflowClient, loaded: LoadedModel, reference: str) -> tuple[LinkModel, str]:
+    """Return the newest NoStruct model that was trained on NAME@VERSION, and its version in words.
 
     Args:
         client: of the registry.
-        loaded: the model that is judged.
-        reference: what it is judged on.
+        loaded: the model that it is compared with.
+        reference: data set version that both are judged on.
+
+    Raises:
+        UsageError: there is none, or it cannot be loaded.
     """
     nostruct = ObjectiveName.NOSTRUCT.value
     if loaded.model.card.config.objective.name == nostruct:
-        return Rival(model=None, note="it is the model that is judged")
+        raise UsageError("it is the model that is judged")
     dataset, _, version = reference.partition("@")
     name = model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=nostruct)))
     found = models_of(client, name, version)
     if not found:
-        return Rival(model=None, note=f"no model {name} of this data set version is registered")
+        raise UsageError(f"no model {name} of this data set version is registered")
     try:
-        return Rival(model=load_version(found[0]).model, note=f"version {found[0].version}")
+        return load_version(found[0]).model, f"version {found[0].version}"
     except (UsageError, IntegrityError) as problem:
-        return Rival(model=None, note=f"{found[0].uri} cannot be loaded: {problem}")
+        raise UsageError(f"{found[0].uri} cannot be loaded: {problem}") from problem

@@ -215,9 +215,8 @@ class QueryReader:
         without = {word: replace(query, texts=query.given, left_out=frozenset([word])) for word in words}
         readable = {word: each for word, each in without.items() if each.given}
         means = self.vectors([query, *readable.values()]) @ images.mean(axis=0)
-        falls = dict.fromkeys(words, float(means[0])) | dict(
-            zip(readable, (means[0] - means[1:]).tolist(), strict=True)
-        )
+        falls = dict.fromkeys(words, float(means[0]))
+        falls |= dict(zip(readable, (means[0] - means[1:]).tolist(), strict=True))
         return {role: [fall for (own, _), fall in falls.items() if own == role] for role, _ in words}
 
 
