@@ -18,7 +18,6 @@ from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
 from training.commands import run_evaluate
 from training.data.loading import identify
-from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
@@ -90,8 +89,7 @@ def run_sweep(
         judged = run_evaluate(
             model=model, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False, say=say
         )
-        means, kind = judged.means(), kind_of(judged.rows)
-        cells.append(SweepCell(settings=settings, model=model, run=found.run_id, means=means, kind=kind))
+        cells.append(SweepCell(settings=settings, model=model, run=found.run_id, means=judged.means()))
     sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
     client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     client.set_terminated(parent)

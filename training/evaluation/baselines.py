@@ -42,7 +42,6 @@ from training.evaluation.evaluate import (
     evaluate_model,
     of_measure,
     random_similarities,
-    scored_ids,
 )
 from training.evaluation.nearest import evaluate_nearest
 from training.metrics.links import mean_auc
@@ -317,7 +316,7 @@ def _rows(name: str, attempt: Callable[[], BaselineResult], own: Evaluation) -> 
     try:
         found = attempt()
         theirs = found.evaluation.scores if own.own.kind is own.scores.kind else found.evaluation.pairs
-        if theirs is None or scored_ids(found.evaluation, theirs) != scored_ids(own, own.own):
+        if theirs is None or [*found.evaluation.by_document(theirs)] != [*own.by_document(own.own)]:
             raise UsageError("it was not scored on the same documents: it reads other sentences of them")
     except UsageError as problem:
         return (absent(name, problem),)

@@ -6,7 +6,7 @@ that does not apply raises a UsageError that says why; the reason is its row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,7 +30,6 @@ from training.evaluation.evaluate import (
     absent,
     evaluate_embedded,
     read_documents,
-    scored_ids,
 )
 from training.evaluation.groups import Relations, groups_of, link_relations, read_relations
 from training.evaluation.position import position_scores
@@ -108,11 +107,12 @@ class Subject:
             raise UsageError("the data set has no vectors of its images")
         return [bank[self.documents.image_rows[rows]] for rows in self.documents.images]
 
-    def pool(self, links: Iterable[Int64 | None], texts: Iterable[Floats] | None = None) -> Pool:
-        """Return some linked texts and their images, to retrieve one by the other."""
-        own = [each.texts for each in self.embedded] if texts is None else list(texts)
-        images = [each.images for each in self.embedded]
-        return linked_pool(self.documents, own, images, list(links), are_distinct=self.config.distinct_images)
+    def pool(self, links: Sequence[Int64 | None], texts: Sequence[Floats] | None = None) -> Pool:
+        """Return some linked texts and their images, to retrieve one by the other; `texts` stand for the model's."""
+        embedded = self.embedded
+        if texts is not None:
+            embedded = tuple(replace(each, texts=own) for each, own in zip(embedded, texts, strict=True))
+        return linked_pool(self.documents, embedded, links, are_distinct=self.config.distinct_images)
 
     def retrieval(self, pool: Pool, *, adjust: Adjust | None = None, has_samples: bool = True) -> list[Score]:
         """Return retrieval in a pool, in both directions; by refined similarities, of an image for a text alone."""
@@ -276,7 +276,7 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     spreads, regressions = analyse_documents(scores.table()[:, 0], images, texts)
     note = f"images: {image_name}; sentences: {text_name}"
     yield from (replace(score, measure=ANALYSIS, note=note) for score in regressions)
-    for document, values in zip(scored_ids(subject.evaluation, scores), spreads.tolist(), strict=True):
+    for document, values in zip(subject.evaluation.by_document(scores), spreads.tolist(), strict=True):
         for metric, value in zip(("image_spread", "text_spread"), values, strict=True):
             yield Score(metric, value, n=1, group=document, measure=DOCUMENT, unit="squared distance", note=note)
 

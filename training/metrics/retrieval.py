@@ -25,6 +25,7 @@ from training.data.ragged import Bool, Float64, Floats, Int64
 from training.data.streams import stream
 from training.metrics.bootstrap import median_interval, pooled_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
+from training.model import EmbeddedDocument
 
 CUTOFFS = (1, 5, 10)
 RECALL = tuple(f"recall_at_{cutoff}" for cutoff in CUTOFFS)
@@ -233,8 +234,7 @@ def _restricted(pool: Pool, rows: Int64) -> Pool:
 
 def linked_pool(
     documents: DocumentSet,
-    texts: Sequence[Floats],
-    images: Sequence[Floats],
+    embedded: Sequence[EmbeddedDocument],
     links: Sequence[Int64 | None],
     *,
     are_distinct: bool = True,
@@ -243,8 +243,7 @@ def linked_pool(
 
     Args:
         documents: whose `image_rows` say which images are the same.
-        texts: n x d unit vectors of each document.
-        images: m x d unit vectors of each document.
+        embedded: the unit vectors of each document.
         links: of each document, or None where unknown.
         are_distinct: an image in several documents is one candidate, the partner of all its texts; otherwise it is a
             candidate for each document it is in (the rows of a table of pairs).
@@ -262,10 +261,10 @@ def linked_pool(
             query, candidate = (number, sentence), (0, int(rows[image])) if are_distinct else (number, image)
             if query not in query_of:
                 query_of[query] = len(queries)
-                queries.append(texts[number][sentence])
+                queries.append(embedded[number].texts[sentence])
             if candidate not in candidate_of:
                 candidate_of[candidate] = len(candidates)
-                candidates.append(images[number][image])
+                candidates.append(embedded[number].images[image])
             pairs.append((query_of[query], candidate_of[candidate], number))
     table = np.array(pairs, np.int64).reshape(-1, 3)
     return Pool(

@@ -322,10 +322,10 @@ def _against_guard(guard: Guard, contest: Contest, policy: Policy) -> Check:
 def _scores(found: Evaluation, measure: Measure) -> Scores:
     """Return document id -> scores of links or of retrieval, of the documents that have them; there is one."""
     if measure is not Measure.AUC and found.pairs is not None:
-        return {found.ids[p]: each for p, each in zip(found.pairs.documents, found.pairs.scores, strict=True)}
+        return found.by_document(found.pairs)
     if not found.scores:
         raise UsageError(f"{found.where}: no document has an AUC; let the policy's measure be reciprocal_rank")
-    return {found.ids[place]: score for place, score in zip(found.scores.documents, found.scores.scores, strict=True)}
+    return found.by_document(found.scores)
 
 
 def _show(interval: Interval, *, signed: bool = False) -> str:

@@ -122,18 +122,14 @@ def first_share_above(points: Sequence[CurvePoint]) -> float | None:
 def sweep_page(found: Sweep) -> str:
     """Return the page of a sweep, with the published rows of the data set below ours."""
     name = found.dataset.partition("@")[0]
-    return render("sweep", found=found, name=name, table=sweep_table(found).above(published_rows(name, _kind(found))))
+    return render("sweep", found=found, name=name, table=sweep_table(found).above(published_rows(name, found.kind)))
 
 
 def sweep_table(found: Sweep) -> Table:
     """Return a row for each combination."""
-    kind = _kind(found)
-    rows = (score_row(", ".join(cell.settings), cell.means, kind.metrics, note=cell.model) for cell in found.cells)
-    return models_table(rows, kind, head="Settings")
-
-
-def _kind(found: Sweep) -> ScoreKind:
-    return next((cell.kind for cell in found.cells if cell.means), ScoreKind.LINKS)
+    metrics = found.kind.metrics
+    rows = (score_row(", ".join(cell.settings), cell.means, metrics, note=cell.model) for cell in found.cells)
+    return models_table(rows, found.kind, head="Settings")
 
 
 def transfer_page(cells: Sequence[TransferCell], *, split: str) -> str:
