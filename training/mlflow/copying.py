@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-from mlflow.entities import Param, Run, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from training.mlflow.pyfunc import ADDRESS_FILE
-from training.mlflow.registering import MODEL_ARTIFACT, artifact_folder
+from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import (
     APPROVED_TAG,
     CHALLENGER,
     DECISION_TAG,
     ModelVersion,
     find_version,
+    logged_model,
     make_name,
     versions,
 )
@@ -88,8 +89,8 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         original = find_version(client, name, version)
         if original.run_id is None:
             raise UsageError(f"{original.uri}: expected a version with the run that trained it, found none")
-        run = client.get_run(original.run_id)
-        model = _download(artifact_folder(client, original), folder / "model")
+        run, logged = client.get_run(original.run_id), logged_model(client, original)
+        model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
         uri, digest, new_name = f"{shown_uri(source)} {original.uri}", folder_digest(model), new_name or original.name
@@ -103,26 +104,32 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         made = client.create_run(experiment, run_name=run.info.run_name)
         with finishing(TrackedRun(client, made.info.run_id, {})) as copied:
             _send_run(client, copied.id, run, uri)
+            sent = client.create_logged_model(experiment, name=MODEL_ARTIFACT, source_run_id=copied.id)
+            metrics += [_of_model(each, sent.model_id) for each in logged.metrics or ()]
             for start in range(0, len(metrics), METRICS_AT_ONCE):
                 client.log_batch(copied.id, metrics=metrics[start : start + METRICS_AT_ONCE])
             if any(files.iterdir()):
                 client.log_artifacts(copied.id, str(files))
-            logged = client.create_logged_model(experiment, name=MODEL_ARTIFACT, source_run_id=copied.id)
-            client.log_model_artifacts(logged.model_id, str(model))
-            client.finalize_logged_model(logged.model_id, "READY")
-            _compare(model, logged.artifact_location, folder / "model-back")
+            client.log_model_artifacts(sent.model_id, str(model))
+            client.finalize_logged_model(sent.model_id, "READY")
+            _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
     own_run = {RUN_TAG: copied.id} if RUN_TAG in original.tags else {}
-    tags = {**original.tags, **own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
-    for there in (APPROVED_TAG, DECISION_TAG):  # nobody has approved or judged it here
-        tags.pop(there, None)
+    left_out = (APPROVED_TAG, DECISION_TAG)  # nobody has approved or judged it in the new registry
+    tags = {key: value for key, value in original.tags.items() if key not in left_out}
+    tags |= {**own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
     make_name(client, new_name)
-    place = logged.artifact_location
-    stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=logged.model_id)
+    place, model_id = sent.artifact_location, sent.model_id
+    stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     client.set_registered_model_alias(new_name, CHALLENGER, stored.version)
-    return Copy(
-        version=find_version(client, new_name, str(stored.version)), copied_from=uri, digest=digest, is_new=True
-    )
+    found = find_version(client, new_name, str(stored.version))
+    return Copy(version=found, copied_from=uri, digest=digest, is_new=True)
+
+
+def _of_model(metric: Metric, model_id: str) -> Metric:
+    """Return a metric of another logged model."""
+    of = (model_id, metric.dataset_name, metric.dataset_digest)
+    return Metric(metric.key, metric.value, metric.timestamp, metric.step, *of)
 
 
 def shown_uri(uri: str) -> str:

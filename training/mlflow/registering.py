@@ -22,7 +22,6 @@ import mlflow
 import mlflow.pyfunc
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
-from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import flatten, resolve
@@ -43,6 +42,7 @@ from training.mlflow.registry import (
     ModelVersion,
     find_version,
     load_version,
+    logged_model,
     make_name,
     model_name,
     models_of,
@@ -140,7 +140,7 @@ def register(
 
 def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:
     """Keep a file, such as an evaluation report, among a registered version's files, or in the folder `name` there."""
-    get_artifact_repository(artifact_folder(client, version)).log_artifact(str(path), name)
+    client.log_model_artifact(logged_model(client, version).model_id, str(path), name)
 
 
 def write_card(
@@ -157,11 +157,6 @@ def write_card(
         card = Path(scratch) / CARD_FILE
         card.write_text(model_card(model, version, report), encoding="utf-8")
         attach(client, version, card)
-
-
-def artifact_folder(client: mlflow.MlflowClient, version: ModelVersion) -> str:
-    """Return the URI of the folder with a registered version's files."""
-    return str(client.get_model_version_download_uri(version.name, version.version))
 
 
 def signature_of(model: LinkModel) -> ModelSignature:
@@ -210,9 +205,9 @@ def _requirements() -> list[str]:
 def record_evaluation(
     client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
 ) -> None:
-    """Keep an evaluation with the run of a model, if it has one, and the calibration with the model itself.
+    """Keep an evaluation with the run of a model, if it has one, and scores and calibration with the model itself.
 
-    Metrics and the calibration are kept for the data set version it was trained on alone, the table for any.
+    Scores and the calibration are kept for the data set version it was trained on alone, the table for any.
     """
     if loaded.run_id is None:
         return
@@ -226,7 +221,9 @@ def record_evaluation(
             path.write_text(calibration.to_json(), encoding="utf-8")
             attach(client, found, path)
     if is_own:
-        log_scores(client, loaded.run_id, metric_values(report))
+        model_id = None if found is None else logged_model(client, found).model_id
+        dataset = (report.dataset, report.dataset_version)
+        log_scores(client, loaded.run_id, metric_values(report), model_id=model_id, dataset=dataset)
 
 
 def record_search(client: mlflow.MlflowClient, model: str, report: EvaluationReport) -> str:

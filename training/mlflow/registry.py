@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import mlflow
+from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
@@ -234,9 +235,28 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
-    run_id, tags = stored.run_id or None, dict(stored.tags)
-    made_at_ms = int(stored.creation_timestamp)
-    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags, made_at_ms=made_at_ms)
+    return ModelVersion(
+        name=stored.name,
+        version=str(stored.version),
+        run_id=stored.run_id or None,
+        tags=dict(stored.tags),
+        made_at_ms=int(stored.creation_timestamp),
+    )
+
+
+def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedModel:
+    """Return MLflow's logged model that a version was registered from: it has the files and the scores.
+
+    Raises:
+        NotFoundError: there is none: the run that trained it was deleted, or it was not registered by this package.
+    """
+    folder = client.get_model_version_download_uri(version.name, version.version)
+    if version.run_id is not None:
+        experiment = client.get_run(version.run_id).info.experiment_id
+        for model in client.search_logged_models([experiment], f"source_run_id = '{version.run_id}'"):
+            if model.artifact_location == folder:
+                return model
+    raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,10 +256,25 @@ def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
         run.client.set_terminated(run.id, status)
 
 
-def log_scores(client: mlflow.MlflowClient, run_id: str, scores: Mapping[str, float]) -> None:
-    """Log final numbers of a run, such as test scores."""
-    now_ms = int(time.time() * 1000)
-    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0) for name, value in scores.items()])
+def log_scores(
+    client: mlflow.MlflowClient,
+    run_id: str,
+    scores: Mapping[str, float],
+    *,
+    model_id: str | None = None,
+    dataset: tuple[str, str] = ("", ""),
+) -> None:
+    """Log final numbers of a run, such as test scores, and of the logged model where one is named.
+
+    Args:
+        client: of the store.
+        run_id: of the run.
+        scores: by name.
+        model_id: of the logged model that they are of.
+        dataset: name and version that it was judged on.
+    """
+    now_ms, of = int(time.time() * 1000), (model_id, *dataset) if model_id else ()
+    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0, *of) for name, value in scores.items()])
 
 
 def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:

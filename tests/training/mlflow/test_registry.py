@@ -15,12 +15,13 @@ from schemas.lake import Folder
 from training.config import LoopConfig, ObjectiveConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.mlflow.promotion import promote, rollback
-from training.mlflow.registering import artifact_folder, attach
+from training.mlflow.registering import attach
 from training.mlflow.registry import (
     alias_holder,
     canonical_name,
     find_version,
     load,
+    logged_model,
     model_name,
     open_registry,
     versions,
@@ -191,7 +192,7 @@ def test_a_registered_model_whose_files_were_changed_is_not_used(
 ) -> None:
     version = find_version(client, "linker", register_model(trained))
     assert version.tags["model_digest"] == folder_digest(trained)
-    (stored,) = Path(artifact_folder(client, version).removeprefix("file://")).glob("data/*")
+    (stored,) = Path(logged_model(client, version).artifact_location.removeprefix("file://")).glob("data/*")
     kept = (stored / "weights.pt").read_bytes()
     (stored / "weights.pt").write_bytes(kept[:-50] + bytes([kept[-50] ^ 1]) + kept[-49:])
     for use in (
