@@ -85,7 +85,7 @@ def up(
     pages_port: Annotated[int | None, typer.Option(help="Of the newsroom's pages; 0: any free one.")] = None,
 ) -> None:
     """Start Dagster, MLflow and the pages here, with schedules and sensors, and keep them running until Ctrl-C."""
-    from orchestration.dagster.recovery import held_runs, settle
+    from orchestration.dagster.recovery import restart_interrupted, unfinished_runs
 
     console, home = Console(), workspace.absolute()
     signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal ends everything in order, as Ctrl-C
@@ -96,11 +96,11 @@ def up(
         remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
-        held = held_runs(dagster_home)
+        unfinished = unfinished_runs(dagster_home)
         services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page)
         supervisor = Supervisor(services, variables, home / "logs", console.say)
         with supervisor.running():
-            settle(dagster_home, held)
+            restart_interrupted(dagster_home, unfinished)
             console.summarise(
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
@@ -115,9 +115,9 @@ def up(
                 time.sleep(WATCH_S)
                 for service in supervisor.watch():
                     if service.name == CODE:  # its runs ended with it, and no new one has begun yet
-                        held = held_runs(dagster_home)
+                        unfinished = unfinished_runs(dagster_home)
                         supervisor.await_port(service)
-                        settle(dagster_home, held)
+                        restart_interrupted(dagster_home, unfinished)
 
 
 def prepare(workspace: Path) -> Path:

@@ -2,7 +2,7 @@
 
 As in figure 4 of Hessel 2019, the predicted edges are the matching that AP sums over. Every pair has a similarity, but
 a table of all of them is not a prediction; and since a threshold on cosines would have to be tuned on ground truth,
-which this project never shows a model, there is none beyond zero.
+which models of this project never get, there is none beyond zero.
 
 Links are written to Parquet: a file of a user's own, whole or not at all, or the bytes of a shard's file.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
@@ -65,7 +65,7 @@ class Linker:
         model: predicts.
         uri: its address, with its version; it is part of every link.
         calibration: gives links their probability; None: they have none.
-        precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
+        precision: share of links, 0 to 1, that shall be true: links below the calibration's threshold are left out.
         refine: which links there are is decided by refined similarities (Alikhani 2022, eq. 4-6); links and documents
             keep the cosines. None: by the cosines. A model without relations has none to refine by.
     """
@@ -81,8 +81,8 @@ class Linker:
 
         A document that lacks what the model reads, or whose vectors are not finite, is a failure.
         """
-        waiting = iter(given)
-        while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
+        remaining = iter(given)
+        while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
             yield from self._link(batch, [document.id for document in batch], self.model.read)
 
     def link_set(self, documents: DocumentSet) -> Iterator[LinkedDocument | Failure]:
@@ -96,7 +96,7 @@ class Linker:
     ) -> list[LinkedDocument | Failure]:
         """Return the links of some documents.
 
-        Where the batch as a whole is refused, each document is asked for by itself: one bad document costs no other.
+        Where the batch as a whole is refused, each document is linked by itself: one bad document costs no other.
         """
         try:
             documents = read(batch)
@@ -207,13 +207,13 @@ def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> l
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
-    waiting, count = iter(links), 0
+    remaining, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
-            while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(to_table(map(_row, batch), LINK_SCHEMA))
+            while batch := list(islice(remaining, ROWS_AT_ONCE)):
+                writer.write_table(link_table(batch))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -221,10 +221,9 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     return count
 
 
-def links_file(links: Iterable[PredictedLink], note: Mapping[bytes, bytes]) -> bytes:
-    """Return the Parquet file of some links, with a note in its metadata; the same links give the same bytes."""
-    table = to_table(map(_row, links), LINK_SCHEMA)
-    return parquet_bytes(table.replace_schema_metadata({**table.schema.metadata, **note}))
+def link_table(links: Iterable[PredictedLink]) -> pa.Table:
+    """Return some links as a table."""
+    return to_table(map(_row, links), LINK_SCHEMA)
 
 
 def _row(link: PredictedLink) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import mlflow
 import mlflow.pyfunc
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
@@ -125,7 +126,7 @@ def register(
             loader_module=pyfunc.__name__,
             data_path=str(directory),
             signature=signature_of(model),
-            input_example=pyfunc.example(model),
+            input_example=pd.DataFrame([pyfunc.example(model)]),
             pip_requirements=_requirements(),
         )
     make_name(client, name)

@@ -20,7 +20,6 @@ from pathlib import Path
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, ErrorCode
 from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import flatten, resolve, restore
@@ -297,7 +296,7 @@ def fetch_files(download: Callable[[], str]) -> Path:
         try:
             return Path(download())
         except MlflowException as problem:
-            if problem.error_code != ErrorCode.Name(INTERNAL_ERROR):  # such as RESOURCE_DOES_NOT_EXIST
+            if problem.error_code != "INTERNAL_ERROR":  # but such as RESOURCE_DOES_NOT_EXIST
                 raise
     return Path(download())
 

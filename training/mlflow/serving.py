@@ -66,7 +66,6 @@ def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
     """Return the application that answers for a model."""
     predictor = LinkPredictor(loaded.model, uri=loaded.uri, calibration=calibration)
     needed = [name for name, is_needed in pyfunc.inputs(loaded.model).items() if is_needed]
-    example = json.loads(pyfunc.example(loaded.model).to_json(orient="records"))
     one_at_a_time = threading.Lock()
     app = FastAPI(openapi_url=None)
 
@@ -89,7 +88,7 @@ def make_app(loaded: LoadedModel, calibration: Calibration | None) -> FastAPI:
 
     @app.get("/example")
     async def example_body() -> JSONResponse:
-        return JSONResponse({RECORDS: example})
+        return JSONResponse({RECORDS: [pyfunc.example(loaded.model)]})
 
     @app.get("/ping")
     async def ping() -> JSONResponse:
