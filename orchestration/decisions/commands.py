@@ -1,4 +1,4 @@
-"""`multilink decisions`: what is in the log, the data set made of it, and which of two models editors preferred."""
+"""`multilink decisions`: the log, the data set made of it, and which of two models editors preferred."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Store = Annotated[
 ]
 SHOWN_NOTE = 40
 VERDICTS = {
-    "open": "no difference can be told yet",
+    "open": "no difference is shown yet",
     "champion": "the champion is preferred",
     "challenger": "the challenger is preferred",
 }
@@ -72,8 +72,8 @@ def list_decisions(
         for each in found
     ]
     counts = Counter(str(each.action) for each in found)
-    said = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
-    lines = [*(aligned([head, *rows]) if rows else []), said]
+    total = ", ".join(f"{action} {count}" for action, count in counts.most_common()) or "no decision"
+    lines = [*(aligned([head, *rows]) if rows else []), total]
     Console(is_json=is_json).summarise(lines, {"decisions": [asdict(each) for each in found]})
 
 
@@ -91,7 +91,7 @@ def export_decisions(
     ] = False,
     is_json: options.Json = False,
 ) -> None:
-    """Write what was decided as documents with links, which `multilink build documents` reads.
+    """Write decisions as documents with links, which `multilink build documents` reads.
 
     Chosen pictures are linked to every text of their article; pictures rejected as not fitting stand beside them
     without a link; corrected links replace those of their document.
@@ -101,9 +101,7 @@ def export_decisions(
     chosen = None if split is None else Split(options.known_split(split))
     with opened_log(lake, store) as log:
         made = export(log, Lake.at(lake), Folder(output), split=chosen, as_pairs=as_pairs)
-    Console(is_json=is_json).summarise(
-        _export_lines(made, lake), made.to_json() | {"build": build_arguments(made, lake)}
-    )
+    Console(is_json=is_json).summarise(_export_lines(made, lake), asdict(made) | {"build": build_arguments(made, lake)})
 
 
 def build_arguments(made: Exported, lake: str) -> list[str]:
@@ -133,7 +131,7 @@ def _export_lines(made: Exported, lake: str) -> list[str]:
 
 @decisions_app.command("compare")
 def compare_models(lake: options.LakePath, store: Store = "", is_json: options.Json = False) -> None:
-    """Tell which model editors preferred where two were compared blind: articles won, with a 95% interval."""
+    """Show which model editors preferred where two were compared blind: articles won, with a 95% interval."""
     from orchestration.decisions.comparison import comparisons
 
     with opened_log(lake, store) as log:
