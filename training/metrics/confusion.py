@@ -1,4 +1,4 @@
-"""Whether a model confuses images that look alike: its choice for each linked sentence, by how close the nearest is.
+"""How often a model confuses images that look alike: its choice for each linked sentence, by how close the nearest is.
 
 Two images of one document are the nearer, the greater the cosine of the data set's own vectors. For a sentence with a
 true image, the image chosen is the one of the largest similarity; of equals, each is chosen with equal probability.

@@ -47,7 +47,7 @@ class ScoreKind(StrEnum):
 
     @property
     def leading(self) -> str:
-        """Return the metric that tells documents apart best."""
+        """Return the metric that distinguishes documents best."""
         return "auc" if self is ScoreKind.LINKS else "reciprocal_rank"
 
 

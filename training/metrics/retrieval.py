@@ -71,7 +71,7 @@ class Ranks:
     """Per query: ranks from 1, the probability of a partner among the first K, and 1 / rank expected.
 
     Attributes:
-        realistic: Q, expected over all orders of what is equal.
+        realistic: Q, expected over all orders of equal candidates.
         found: Q x len(cutoffs).
         reciprocal: Q.
     """
@@ -82,7 +82,7 @@ class Ranks:
 
     @classmethod
     def of(cls, counts: Int64, cutoffs: Sequence[int] = CUTOFFS) -> Ranks:
-        """Return the expectations over all orders of what is equal, from the 3 x Q numbers of `count_ranked`.
+        """Return the expectations over all orders of equal candidates, from the 3 x Q numbers of `count_ranked`.
 
         With `a` others above the best partner, and `t` others and `s` partners equal to it, the expected rank is
         1 + a + t / (s + 1), and none of the partners is among the first K with probability
@@ -115,15 +115,15 @@ def retrieval_scores(
         directions: both, or one.
         sample_pairs: pairs of a sample.
         samples: number of samples; 0: the whole pool alone.
-        adjust: what is done to similarities before they are ranked, such as selective refinement.
+        adjust: changes similarities before they are ranked, such as selective refinement.
     """
     if not len(pool.pairs):
         return []
-    wanted = tuple(directions)
-    found = [score for direction in wanted for score in _whole(pool, direction, adjust)]
+    directions = tuple(directions)
+    found = [score for direction in directions for score in _whole(pool, direction, adjust)]
     if samples and len(pool.pairs) > sample_pairs:
         drawn = list(_samples(pool, sample_pairs, samples))
-        found += [score for direction in wanted for score in _sampled(drawn, direction, adjust)]
+        found += [score for direction in directions for score in _sampled(drawn, direction, adjust)]
     return found
 
 

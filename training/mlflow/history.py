@@ -1,7 +1,7 @@
 """Who was champion of a registered model, from when to when, by which decision, and on which data.
 
-Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still told, and
-an alias that was set by hand is not. Also who approved a version, which a policy may ask for (`policy.py`).
+Read from the log of champions (`promotion.py`), which only grows: a version that was deleted since is still listed, and
+an alias that was set by hand is not. Also who approved a version, which a policy may require (`policy.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Championship:
         judged_on: NAME@VERSION of the data it was judged on; empty for a rollback.
         split: of `judged_on`.
         documents: of it that were scored; 0 for a rollback.
-        approved_by: who approved it; empty: nobody was asked.
+        approved_by: who approved it; empty: no approval was needed.
         reasons: why it was promoted, a sentence each.
     """
 
@@ -122,12 +122,12 @@ def lines(found: Sequence[Championship]) -> Iterator[str]:
 
 
 def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> ModelVersion:
-    """Note who lets a version be promoted: its tag `approved_by`. The alias moves when it is promoted next.
+    """Record who approves a version: its tag `approved_by`. The alias moves when it is promoted next.
 
     Raises:
         NotFoundError: there is no such model or version.
-        UsageError: nobody is named.
-        GateError: somebody else has approved it; that stays.
+        UsageError: no name is given.
+        GateError: another person has approved it already.
     """
     if not by.strip():
         raise UsageError("--by: expected the name of a person")

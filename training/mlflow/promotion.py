@@ -1,12 +1,12 @@
 """The promotion gate: score candidate and champion on the same data, decide, record, move the alias; and the way back.
 
-The rule is `gate.py`'s, its settings are `policy.py`'s. The decision is kept in the log of champions, as a tag of the
+The rule is in `gate.py`, its settings are in `policy.py`. The decision is kept in the log of champions, as a tag of the
 candidate's version and as a file of its run; a refusal in the latter two; a dry run leaves nothing behind.
 
 Who is champion after whom is a log that only grows, so that two successors cannot both win and none is half done.
 MLflow's aliases can be set, not compared and set. What a registry does decide in one transaction, whatever its database
 and also through its server, is the number of a new model version. So a change of champion is one version of the
-registered model `<name>.champions`, an entry, that says which entry it follows. It counts if that was the last one that
+registered model `<name>.champions`, an entry, that names the entry it follows. It counts if that was the last one that
 counted before it; of two that follow the same entry the one with the smaller number counts, and the other never will,
 whichever process reads it and whenever (compare-and-set by replaying a totally ordered log: Schneider 1990).
 
@@ -95,7 +95,7 @@ class ChampionEntry:
 
 
 def last_entry(client: mlflow.MlflowClient, name: str) -> ChampionEntry:
-    """Return the entry the log ends with, whatever the aliases say; versions that were deleted are passed over.
+    """Return the entry the log ends with, whatever the aliases are; versions that were deleted are passed over.
 
     Raises:
         NotFoundError: there is no such model.
@@ -107,7 +107,7 @@ def last_entry(client: mlflow.MlflowClient, name: str) -> ChampionEntry:
 
 
 def align_aliases(client: mlflow.MlflowClient, name: str) -> ChampionEntry:
-    """Set the aliases to what the last entry of the log says, and return that entry.
+    """Set the aliases by the last entry of the log, and return that entry.
 
     A slow process may set them to an entry that another has followed meanwhile; so it reads the log again afterwards,
     and then corrects itself.
@@ -243,7 +243,7 @@ def promote(
 
     Raises:
         NotFoundError: there is no such model or version, or a data set version or split is not in the lake.
-        UsageError: the version does not say what it was trained on, or a model cannot be scored on it.
+        UsageError: the version has no tags of the data it was trained on, or a model cannot be scored on it.
         IntegrityError: a model's files are not those that were registered.
     """
     candidate = find_version(client, name, version)
@@ -286,7 +286,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if not append_entry(client, name, entry, entry.champions[1:], decision=json.dumps(record, sort_keys=True)):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
-            "and roll back again if that is still wanted"
+            "and roll back again if it is still needed"
         )
     return restored, entry.champion
 
@@ -302,13 +302,13 @@ def _judge(
     say: Say,
 ) -> Decision:
     """Return the decision by both models' scores on the target, and on the guard sets where there is a champion."""
-    rivals = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]
+    models = [(each, load_version(each).model) for each in (candidate, champion) if each is not None]
     guards = policy.guards if champion is not None else ()
     found = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
 
     def contest(reference: str, part: str, measure: Measure) -> Contest:
         scored = []
-        for version, model in rivals:
+        for version, model in models:
             say(f"scoring {version.uri} on {reference}, split {part}")
             try:
                 scored.append(evaluate_model(model, lake, reference, part, with_pairs=measure.is_of_retrieval))
@@ -329,7 +329,7 @@ def _judge(
 
 
 def _carry_out(client: mlflow.MlflowClient, promotion: Promotion, entry: ChampionEntry) -> Promotion:
-    """Record the decision, promote the candidate where it says so, and return the result."""
+    """Record the decision, promote the candidate where it is positive, and return the result."""
     candidate, decision = promotion.candidate, promotion.decision
     champions = (candidate.version, *entry.champions)
     if decision.is_promoted and not append_entry(client, candidate.name, entry, champions, decision=_text(promotion)):
@@ -350,22 +350,22 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
     """Return the NAME@VERSION a candidate is scored on, and the lake it is in."""
     tags: Mapping[str, str] = candidate.tags
     if lake is None and LAKE_TAG not in tags:
-        raise UsageError(f"{candidate.uri}: its tags do not say which lake its data set is in; give --lake")
+        raise UsageError(f"{candidate.uri}: expected a tag with the lake of its data set, found none; give --lake")
     lake = lake or Lake.at(tags[LAKE_TAG])
     if dataset is None and not {DATASET_TAG, VERSION_TAG} <= tags.keys():
         raise UsageError(f"{candidate.uri}: expected the tags {DATASET_TAG} and {VERSION_TAG}, found {sorted(tags)}")
-    wanted = dataset or f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
+    target = dataset or f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
     try:
-        return "@".join(lake.find(wanted)), lake
+        return "@".join(lake.find(target)), lake
     except NotFoundError as problem:
         if dataset is not None:
             raise
-        raise NotFoundError(f"{candidate.uri} is of {wanted}: {problem}; give its lake with --lake") from problem
+        raise NotFoundError(f"{candidate.uri} is of {target}: {problem}; give its lake with --lake") from problem
 
 
-def _split(lake: Lake, reference: str, wanted: str) -> str:
+def _split(lake: Lake, reference: str, named: str) -> str:
     """Return the split of NAME@VERSION to be judged on."""
-    return wanted or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)
+    return named or (GATE_SPLIT if GATE_SPLIT in read_manifest(lake, reference)[0].splits else Split.VAL.value)
 
 
 def _text(promotion: Promotion) -> str:

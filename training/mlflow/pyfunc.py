@@ -172,7 +172,7 @@ def logged_calibration(folder: Path) -> Calibration | None:
     """Return the calibration that was logged beside a model's folder, or None where none was.
 
     Raises:
-        IntegrityError: what is there is no calibration.
+        IntegrityError: the file holds no calibration.
     """
     root = _logged_root(folder)
     found = None if root is None else root / FILE_NAME

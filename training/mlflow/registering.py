@@ -1,8 +1,8 @@
-"""What is kept of a registered version and of the run that trained it, and read back for the next evaluation.
+"""The files of a registered version and of the run that trained it.
 
 With the version: both towers as one logged model, its signature, digests, reports, and the model card: what a person
-must know before using it, as Markdown (`model_card.md.j2`). The card says what is known when a model is registered, and
-is written anew with the scores when the model has been evaluated on the data it is for. So is `calibration.json`, from
+must know before using it, as Markdown (`model_card.md.j2`). The card is written when a model is registered, and again
+with the scores when it has been evaluated on the data it is for. So is `calibration.json`, from
 which links have their probabilities. With the run:
 
     evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `schemas.evaluation`
