@@ -200,7 +200,7 @@ def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreem
     """
     manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
     paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, shown=DIFFERING if page else 0)
+    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
     if page is not None:
         write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
     return relinked.agreement

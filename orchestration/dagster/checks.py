@@ -56,7 +56,7 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
     @dg.asset_check(
         asset=key,
         name=better_than_nostruct.__name__,
-        description="The model is shown to find more links than one that is shown no structure (Hessel 2019).",
+        description="The model finds more links than one trained without structure (Hessel 2019).",
         blocking=True,
         partitions_def=dataset_partitions(settings),
     )

@@ -71,7 +71,7 @@ RULES = (
         name="new_challenger",
         decide=decide_promotion,
         job=PROMOTE,
-        description="A new challenger: evaluate it and ask the gate.",
+        description="A new challenger: evaluate it and apply the gate.",
     ),
     Rule(
         name="alias_change",
@@ -84,12 +84,12 @@ RULES = (
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """Return the definitions of the settings file, when Dagster asks for them."""
+    """Return the definitions of the settings file, when Dagster loads them."""
     return make_definitions(load_settings(os.environ))
 
 
 def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Definitions:
-    """Return the definitions that settings ask for; `steps` stand in for those of the settings."""
+    """Return the definitions by some settings; `steps` replace those of the settings."""
     models = [asset for objective in settings.objectives for asset in make_models(settings, objective)]
     return dg.Definitions(
         assets=[make_stages(settings), *models],

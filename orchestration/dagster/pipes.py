@@ -108,7 +108,7 @@ def _custom_messages(log: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Does steps for an asset that is being made, where the settings say."""
+    """Runs steps for an asset that is being made, where the settings place them."""
 
     context: dg.OpExecutionContext
     ray: RaySettings

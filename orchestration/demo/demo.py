@@ -1,7 +1,7 @@
 """The main job on recorded input, end to end: scrape, build, train, evaluate, promote, link - and what to open next.
 
-The steps are those that Dagster takes, with the same checks. A step that finds its result says so and does not repeat
-it.
+The steps are those that Dagster takes, with the same checks. A step that finds its result reports that and does not
+repeat it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def demo(
 ) -> None:
     """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
 
-    Takes a few minutes on two cores; run again, it says what it reuses. Needs a clone of the repository.
+    Takes a few minutes on two cores; run again, it reuses its results. Needs a clone of the repository.
     """
     console, home = Console(is_json=is_json), workspace.absolute()
     (newsroom if is_news else main_job)(home, workers=workers, console=console)

@@ -25,7 +25,7 @@ TRAINING = (
 
 
 def newsroom(home: Path, *, workers: int, console: Console) -> None:
-    """Build the news, train on them, index their pictures, measure the search, and say what to open next."""
+    """Build the news, train on them, index their pictures, measure the search, and print what to open next."""
     say = console.say
     dataset = DatasetSettings(name=DATASET, objectives=(OBJECTIVE,), train_recipe=RECIPE, train_settings=TRAINING)
     settings = Settings(

@@ -1,4 +1,4 @@
-"""How much a request may bring, how long it may take, and how many are answered at once; what each answer says.
+"""How much a request may bring, how long it may take, how many are answered at once; and headers of answers.
 
     header     REQUEST_S to arrive (`training.listening.TimedProtocol`)       connections   MAX_CONNECTIONS
     body       MAX_BODY_BYTES, REQUEST_S to arrive                            answering     AT_ONCE, MAX_WAITING wait
@@ -83,7 +83,7 @@ class Limits:
         async with asyncio.timeout(ANSWER_S):
             self.waiting += 1
             try:
-                async with self.bodies:  # whole before it takes a place: a slow sender holds nobody up
+                async with self.bodies:  # whole before it takes a place: a slow sender delays no other
                     body = await read_body(scope, receive, most_bytes=MAX_BODY_BYTES)
                 await self.at_once.acquire()
             finally:

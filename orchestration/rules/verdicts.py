@@ -47,10 +47,10 @@ class VersionOnDisk:
 
 
 def manifest_verifies(version: VersionOnDisk) -> Verdict:
-    """Check whether every byte of a version is what its manifest says."""
+    """Check whether every byte of a version is as in its manifest."""
     problems = list(islice(verify(version.manifest, version.folder), PROBLEMS_SHOWN))
     files = len(version.manifest.files)
-    text = f"{files} files are what the manifest says" if not problems else "; ".join(problems)
+    text = f"{files} files are as in the manifest" if not problems else "; ".join(problems)
     return Verdict(passed=not problems, text=text, numbers={"files": files, "problems": len(problems)})
 
 
@@ -153,7 +153,7 @@ STAGE_CHECKS: Mapping[tuple[str, str], tuple[Callable[[VersionOnDisk], Verdict],
     ),
     ("duplicates", "duplicate_free"): (duplicate_free, "No two documents show near-duplicate pictures."),
     ("features", "norms_are_sane"): (norms_are_sane, "Every vector is finite, of a sane length, and they differ."),
-    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is what the manifest says."),
+    ("shards", "manifest_verifies"): (manifest_verifies, "Every byte is as in the manifest."),
     ("shards", "leak_free"): (leak_free, "No picture and no whole text is in two splits."),
 }
 
@@ -167,8 +167,8 @@ def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc"
     """
     if lead is None:
         return Verdict(passed=False, text="no NoStruct model of this version was scored: nothing to compare with")
-    shown = f"{lead['mean']:+.2f} ({lead['low']:+.2f} to {lead['high']:+.2f}, paired)"
-    text = f"{'AUC' if score == 'auc' else score} minus NoStruct's: {shown}"
+    numbers = f"{lead['mean']:+.2f} ({lead['low']:+.2f} to {lead['high']:+.2f}, paired)"
+    text = f"{'AUC' if score == 'auc' else score} minus NoStruct's: {numbers}"
     return Verdict(passed=lead["low"] > 0, text=text, numbers=dict(lead))
 
 
@@ -177,13 +177,13 @@ def _documents(manifest: Manifest) -> int:
 
 
 def _fingerprints(version: VersionOnDisk) -> Iterator[tuple[str, str]]:
-    """Yield (fingerprint, document) of every picture of every document; pictures of one colour have no say."""
+    """Yield (fingerprint, document) of every picture of every document; pictures of one colour are left out."""
     parts = _parts(version, "images", ["hash", "fingerprint", "is_flat"])
     for documents, images in zip(_parts(version, "documents", ["id", _HASHES]), parts, strict=True):
         codes = {row["hash"]: row["fingerprint"] for row in images.to_pylist() if not row["is_flat"]}
         for row in documents.to_pylist():
-            shown = (codes.get(image["hash"]) for image in row["images"])
-            yield from ((code, row["id"]) for code in shown if code is not None)
+            found = (codes.get(image["hash"]) for image in row["images"])
+            yield from ((code, row["id"]) for code in found if code is not None)
 
 
 def _vectors(version: VersionOnDisk, table: str, extractor: str) -> Stored:

@@ -29,7 +29,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
-from training.data.ragged import Float32, Floats
+from training.data.ragged import Float32
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
@@ -45,6 +45,7 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.nearest import evaluate_nearest
 from training.metrics.links import mean_auc
+from training.metrics.spread import unit_rows
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors
@@ -81,7 +82,7 @@ def evaluate_baseline(
 ) -> BaselineResult:
     """Return how well a baseline links a split of `NAME[@VERSION]`; where documents are pairs, retrieval is scored.
 
-    `view` says which sentences are read.
+    `view` selects the sentences that are read.
 
     Raises:
         NotFoundError: the data set, version or split is not there.
@@ -174,7 +175,10 @@ def object_detection_scores(documents: DocumentSet, vectors: WordVectors, *, k: 
     dimensions = len(next(iter(vectors.values()))) if vectors else 1
     texts = mean_vectors(documents.texts, vectors, dimensions=dimensions)
     images = class_means(documents.classes, vectors, k=k, dimensions=dimensions)
-    return tuple(document.similarities() for document in embedded(documents, _unit(texts), _unit(images)))
+    return tuple(
+        document.similarities()
+        for document in embedded(documents, unit_rows(texts, np.float32), unit_rows(images, np.float32))
+    )
 
 
 def mean_vectors(texts: Sequence[str], vectors: WordVectors, *, dimensions: int) -> Float32:
@@ -235,13 +239,11 @@ def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
             f"sentence vectors have {text_size} numbers, image vectors {image_size}: they are not of one joint model; "
             "name its two columns"
         )
-    return tuple(embedded(documents, _unit(documents.sentence_vectors), _unit(documents.image_bank)))
-
-
-def _unit(rows: Floats) -> Float32:
-    wide = rows.astype(np.float32)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return tuple(
+        embedded(
+            documents, unit_rows(documents.sentence_vectors, np.float32), unit_rows(documents.image_bank, np.float32)
+        )
+    )
 
 
 TITLES: Mapping[str, str] = {

@@ -84,7 +84,7 @@ def of_measure(measure: str, rows: Iterable[Score], *, note: str | None = None) 
 
 
 def absent(measure: str, reason: object) -> Score:
-    """Return the row that says why a measure has no numbers."""
+    """Return the row with the reason why a measure has no numbers."""
     return Score(ABSENT, measure=measure, unit="", note=str(reason))
 
 

@@ -1,7 +1,7 @@
 """A model judged on a split: its link scores and everything else that is measured, each where it applies (SPEC 8).
 
 `MEASURES` names each measure and the function that gives its rows, from functions of `metrics/` over arrays. A measure
-that does not apply raises a UsageError that says why; the reason is its row.
+that does not apply raises a UsageError with the reason, which becomes its row.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _relations(subject: Subject) -> Iterable[Score]:
 
 
 def _group_scores(subject: Subject) -> Iterator[Score]:
-    """Yield link scores by language and role; of a relation or a source alone, retrieval says more."""
+    """Yield link scores by language and role; of a relation or a source alone, retrieval is the better measure."""
     for group in subject.groups:
         if group.kind not in (RELATION, SOURCE):
             found = link_scores(group, subject.evaluation.matrices)

@@ -2,7 +2,7 @@
 
 The weight w and the side are those of the smallest validation loss: the loss that the model was trained with, over the
 same batches, without any link. A place means the same in every document, so that a document's sentences are compared
-with the images of others by the same score. Training is shown no place: the model stays as it is.
+with the images of others by the same score. Training gets no places: the model stays as it is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Mix:
 
     @property
     def words(self) -> str:
-        """Return what a reader is told."""
+        """Return the mix in words."""
         return f"w={self.weight:g}, {self.side.words}" if self.weight else "w=0, the model alone"
 
 
@@ -119,7 +119,7 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
     """Yield the validation losses of each weight, with every side; without a weight, one.
 
     Raises:
-        UsageError: no validation document says where its images stand, or the loss is made of links.
+        UsageError: of no validation image it is known where it stands, or the loss is made of links.
     """
     config = model.card.config
     if config.objective.reads_links:
@@ -133,18 +133,18 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
         raise UsageError("there is no validation split to choose its weight on") from problem
     places_of(documents, where="the validation split")
     index = read_index(manifest, folder, Split.VAL, view=view)
-    held = HeldSplit(index=index, documents=documents, local=np.arange(len(index)))
+    split = HeldSplit(index=index, documents=documents, local=np.arange(len(index)))
     embedded = model.embed(documents)
     for weight in WEIGHTS:
         sides = list(Side) if weight else [Side.EITHER]
-        yield [Mix(loss=_loss(config, held, embedded, weight, side), weight=weight, side=side) for side in sides]
+        yield [Mix(loss=_loss(config, split, embedded, weight, side), weight=weight, side=side) for side in sides]
 
 
 def _loss(
-    config: TrainConfig, held: HeldSplit, embedded: Sequence[EmbeddedDocument], weight: float, side: Side
+    config: TrainConfig, split: HeldSplit, embedded: Sequence[EmbeddedDocument], weight: float, side: Side
 ) -> float:
     """Return the validation loss with the places mixed in."""
-    documents = held.documents
+    documents = split.documents
     pairs = mixed(documents, embedded, weight, side, where="the validation split")
     rows = OwnRows(
         places=np.arange(len(documents)),
@@ -154,4 +154,4 @@ def _loss(
         image_vectors=torch.from_numpy(np.concatenate([pair.images for pair in pairs])),
     )
     with torch.no_grad():
-        return mean_loss(config, rows, held, build_objective(config.objective, seed=config.training.seed))
+        return mean_loss(config, rows, split, build_objective(config.objective, seed=config.training.seed))

@@ -164,8 +164,8 @@ class CurvePoint:
 
     Attributes:
         objective: what it minimised.
-        share: of labelled training documents; None: no link was shown.
-        labelled: training documents whose links were shown.
+        share: of labelled training documents; None: trained without links.
+        labelled: training documents whose links were used.
         means: metric -> mean link score of its kept model.
     """
 
@@ -286,7 +286,7 @@ def supervised_curve(
 ) -> Iterator[CurvePoint]:
     """Yield the configuration's own run, then a supervised one for each share, in the given order (Li 2022, figure 5).
 
-    All settings but the objective's name and the labelled share stay as they are; documents without shown links take
+    All settings but the objective's name and the labelled share stay as they are; documents without such links take
     part in no loss, so that fewer labels mean fewer steps that teach, as in the paper. The runs are of this process.
 
     Raises:
@@ -339,7 +339,7 @@ def transfer_cells(
 ) -> Iterator[TransferCell]:
     """Yield every model on every data set, model by model (Li 2022, table 4).
 
-    A data set without the columns a model reads is no error: its cell says what is missing.
+    A data set without the columns a model reads is no error: its cell names what is missing.
 
     Args:
         models: address -> model.

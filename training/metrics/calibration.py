@@ -309,8 +309,6 @@ def _kept(calibration: Calibration, observed: Observations, wanted: float) -> It
     n = int(is_kept.sum())
     yield Score("threshold", threshold, n=n, group=group, unit="cosine")
     if n:
-        _, rows = np.unique(observed.documents[is_kept], return_inverse=True)
-        true = np.bincount(rows, weights=observed.are_true[is_kept])
-        found = pooled_interval(100 * true.astype(np.float64), np.bincount(rows).astype(np.float64))
-        yield found.score("precision", n=n, group=group)
+        precision = pooled_interval(100.0 * observed.are_true[is_kept], observed.documents[is_kept])
+        yield precision.score("precision", n=n, group=group)
     yield Score("kept", 100 * float(is_kept.mean()), n=n, group=group)

@@ -194,12 +194,9 @@ def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> 
 
 def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Iterator[Score]:
     ranks, documents = direction_ranks(pool, direction, adjust=adjust)
-    numbers, rows = np.unique(documents, return_inverse=True)
-    counts = np.bincount(rows, minlength=len(numbers)).astype(np.float64)
     group, n = f"{direction}, whole pool of {len(pool.sides(direction)[1])}", len(documents)
     for metric, column in zip(RECALL, 100 * ranks.found.T, strict=True):
-        sums = np.bincount(rows, weights=column, minlength=len(numbers)).astype(np.float64)
-        yield pooled_interval(sums, counts).score(metric, n=n, group=group)
+        yield pooled_interval(column, documents).score(metric, n=n, group=group)
     yield median_interval(ranks.realistic, documents).score(MEDIAN_RANK, n=n, group=group, unit=RANK_UNIT)
 
 

@@ -82,7 +82,7 @@ class ExampleDocument:
 
 @dataclass(frozen=True, slots=True)
 class ExampleGroup:
-    """Documents shown together under one title, such as "Best"."""
+    """Documents under one title, such as "Best"."""
 
     title: str
     documents: tuple[ExampleDocument, ...]
@@ -117,7 +117,7 @@ def choose_examples(auc: Mapping[str, float], *, each: int = 1) -> dict[str, tup
 
 
 class EdgeKind(StrEnum):
-    """What an edge says; the value is its class in the drawing."""
+    """The meaning of an edge; the value is its class in the drawing."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -150,7 +150,7 @@ class ExampleGraph:
     """A document laid out for the page.
 
     Attributes:
-        document: what is shown.
+        document: the document.
         sentences: indices of the sentences that have a row.
         images: indices of the images that have a row.
         edges: predicted ones by decreasing weight, then those that were missed; so wide ones are drawn below.

@@ -2,7 +2,7 @@
 
 The same numbers give the same bytes: no date, and ids that follow from what is drawn. Matplotlib writes colours into
 each shape; those of `COLOURS` become variables of the style sheet, so that a chart is right on light and dark paper.
-What a figure shows is also said in words, in its title and description.
+The title and description of a figure hold its content in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an evaluation's rows say, table by table, for the command line and the report; published results below ours.
+"""The rows of an evaluation as tables, for the command line and the report; published results below ours.
 
 A table is a choice of an evaluation's rows (`schemas.evaluation.Score`): the metrics are its columns, the groups or the
 models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it,

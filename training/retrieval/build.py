@@ -202,11 +202,11 @@ def _captions(documents: DocumentSet) -> Iterator[tuple[str, str]]:
     """Yield the caption that an article of one picture has for it."""
     for number in range(len(documents)):
         rows, places = documents.sentences.rows(number), documents.images.rows(number)
-        shown = documents.image_rows[places]
+        images = documents.image_rows[places]
         pairs = zip(documents.texts[rows], (documents.roles or ())[rows], strict=True)
         captions = [text for text, role in pairs if role == Role.CAPTION]
-        if len(shown) == 1 and captions:
-            yield documents.image_hashes[int(shown[0])], " ".join(captions)
+        if len(images) == 1 and captions:
+            yield documents.image_hashes[int(images[0])], " ".join(captions)
 
 
 def _clusters(manifest: Manifest, source: Folder) -> dict[str, str]:

@@ -70,7 +70,7 @@ class LinkedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEvaluation:
-    """What came of an evaluation: the queries, the candidates, scores, and the first ranks of the model.
+    """An evaluation of search: the queries, the candidates, scores, and the first ranks of the model.
 
     Attributes:
         rows: every number.
@@ -103,7 +103,7 @@ def evaluate_search(
     Args:
         index: that is searched.
         lake: holds its data set.
-        split: whose documents ask.
+        split: whose texts are the queries.
         reader: gives what the model reads beside words.
         encode: N texts -> N x t unit vectors of a sentence encoder; None: there is none.
 
@@ -149,7 +149,7 @@ def _queries(documents: DocumentSet) -> Iterator[LinkedQuery]:
             continue
         rows = documents.sentences.rows(number)
         texts, roles = documents.texts[rows], (documents.roles or ())[rows]
-        shown = documents.image_rows[documents.images.rows(number)]
+        images = documents.image_rows[documents.images.rows(number)]
         language = (documents.languages or ())[number]
         parts: dict[str, list[int]] = {}
         for sentence, role in enumerate(roles):
@@ -158,7 +158,7 @@ def _queries(documents: DocumentSet) -> Iterator[LinkedQuery]:
         if len(by_role) > 1:
             parts[ALL_TEXTS] = [sentence for role in by_role for sentence in parts[role]]
         for name, sentences in parts.items():
-            linked = sorted({int(shown[image]) for sentence, image in links.tolist() if sentence in sentences})
+            linked = sorted({int(images[image]) for sentence, image in links.tolist() if sentence in sentences})
             if linked:
                 texts_of: dict[str, list[str]] = {}
                 for sentence in sentences:
@@ -232,9 +232,7 @@ def _scores(queries: Sequence[LinkedQuery], ranks: Mapping[str, Ranks], candidat
     for system, own in ranks.items():
         table = 100 * np.column_stack([own.reciprocal, own.found])
         for group, members in groups.items():
-            _, rows = np.unique(documents[members], return_inverse=True)
-            counts = np.bincount(rows).astype(np.float64)
+            name = f"{group}, whole pool of {candidates}"
             for metric, column in zip(METRICS, table[members].T, strict=True):
-                interval = pooled_interval(np.bincount(rows, weights=column).astype(np.float64), counts)
-                name = f"{group}, whole pool of {candidates}"
+                interval = pooled_interval(column, documents[members])
                 yield interval.score(metric, n=len(members), group=name, measure=system)

@@ -41,7 +41,7 @@ NO_FILTERS = Filters()
 
 
 def parse_filters(where: Sequence[str] = (), entities: Sequence[str] = ()) -> Filters:
-    """Return the filters that conditions and entities ask for.
+    """Return the filters of some conditions and entities.
 
     Raises:
         UsageError: a condition has no known field, no operator of that field, or no value.

@@ -28,7 +28,7 @@ class Index:
         model: reads the queries.
         calibration: gives similarities their probability; None: they have none.
         records: the pictures.
-        words: what is said of them.
+        words: of their texts.
         vectors: theirs, row by row.
         copy: folder of the local copy of an index on an object store; None: it is read where it lies.
     """

@@ -205,7 +205,7 @@ class QueryReader:
     def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
         """Return by role what each word of its text adds: how far the mean cosine with images falls without it.
 
-        It says which words count also for towers without attention. A text is read as often as it has words.
+        So it is known which words count also for towers without attention. A text is read as often as it has words.
 
         Args:
             query: with texts.

@@ -67,7 +67,7 @@ class Picture:
         height: of the original, px.
         cluster: of near-duplicates: the smallest hash among them; None: it has none.
         licence: as its source states it, else the rights in its metadata.
-        metadata: what its file or its source says of it.
+        metadata: by its file or its source.
         shown_with: captions of the articles that showed it.
     """
 
@@ -135,11 +135,11 @@ def write_records(path: Path, pictures: Iterable[Picture]) -> dict[str, int]:
 
 
 def _values(number: int, picture: Picture) -> tuple[Any, ...]:
-    said = {item.name: getattr(picture.metadata, item.name) for item in fields(Metadata)}
+    metadata = {item.name: getattr(picture.metadata, item.name) for item in fields(Metadata)}
     own = {name: getattr(picture, name) for name in _NAMES if hasattr(picture, name)}
-    keywords = json.dumps(said["keywords"], ensure_ascii=False)
+    keywords = json.dumps(metadata["keywords"], ensure_ascii=False)
     licence = picture.licence or picture.metadata.rights
-    found = said | own | {"row": number, "keywords": keywords, "licence": licence}
+    found = metadata | own | {"row": number, "keywords": keywords, "licence": licence}
     return tuple(found[name] for name in _NAMES)
 
 
@@ -246,5 +246,5 @@ def _code(value: str, values: list[str], numbers: dict[str, int]) -> int:
 
 def _picture(row: Mapping[str, Any]) -> Picture:
     own = {item.name: row[item.name] for item in fields(Picture) if item.name in row}
-    said = {name: row[name] for name in ("title", "caption", "credit", "date", "place")}
-    return Picture(**own, metadata=Metadata(**said, keywords=tuple(json.loads(row["keywords"]))))
+    texts = {name: row[name] for name in ("title", "caption", "credit", "date", "place")}
+    return Picture(**own, metadata=Metadata(**texts, keywords=tuple(json.loads(row["keywords"]))))

@@ -5,8 +5,8 @@
 
 A query's vector is that of its text. A picture given as a query, pictures that are liked and those that are not move it
 as Rocchio did (Manning et al. 2008, 9.1.1): 1 x the text, 0.75 x the mean of the liked, -0.15 x that of the others. The
-probability of a picture is the calibration's for a predicted link of that similarity: that the picture would be
-linked rightly in a document, which is more than an editor asks of one in an archive.
+probability of a picture is the calibration's for a predicted link of that similarity: that such a link inside a
+document is true. The best picture of a large archive is right less often than that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.retrieval.vectors import RERANKED, Ranked
 
 LIKED, UNLIKED = 0.75, 0.15
 RRF = 60  # Cormack et al. 2009: "k = 60 was near-optimal"
-EXPECTED_OF = 10  # first pictures whose relations say what is to be expected
+EXPECTED_OF = 10  # first pictures, whose relations are averaged
 MAX_TOP = RERANKED
 
 
@@ -51,7 +51,7 @@ class RankedImage:
         probability: that a link of this similarity is true; None without a calibration.
         score: what it is ranked by: the similarity, refined or not, BM25, or the sum of reciprocal ranks.
         visual_rank: by similarity, among the first RERANKED; None: beyond.
-        lexical_rank: by words; None: it shares no telling word, or is beyond.
+        lexical_rank: by words; None: it shares no selective word, or is beyond.
         relations: those that a coherence model predicts of the text and the picture, with their probabilities.
     """
 
@@ -67,7 +67,7 @@ class RankedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What came of a query.
+    """The pictures for a query.
 
     Attributes:
         images: ranked.

@@ -6,7 +6,7 @@
     EXACT_ROWS or fewer by a filter   every similarity of those rows
 
 A filter acts before ranking: rows that it leaves out take no place among the candidates. How many lists are looked at
-is measured when the index is made, with queries of the kind that will be asked: texts lie elsewhere than pictures, so
+is measured when the index is made, with queries of the kind that will come: texts lie elsewhere than pictures, so
 that lists chosen for pictures can miss what texts look for. Lists and full vectors stay in files that are
 mapped into memory.
 """

@@ -9,6 +9,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.exceptions import MlflowException
 
 from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
@@ -77,9 +78,9 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
 def test_pyfunc_says_what_is_missing(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
     loaded = mlflow.pyfunc.load_model(f"models:/linker/{register_model(trained)}")
     frame = _frame(_documents(LinkModel.load(trained)))
-    with pytest.raises(UsageError, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
+    with pytest.raises(MlflowException, match=r"row 0, image_vectors: expected vectors of 16 numbers, found \[2\]"):
         loaded.predict(frame.assign(image_vectors=[[[0.0, 1.0]]] * len(frame)))
-    with pytest.raises(UsageError, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
+    with pytest.raises(MlflowException, match="row 1, sentence_vectors: expected a text-test vector for each of 1"):
         loaded.predict(frame.assign(sentence_vectors=[frame["sentence_vectors"][0], [], [], []]))
 
 
