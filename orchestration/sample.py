@@ -34,17 +34,14 @@ def sample(
 ) -> None:
     """Write a page of a random sample of a version: sentences, pictures and known links."""
     from pipelines.exports.sampling import sample_of
-    from training.report.examples import ExampleGroup
     from training.report.pages import documents_page
 
     splits = tuple(Split) if split is None else (Split(known_split(split)),)
     manifest, folder = read_manifest(Lake.at(lake), reference)
     drawn = sample_of(manifest, folder, count=documents, seed=seed, splits=splits)
     ordered = sorted(drawn, key=lambda each: list(Split).index(each.row["split"]))
-    groups = [
-        ExampleGroup(f"{name}".capitalize(), tuple(map(as_example, some)))
-        for name, some in groupby(ordered, lambda each: each.row["split"])
-    ]
+    by_split = groupby(ordered, lambda each: each.row["split"])
+    groups = {f"{name}".capitalize(): [*map(as_example, some)] for name, some in by_split}
     name = f"{manifest.dataset}@{manifest.version}"
     count = sum(manifest.splits[each].documents for each in splits)
     about = f"{len(drawn):,} of {count:,} documents, drawn at random with seed {seed}."

@@ -31,7 +31,6 @@ def what_if(
     """Show what other thresholds (`quality.*`, `documents.*`) would drop of a version, with pictures."""
     from pipelines.exports.what_if import Thresholds
     from pipelines.exports.what_if import what_if as tried
-    from training.report.examples import ExampleGroup
     from training.report.pages import documents_page
     from training.report.sections import Row, Table
 
@@ -39,10 +38,10 @@ def what_if(
         raise UsageError("what-if: expected --set, such as --set quality.min_sharpness=100")
     manifest, folder = read_manifest(Lake.at(lake), reference)
     found = tried(manifest, folder, Thresholds.of(manifest, settings), examples=examples)
-    groups = [
-        ExampleGroup(f"{what.capitalize()}: {reason}", tuple(_drawn(each, what, reason) for each in some))
+    groups = {
+        f"{what.capitalize()}: {reason}": [_drawn(each, what, reason) for each in some]
         for (what, reason), some in found.examples.items()
-    ]
+    }
     name = f"{manifest.dataset}@{manifest.version}"
     about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
     rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())

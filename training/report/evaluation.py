@@ -28,7 +28,7 @@ from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.spread import spearman
-from training.report.examples import ExampleGroup
+from training.report.examples import ExampleGroups
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter, share_columns
 from training.report.pages import draw_groups, edge_legend, render
 from training.report.sections import Row, Table, absent_baselines, columns_of, score_table, sections
@@ -65,7 +65,7 @@ def report_page(
     *,
     kept_epoch: int,
     history: Sequence[Epoch] = (),
-    examples: Sequence[ExampleGroup] = (),
+    examples: ExampleGroups = MappingProxyType({}),
     statistics: Mapping[str, SplitStatistics] = MappingProxyType({}),
     calibration: Calibration | None = None,
     confused: Sequence[ConfusedImages] = (),

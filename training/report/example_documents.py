@@ -21,7 +21,7 @@ from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import Evaluation
 from training.metrics.spread import spread
 from training.model import LinkModel
-from training.report.examples import ExampleDocument, ExampleGroup, choose_examples, main_concepts
+from training.report.examples import ExampleDocument, ExampleGroups, choose_examples, main_concepts
 from training.similarity.assignment import predicted_pairs
 
 EXAMPLES_EACH = 2
@@ -48,7 +48,7 @@ def example_groups(
     *,
     regions: str | None = None,
     each: int = EXAMPLES_EACH,
-) -> tuple[ExampleGroup, ...]:
+) -> ExampleGroups:
     """Return the best, typical and worst documents with their pictures, predicted and true links.
 
     Args:
@@ -67,7 +67,7 @@ def example_groups(
         if name in names:
             matrix, numbers, links = evaluation.matrices[row], evaluation.sentence_numbers[row], evaluation.links[row]
             examples[name] = replace(linked(examples[name], matrix, numbers, links), auc=auc[name])
-    return tuple(ExampleGroup(title, tuple(examples[name] for name in group)) for title, group in chosen.items())
+    return {title: [examples[name] for name in group] for title, group in chosen.items()}
 
 
 def most_spread(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -80,12 +80,7 @@ class ExampleDocument:
         return frozenset(word.lower() for labels in self.concepts for label in labels for word in label.split())
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleGroup:
-    """Documents under one title, such as "Best"."""
-
-    title: str
-    documents: tuple[ExampleDocument, ...]
+ExampleGroups = Mapping[str, Sequence[ExampleDocument]]  # documents under their titles, such as "Best"
 
 
 def main_concepts(labels: Iterable[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from training.report.examples import (
     EdgeKind,
     ExampleDocument,
     ExampleGraph,
-    ExampleGroup,
+    ExampleGroups,
     clip,
     draw_example,
     emphasised,
@@ -92,9 +92,9 @@ def drawing_style() -> str:
     return environment().get_template("drawing.css.j2").render()
 
 
-def draw_groups(groups: Iterable[ExampleGroup]) -> Drawings:
+def draw_groups(groups: ExampleGroups) -> Drawings:
     """Return the title of each group with its documents, laid out."""
-    return [(group.title, [draw_example(document) for document in group.documents]) for group in groups]
+    return [(title, [draw_example(document) for document in documents]) for title, documents in groups.items()]
 
 
 def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:
@@ -103,9 +103,7 @@ def edge_legend(graphs: Iterable[ExampleGraph]) -> list[tuple[EdgeKind, str]]:
     return [(kind, meaning) for kind, meaning in EDGE_MEANINGS.items() if kind in kinds]
 
 
-def documents_page(
-    groups: Iterable[ExampleGroup], *, kicker: str, title: str, about: str, table: Table | None = None
-) -> str:
+def documents_page(groups: ExampleGroups, *, kicker: str, title: str, about: str, table: Table | None = None) -> str:
     """Return the page of documents of a data set with the links they have.
 
     Args:

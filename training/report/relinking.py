@@ -14,7 +14,7 @@ from schemas.manifest import Manifest
 from schemas.parts import part_name, split_parts
 from training.linking.relinked import Agreement, Relinked
 from training.report.example_documents import read_examples
-from training.report.examples import ExampleDocument, ExampleGroup
+from training.report.examples import ExampleDocument
 from training.report.pages import documents_page
 from training.report.sections import Row, Table
 
@@ -36,7 +36,7 @@ def relinked_page(relinked: Relinked, manifest: Manifest, folder: Folder, *, mod
         f"{agreement.images:,} images are linked by both, {same} of them to the same sentence. Agreement does not "
         "say who is right. The documents drawn are a random sample of those that differ."
     )
-    groups = [ExampleGroup("Where they differ", differing)] if differing else []
+    groups = {"Where they differ": differing} if differing else {}
     title = f"{manifest.dataset}@{manifest.version}"
     return documents_page(groups, kicker="Given and predicted links", title=title, about=about, table=_table(agreement))
 

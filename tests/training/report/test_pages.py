@@ -20,7 +20,6 @@ from training.report.evaluation import report_page, training_panels
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,
-    ExampleGroup,
     choose_examples,
     classify_edges,
     clip,
@@ -134,7 +133,7 @@ def content(**changes):
         "config": TrainConfig(recipe="tiny", training=LoopConfig(select=Select.RETRIEVAL)),
         "kept_epoch": 2,
         "history": history,
-        "examples": (ExampleGroup("Typical", (document(),)),),
+        "examples": {"Typical": [document()]},
         "statistics": {"test": statistics},
     }
     return values | changes
@@ -270,7 +269,7 @@ def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
     shown = document(
         sentences=("A red <wall>.", "Walls.", "An old lamp"), concepts=(("wall", "old tree"), (), ("sky",))
     )
-    page = report_page(**content(examples=(ExampleGroup("Any", (shown,)),)))
+    page = report_page(**content(examples={"Any": [shown]}))
     assert "A red &lt;<i>wall</i>&gt;." in page and "An <i>old</i> lamp" in page and "<i>Walls</i>" not in page
     assert re.findall(r'<span class="concepts">(.*?)</span>', page) == ["wall, old tree", "sky"]
     assert 'class="concepts"' not in report_page(**content())
@@ -280,7 +279,7 @@ def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
 def test_edges_of_unknown_truth_are_neither_right_nor_wrong():
     unknown = document(links=None, auc=None)
     assert {edge.kind for edge in classify_edges(unknown)} == {EdgeKind.PREDICTED}
-    shown = words(examples=(ExampleGroup("Any", (unknown,)),))
+    shown = words(examples={"Any": [unknown]})
     assert "3 predicted links" in shown and "predicted, truth unknown" in shown
 
 
@@ -322,7 +321,7 @@ def test_every_row_fits_at_any_size(n, m):
 def test_long_documents_show_the_sentences_that_an_edge_touches():
     long = document(sentences=("text",) * 60, predicted=((58, 0, 0.5),), links=((3, 1),))
     assert draw_example(long).sentences == (3, 58)
-    assert "Drawn: 2 of 60 sentences" in Page(report_page(**content(examples=(ExampleGroup("Any", (long,)),)))).words()
+    assert "Drawn: 2 of 60 sentences" in Page(report_page(**content(examples={"Any": [long]}))).words()
 
 
 def test_widths_are_proportional_but_never_vanish():
@@ -332,7 +331,7 @@ def test_widths_are_proportional_but_never_vanish():
 
 def test_long_sentences_are_clipped_and_kept_whole_in_the_title():
     text = "word " * 200
-    html = report_page(**content(examples=(ExampleGroup("Any", (document(sentences=(text, "b", "c")),)),)))
+    html = report_page(**content(examples={"Any": [document(sentences=(text, "b", "c"))]}))
     titles = [attributes["title"] for tag, attributes in Page(html).tags if tag == "li" and "title" in attributes]
     assert titles[0] == text
     assert clip(text).endswith("word…") and clip(text) in html
