@@ -72,12 +72,12 @@ class Ranks:
 
     Attributes:
         realistic: Q, expected over all orders of equal candidates.
-        found: Q x len(cutoffs).
+        recall: Q x len(cutoffs), 0 to 1.
         reciprocal: Q.
     """
 
     realistic: Float64
-    found: Float64
+    recall: Float64
     reciprocal: Float64
 
     @classmethod
@@ -89,11 +89,11 @@ class Ranks:
         C(t, K - a) / C(s + t, K - a).
         """
         above, others, partners = counts
-        found = np.stack([_found_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
+        recall = np.stack([_recall_within(cutoff, above, others, partners) for cutoff in cutoffs], axis=1)
         reciprocal = 1 / (1.0 + above)
         for query in np.flatnonzero(others):
             reciprocal[query] = expected_reciprocal_rank(int(above[query]), int(others[query]), int(partners[query]))
-        return cls(1.0 + above + others / (partners + 1), found, reciprocal)
+        return cls(1.0 + above + others / (partners + 1), recall, reciprocal)
 
 
 def retrieval_scores(
@@ -182,7 +182,7 @@ def _first_partner(others: int, partners: int) -> Float64:
     return no_partner_yet * partners / left
 
 
-def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> Float64:
+def _recall_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> Float64:
     """Return the probability that one of the tied partners is among the first `cutoff` candidates."""
     missed = np.ones(len(above))
     for taken in range(cutoff):
@@ -195,7 +195,7 @@ def _found_within(cutoff: int, above: Int64, others: Int64, partners: Int64) -> 
 def _whole(pool: Pool, direction: Direction, adjust: Adjust | None) -> Iterator[Score]:
     ranks, documents = direction_ranks(pool, direction, adjust=adjust)
     group, n = f"{direction}, whole pool of {len(pool.sides(direction)[1])}", len(documents)
-    for metric, column in zip(RECALL, 100 * ranks.found.T, strict=True):
+    for metric, column in zip(RECALL, 100 * ranks.recall.T, strict=True):
         yield pooled_interval(column, documents).score(metric, n=n, group=group)
     yield median_interval(ranks.realistic, documents).score(MEDIAN_RANK, n=n, group=group, unit=RANK_UNIT)
 
@@ -204,7 +204,7 @@ def _sampled(drawn: list[Pool], direction: Direction, adjust: Adjust | None) -> 
     rows, queries = [], []
     for pool in drawn:
         ranks, _ = direction_ranks(pool, direction, adjust=adjust)
-        rows.append([*(100 * ranks.found.mean(axis=0)), np.median(ranks.realistic)])
+        rows.append([*(100 * ranks.recall.mean(axis=0)), np.median(ranks.realistic)])
         queries.append(len(ranks.realistic))
     candidates = np.mean([len(pool.sides(direction)[1]) for pool in drawn])
     group, n = f"{direction}, {len(drawn)} samples of {candidates:.0f}", round(float(np.mean(queries)))
@@ -291,7 +291,7 @@ def score_pairs(pool: Pool) -> DocumentScores | None:
 
 
 def _columns(ranks: Ranks) -> Float64:
-    return np.asarray(100 * np.column_stack([ranks.found, ranks.reciprocal]), np.float64)
+    return np.asarray(100 * np.column_stack([ranks.recall, ranks.reciprocal]), np.float64)
 
 
 def _by_document(columns: Float64, rows: Int64) -> Float64:

@@ -83,7 +83,7 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         IntegrityError: what arrived is not what was sent.
     """
     if source == to:
-        raise UsageError(f"--to {shown_uri(to)}: expected another registry than the one the model is in")
+        raise UsageError(f"--to {without_password(to)}: expected another registry than the one the model is in")
     with tempfile.TemporaryDirectory(prefix="multilink-copy-") as scratch:
         folder, client = Path(scratch), connect(source)
         original = find_version(client, name, version)
@@ -93,13 +93,17 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
-        uri, digest, new_name = f"{shown_uri(source)} {original.uri}", folder_digest(model), new_name or original.name
+        uri, digest, new_name = (
+            f"{without_password(source)} {original.uri}",
+            folder_digest(model),
+            new_name or original.name,
+        )
 
         client = connect(to)
         for known in versions(client, f"name = '{new_name}'"):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
-        say(f"copying {original.uri} and its run to {shown_uri(to)}")
+        say(f"copying {original.uri} and its run to {without_password(to)}")
         experiment = experiment_id(client, f"multilink-{original.tags.get(DATASET_TAG, original.name)}")
         made = client.create_run(experiment, run_name=run.info.run_name)
         with finishing(TrackedRun(client, made.info.run_id, {})) as copied:
@@ -132,8 +136,8 @@ def _of_model(metric: Metric, model_id: str) -> Metric:
     return Metric(metric.key, metric.value, metric.timestamp, metric.step, *of)
 
 
-def shown_uri(uri: str) -> str:
-    """Return a registry's URI as it may be shown and stored: without a password."""
+def without_password(uri: str) -> str:
+    """Return a registry's URI without its password, for messages and tags."""
     try:
         return make_url(uri).render_as_string(hide_password=True)
     except ArgumentError:

@@ -190,11 +190,11 @@ class ExampleGraph:
 def draw_example(document: ExampleDocument) -> ExampleGraph:
     """Return a document laid out for the page.
 
-    Columns of more than forty rows show only the sentences or images that an edge touches.
+    Columns of more than forty rows have only the sentences or images that an edge touches.
     """
     edges = classify_edges(document)
-    sentences = _shown_rows(len(document.sentences), {edge.sentence for edge in edges})
-    images = _shown_rows(len(document.images), {edge.image for edge in edges})
+    sentences = _drawn_rows(len(document.sentences), {edge.sentence for edge in edges})
+    images = _drawn_rows(len(document.images), {edge.image for edge in edges})
     sentence_px = (3 if len(sentences) <= 20 else 2) * LINE_PX + _ROW_MARGIN_PX
     image_px = 104 if len(images) <= 10 else 76
     height_px = max(len(sentences) * sentence_px, len(images) * image_px)
@@ -262,5 +262,5 @@ def row_centre_px(position: int, rows: int, height_px: int) -> float:
     return (position + 0.5) * height_px / rows
 
 
-def _shown_rows(count: int, touched: set[int]) -> tuple[int, ...]:
+def _drawn_rows(count: int, touched: set[int]) -> tuple[int, ...]:
     return tuple(range(count) if count <= MAX_ROWS else sorted(touched))

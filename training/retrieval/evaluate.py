@@ -230,7 +230,7 @@ def _scores(queries: Sequence[LinkedQuery], ranks: Mapping[str, Ranks], candidat
         if len(languages) > 1:
             groups.setdefault(f"role={each.role} language={each.language}", []).append(number)
     for system, own in ranks.items():
-        table = 100 * np.column_stack([own.reciprocal, own.found])
+        table = 100 * np.column_stack([own.reciprocal, own.recall])
         for group, members in groups.items():
             name = f"{group}, whole pool of {candidates}"
             for metric, column in zip(METRICS, table[members].T, strict=True):

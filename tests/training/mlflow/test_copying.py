@@ -7,7 +7,7 @@ import pytest
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
-from training.mlflow.copying import copy_version, shown_uri
+from training.mlflow.copying import copy_version, without_password
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
 from training.mlflow.registry import DECISION_TAG, find_version, load, logged_model, standing
@@ -125,6 +125,6 @@ def test_mistakes_are_named(
 
 
 def test_a_password_is_not_shown() -> None:
-    assert shown_uri("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
-    assert shown_uri("http://mlflow:5000") == "http://mlflow:5000"
-    assert shown_uri("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"
+    assert without_password("postgresql://mlflow:secret@db:5432/mlflow") == "postgresql://mlflow:***@db:5432/mlflow"
+    assert without_password("http://mlflow:5000") == "http://mlflow:5000"
+    assert without_password("sqlite:////tmp/mlflow.db") == "sqlite:////tmp/mlflow.db"
