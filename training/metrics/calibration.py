@@ -109,7 +109,7 @@ class Calibration:
                 return point.similarity
         best = max((point.precision for point in self.points), default=0.0)
         raise UsageError(
-            f"--precision {precision:g}: no similarity is known with 95% confidence to reach it, by {self.links} links "
+            f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"of {self.dataset}, split {self.split}; the highest is {best:.3f}"
         )
 

@@ -198,7 +198,7 @@ def contest_of(dataset: str, split: str, evaluations: Sequence[Evaluation], meas
     if measure is Measure.AUTO and len({bool(each.scores) for each in evaluations}) > 1:
         raise UsageError(
             f"{candidate.where}: documents have an AUC as one of the two models reads them and none as the other does; "
-            "let the policy's measure be reciprocal_rank"
+            'let the policy have measure = "reciprocal_rank"'
         )
     if measure is Measure.AUTO:
         measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
@@ -322,7 +322,7 @@ def _scores(found: Evaluation, measure: Measure) -> Scores:
     if measure is not Measure.AUC and found.pairs is not None:
         return found.by_document(found.pairs)
     if not found.scores:
-        raise UsageError(f"{found.where}: no document has an AUC; let the policy's measure be reciprocal_rank")
+        raise UsageError(f'{found.where}: no document has an AUC; let the policy have measure = "reciprocal_rank"')
     return found.by_document(found.scores)
 
 

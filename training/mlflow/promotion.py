@@ -360,7 +360,9 @@ def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> 
     except NotFoundError as problem:
         if dataset is not None:
             raise
-        raise NotFoundError(f"{candidate.uri} is of {target}: {problem}; give its lake with --lake") from problem
+        raise NotFoundError(
+            f"{candidate.uri} was trained on {target}: {problem}; give its lake with --lake"
+        ) from problem
 
 
 def _split(lake: Lake, reference: str, named: str) -> str:

@@ -57,7 +57,9 @@ def open_index(uri: str) -> Index:
     """
     folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
     if not folder.exists(MANIFEST):
-        raise NotFoundError(f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index`")
+        raise NotFoundError(
+            f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
+        )
     manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=uri)
     infos = folder.infos()
     for entry in manifest.files:

@@ -147,7 +147,9 @@ class QueryReader:
         if view.is_fused:
             read = {role: text for role, text in given.items() if role in view.roles}
             if not read:
-                raise UsageError(f"the model reads {', '.join(view.roles)}; found {', '.join(given)} alone")
+                raise UsageError(
+                    f"the model reads {', '.join(view.roles)}: expected one of them, found {', '.join(given)} alone"
+                )
         elif view.roles:
             own = {role: text for role, text in given.items() if role in view.roles}
             read = {view.roles[0]: " ".join((own or given).values())}

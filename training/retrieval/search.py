@@ -151,7 +151,7 @@ def query_vector(index: Index, query: Query, queries: QueryReader, text: Float32
     total: Float32 = np.sum(parts, axis=0, dtype=np.float32)
     length = float(np.linalg.norm(total))
     if not np.isfinite(length) or length == 0:
-        raise UsageError("the parts of the query cancel out")
+        raise UsageError("the parts of the query cancel each other out; leave one of them out")
     is_unit = len(parts) == 1 and text is not None
     return total if is_unit else np.asarray(total / length, np.float32)
 
