@@ -294,9 +294,8 @@ def supervised_curve(
         ConfigError: a share is not in (0, 1].
     """
     if config.objective.reads_links:
-        raise UsageError(
-            f"objective.name = '{config.objective.name}': expected an objective that reads no links; the supervised runs are added to it"
-        )
+        found = f"objective.name = '{config.objective.name}'"
+        raise UsageError(f"{found}: expected an objective that reads no links; the supervised runs are added to it")
     name = f"objective.name={ObjectiveName.SUPERVISED.value}"
     supervised = [override(config, [name, f"objective.labelled_share={share}"]) for share in shares]
     began, runs = time.monotonic(), (config, *supervised)
