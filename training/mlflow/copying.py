@@ -93,13 +93,10 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
         model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
-        uri, digest, new_name = (
-            f"{without_password(source)} {original.uri}",
-            folder_digest(model),
-            new_name or original.name,
-        )
+        uri, digest = f"{without_password(source)} {original.uri}", folder_digest(model)
 
         client = connect(to)
+        new_name = new_name or original.name
         for known in versions(client, f"name = '{new_name}'"):
             if (known.tags.get(COPIED_TAG), known.tags.get(DIGEST_TAG)) == (uri, digest):
                 return Copy(version=known, copied_from=uri, digest=digest, is_new=False)
@@ -118,16 +115,18 @@ def copy_version(source: str, name: str, version: str, *, to: str, new_name: str
             client.finalize_logged_model(sent.model_id, "READY")
             _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
-    own_run = {RUN_TAG: copied.id} if RUN_TAG in original.tags else {}
-    left_out = (APPROVED_TAG, DECISION_TAG)  # nobody has approved or judged it in the new registry
-    tags = {key: value for key, value in original.tags.items() if key not in left_out}
-    tags |= {**own_run, COPIED_TAG: uri, DIGEST_TAG: digest}
     make_name(client, new_name)
-    place, model_id = sent.artifact_location, sent.model_id
+    place, model_id, tags = sent.artifact_location, sent.model_id, _tags(original, copied.id, uri, digest)
     stored = client.create_model_version(new_name, place, run_id=copied.id, tags=tags, model_id=model_id)
     client.set_registered_model_alias(new_name, CHALLENGER, stored.version)
     found = find_version(client, new_name, str(stored.version))
     return Copy(version=found, copied_from=uri, digest=digest, is_new=True)
+
+
+def _tags(original: ModelVersion, run_id: str, uri: str, digest: str) -> dict[str, str]:
+    """Return the tags of a copy; nobody has approved or judged it in the new registry."""
+    own = {COPIED_TAG: uri, DIGEST_TAG: digest, **({RUN_TAG: run_id} if RUN_TAG in original.tags else {})}
+    return {key: value for key, value in original.tags.items() if key not in (APPROVED_TAG, DECISION_TAG)} | own
 
 
 def _of_model(metric: Metric, model_id: str) -> Metric:
