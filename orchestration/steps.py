@@ -86,7 +86,7 @@ class Steps:
         return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
 
     def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
-        """Compare a model with another, pair by pair, on the split of `gate.Policy`: validation."""
+        """Compare a model with another, document by document, on the validation split."""
         where = ["--dataset", reference, *self._stores(), "--split", "val"]
         return self._run_here(["compare", other, model, *where, "--json"], say)
 

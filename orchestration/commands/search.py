@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -70,4 +71,4 @@ def command(
         rows = ((each.picture.image, each.rank, each.score) for each in found.images)
         lines = (f"1 Q0 {key} {rank} {score:.6f} {options.TREC_TAG}\n" for key, rank, score in rows)
         trec.write_text("".join(lines), encoding="utf-8")
-    yield found.lines(), found.to_json()
+    yield found.lines(), asdict(found)

@@ -31,7 +31,8 @@ def command(
     except ValueError:
         raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
     from training.evaluation.studies import supervised_curve
-    from training.report.pages import curve_table, supervised_page, write_page
+    from training.report.pages import write_page
+    from training.report.studies import curve_table, supervised_page
 
     points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=say))
     values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}

@@ -18,7 +18,8 @@ def command(
     """Judge models on data sets they were not trained on: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.report.pages import transfer_page, transfer_table, write_page
+    from training.report.pages import write_page
+    from training.report.studies import transfer_page, transfer_table
     from training.workflows.compare import run_transfer
 
     cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)

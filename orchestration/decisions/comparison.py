@@ -1,4 +1,4 @@
-"""Which of two models editors preferred where they were compared blind: what the choices in the log say."""
+"""Which of two models editors preferred where they were compared blind, by the choices in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERDICTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was found out about two models.
+    """Two models, and which of them editors preferred.
 
     Attributes:
         champion: URI of the model.
@@ -54,7 +54,7 @@ class Comparison:
 
 
 def comparisons(log: DecisionLog) -> list[Comparison]:
-    """Return what the choices in a log say about each two models that were compared, the most articles first.
+    """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind.
     """

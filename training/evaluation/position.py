@@ -2,7 +2,7 @@
 
 The weight w and the side are those of the smallest validation loss: the loss that the model was trained with, over the
 same batches, without any link. A place means the same in every document, so that a document's sentences are compared
-with the images of others by the same score. Training is shown no place: the model stays as it is.
+with the images of others by the same score. Training gets no places: the model stays as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Mix:
 
     @property
     def words(self) -> str:
-        """Return what a reader is told."""
+        """Return the mix in words."""
         return f"w={self.weight:g}, {self.side.words}" if self.weight else "w=0, the model alone"
 
 
@@ -118,7 +118,7 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
     """Yield the validation losses of each weight, with every side; without a weight, one.
 
     Raises:
-        UsageError: no validation document says where its images stand, or the loss is made of links.
+        UsageError: of no validation image it is known where it stands, or the loss is made of links.
     """
     config = model.card.config
     if config.needs.links:

@@ -84,8 +84,8 @@ class Linker:
         A document that lacks what the model reads, or whose vectors are not finite, is a failure. Failures that are
         given come before the documents of their batch.
         """
-        waiting = iter(given)
-        while batch := list(islice(waiting, DOCUMENTS_AT_ONCE)):
+        remaining = iter(given)
+        while batch := list(islice(remaining, DOCUMENTS_AT_ONCE)):
             yield from (each for each in batch if isinstance(each, Failure))
             documents = [each for each in batch if isinstance(each, GivenDocument)]
             found = self._link(documents, [each.id for each in documents], self.model.read)
@@ -103,7 +103,7 @@ class Linker:
     ) -> list[LinkedDocument | Failure]:
         """Return the links of some documents.
 
-        Where the batch cannot be read as a whole, each document is read by itself: a bad one spoils no other.
+        Where the batch as a whole is refused, each document is linked by itself: one bad document costs no other.
         """
         try:
             documents = read(batch)
@@ -132,8 +132,7 @@ class Linker:
         """Return the similarities by which links are chosen."""
         if self.options.refine is None or not matrix.size:
             return matrix
-        refinement = self.options.refine.of(RelationPredictor.of(self.model), self.model.card.data.dataset)
-        return refinement(matrix, vectors.texts, vectors.images)
+        return self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
 
 
 def predicted_links(
@@ -193,13 +192,13 @@ def calibrated(links: list[PredictedLink], calibration: Calibration | None) -> l
 
 def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     """Write links to a Parquet file, replacing what is there once all are written; return how many there are."""
-    waiting, count = iter(links), 0
+    remaining, count = iter(links), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with pq.ParquetWriter(temporary, LINK_SCHEMA, compression=COMPRESSION) as writer:
-            while batch := list(islice(waiting, ROWS_AT_ONCE)):
-                writer.write_table(links_table(batch))
+            while batch := list(islice(remaining, ROWS_AT_ONCE)):
+                writer.write_table(link_table(batch))
                 count += len(batch)
         temporary.replace(path)
     finally:
@@ -207,7 +206,7 @@ def write_links(links: Iterable[PredictedLink], path: Path) -> int:
     return count
 
 
-def links_table(links: Iterable[PredictedLink]) -> pa.Table:
+def link_table(links: Iterable[PredictedLink]) -> pa.Table:
     """Return links as a table of `LINK_SCHEMA`."""
     return to_table(map(_row, links), LINK_SCHEMA)
 

@@ -73,11 +73,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Relinked:
-    """What came of comparing some documents.
+    """Given and predicted links of some documents, compared.
 
     Attributes:
         agreement: of all.
-        differing: (place in a random order, id, row) of the first in which both differ.
+        differing: (key of a random order, path, row) of the first in which both differ.
     """
 
     agreement: Agreement
@@ -103,13 +103,13 @@ def relinked_table(part: pa.Table, links: Mapping[str, Sequence[PredictedLink]])
     return pa.table([columns[name] for name in RELINKED_SCHEMA.names], schema=RELINKED_SCHEMA)
 
 
-def compare(folder: Folder, paths: Iterable[str], *, count: int) -> Relinked:
+def compare(folder: Folder, paths: Iterable[str], *, examples: int) -> Relinked:
     """Compare the links of documents, a file of them at a time.
 
     Args:
         folder: of a relinking.
         paths: of its documents.
-        count: number of differing documents to return: a random sample that is the same each time.
+        examples: how many of those in which both differ are returned: a random sample that is the same each time.
     """
     agreement, differing = Agreement(), list[tuple[str, str, Mapping[str, Any]]]()
     for path in paths:
@@ -122,7 +122,7 @@ def compare(folder: Folder, paths: Iterable[str], *, count: int) -> Relinked:
             if _pairs(row[GIVEN_LINKS]) != _pairs(row[PREDICTED_LINKS]):
                 place = hashlib.sha256(row["id"].encode()).hexdigest()
                 differing.append((place, path, row))
-        differing = nsmallest(count, differing, key=lambda each: each[:2])
+        differing = nsmallest(examples, differing, key=lambda each: each[:2])
     return Relinked(agreement, tuple(differing))
 
 

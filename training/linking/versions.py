@@ -1,7 +1,7 @@
-"""A data set version to the links of its documents: which shards are linked, by whom, and the manifest at the end.
+"""A data set version to the links of its documents: which shards are to be linked, and the manifest at the end.
 
 Shards are linked here, one after the other, or by the workers of `training.ray.link`: the same function either way, so
-the same bytes. What was killed is repeated: shards that are done are found, and the manifest is written when all are.
+the same bytes. A call that was killed is repeated: linked shards are found, and the manifest is written when all are.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ PROGRESS_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedVersion:
-    """What came of a linking.
+    """The links of a data set version.
 
     Attributes:
         manifest: of the links.
@@ -38,7 +38,7 @@ class LinkedVersion:
         shards: number of shards of the chosen splits.
         reused: number of those that were linked before.
         documents: of the shards that were linked now.
-        seconds: that took, workers started and the model loaded among them.
+        seconds: that this took, the start of workers and the loading of the model included.
     """
 
     manifest: LinksManifest
@@ -64,7 +64,7 @@ class LinkedVersion:
 def prepare_linking(
     linker: Linker, lake: Lake, reference: str, *, output: Folder, with_documents: bool = False
 ) -> Linking:
-    """Return what all shards of a linking share; a mistake that would stop every shard is found here.
+    """Return the settings of a linking; a mistake that would stop every shard is an error here.
 
     Raises:
         NotFoundError: the data set or version is not there.
@@ -106,16 +106,14 @@ def link_version(
     earlier = _earlier(linking)
     _check_nothing_else(linking)
     done = [found for shard in shards if (found := find_linked(linking, shard)) is not None]
-    found_shards = {each.shard for each in done}
-    left = [shard for shard in shards if shard not in found_shards]
+    linked_before = {each.shard for each in done}
+    left = [shard for shard in shards if shard not in linked_before]
     if done:
         say(f"reused: {len(done)} of {len(shards)} shards were linked before")
-    if left and (
-        earlier is None or any(shard.split in earlier.splits for shard in left)
-    ):  # it lists files that are written anew
-        linking.output.delete(MANIFEST)
+    if left and (earlier is None or any(shard.split in earlier.splits for shard in left)):
+        linking.output.delete(MANIFEST)  # its counts are about to change
     began = time.monotonic()
-    fresh = list(_reporting(link_shards(model, linking, left), len(left), say)) if left else []
+    fresh = list(_with_progress(link_shards(model, linking, left), len(left), say)) if left else []
     seconds = time.monotonic() - began
     manifest = _manifest(linking, [*done, *fresh], earlier)
     _check_some_linked(linking, [*done, *fresh])
@@ -151,15 +149,15 @@ def _splits(manifest: Manifest) -> list[str]:
     return [split for split in manifest.splits if manifest.parts("documents", split)]
 
 
-def _reporting(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
-    """Yield linked shards, and report progress now and then."""
-    began = reported = time.monotonic()
+def _with_progress(found: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
+    """Yield linked shards, with a line of progress now and then."""
+    began = shown = time.monotonic()
     documents = 0
     for number, each in enumerate(found, start=1):
         documents += each.counts.documents
         now = time.monotonic()
-        if now - reported >= PROGRESS_S and number < shards:
-            reported = now
+        if now - shown >= PROGRESS_S and number < shards:
+            shown = now
             rate, left = documents / (now - began), left_of(number, shards, now - began)
             say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each
@@ -181,11 +179,11 @@ def _earlier(linking: Linking) -> LinksManifest | None:
 
 
 def _check_nothing_else(linking: Linking) -> None:
-    """Raise where the output has links of shards that this data set version does not have."""
-    own = {shard.links for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
+    """Raise a UsageError where the output has links of shards that this data set version does not have."""
+    own = {shard.path(LINKS) for split in _splits(linking.manifest) for shard in shards_of(linking.manifest, split)}
     for name in linking.output.child(LINKS).files():
         path = f"{LINKS}/{name}"
-        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # what a killed call left half-written
+        if path not in own and not name.rsplit("/", 1)[-1].startswith("."):  # a file that a killed call began
             raise UsageError(
                 f"--output {linking.output.uri}: {path} is not of {linking.reference}; take another folder"
             )

@@ -1,8 +1,8 @@
 """Models in MLflow's registry: names, versions with tags, the aliases, and reading a model back by its address.
 
 `challenger` is the version trained last, `champion` the one that promotion chose, `previous_champion` the one before
-it. Which version may become champion is `gate.py`'s to say, how it does `promotion.py`'s; what is kept of a version is
-`registering.py`'s. An address is a registered version or name, a run, a run's model, or a folder on this machine; a
+it. `gate.py` decides which version may become champion, `promotion.py` makes it champion, and `registering.py` writes
+the files of a version. An address is a registered version or name, a run, a run's model, or a folder on this machine; a
 registered version's files are checked against the digest that the registry recorded.
 """
 
@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import mlflow
+from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
@@ -38,7 +39,7 @@ CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "chal
 EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
 DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
-APPROVED_TAG = "approved_by"  # the person who lets a version be promoted where the policy asks for one
+APPROVED_TAG = "approved_by"  # the person who approved a version, where the policy requires approval
 PREFIX = "multilink-"
 LOG_SUFFIX = ".champions"  # of the name under which the changes of a model's champion are kept
 ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
@@ -114,7 +115,7 @@ def find_model(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     """Return a registered model by its name, or by another spelling of its objective.
 
     Raises:
-        NotFoundError: there is no such model; the message says what there is.
+        NotFoundError: there is no such model; the message names those there are.
     """
     for spelling in (name, canonical_name(name)):
         with suppress(MlflowException):
@@ -128,7 +129,7 @@ def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelV
     """Return a version by number or alias.
 
     Raises:
-        NotFoundError: there is no such model or version; the message says what there is.
+        NotFoundError: there is no such model or version; the message names those there are.
     """
     model = find_model(client, name)
     with suppress(MlflowException):
@@ -240,9 +241,28 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:
-    run_id, tags = stored.run_id or None, dict(stored.tags)
-    made_at_ms = int(stored.creation_timestamp)
-    return ModelVersion(name=stored.name, version=str(stored.version), run_id=run_id, tags=tags, made_at_ms=made_at_ms)
+    return ModelVersion(
+        name=stored.name,
+        version=str(stored.version),
+        run_id=stored.run_id or None,
+        tags=dict(stored.tags),
+        made_at_ms=int(stored.creation_timestamp),
+    )
+
+
+def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedModel:
+    """Return MLflow's logged model that a version was registered from: it has the files and the scores.
+
+    Raises:
+        NotFoundError: there is none: the run that trained it was deleted, or it was not registered by this package.
+    """
+    folder = client.get_model_version_download_uri(version.name, version.version)
+    if version.run_id is not None:
+        experiment = client.get_run(version.run_id).info.experiment_id
+        for model in client.search_logged_models([experiment], f"source_run_id = '{version.run_id}'"):
+            if model.artifact_location == folder:
+                return model
+    raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.judge import Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
-from training.mlflow.registering import nostruct_rival, record_evaluation
+from training.mlflow.registering import load_nostruct, record_evaluation
 from training.mlflow.registry import LoadedModel, load, open_registry
 from training.report.sections import score_table, sections
 
@@ -69,12 +70,8 @@ class EvaluateSummary:
         dataset, count = (self.dataset or "").partition("@")[0], documents_of(self.rows)
         table = score_table(self.rows, "model", dataset=dataset)
         left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
-        notes = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
-        lines = [
-            *([] if table is None else table.lines()),
-            *notes,
-            f"{count} documents; left out: {left_out or 'none'}",
-        ]
+        lines = [] if table is None else [*table.lines(), *table.footnotes]
+        lines.append(f"{count} documents; left out: {left_out or 'none'}")
         if count < FEW_DOCUMENTS:
             lines.append(f"fewer than {FEW_DOCUMENTS} documents: the intervals are too narrow to rely on")
         if self.judged is not None:
@@ -132,9 +129,14 @@ def run_evaluate(
     beside: tuple[Score, ...] = ()
     if with_baselines:
         say("scoring the baselines on the same documents")
-        rival = nostruct_rival(client, loaded, reference)
         beside = score_beside(
-            loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival
+            loaded.model,
+            judged.evaluation,
+            home,
+            reference,
+            split=str(split),
+            config=config,
+            load_nostruct=partial(load_nostruct, client, loaded, reference),
         )
     name, _, version = reference.partition("@")
     report = EvaluationReport(

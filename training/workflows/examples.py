@@ -9,7 +9,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.loop.validation import split_loss
 from training.mlflow.registry import open_model
-from training.report.example_documents import Widest, widest_documents
+from training.report.example_documents import SpreadDocument, most_spread
 from training.report.pages import examples_page
 
 
@@ -22,24 +22,24 @@ class ExamplesSummary:
         dataset: NAME@VERSION.
         split: of it.
         loss: of the model's objective on the split's documents; None where the objective reads links.
-        documents: the widest first.
+        documents: the most different first.
     """
 
     model: str
     dataset: str
     split: str
     loss: float | None
-    documents: tuple[Widest, ...]
+    documents: tuple[SpreadDocument, ...]
 
     def lines(self) -> list[str]:
         loss = "" if self.loss is None else f": loss {self.loss:.4f}"
-        spreads = (f"{each.shown.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
+        spreads = (f"{each.example.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
         return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
 
     def page(self) -> str:
         """Return the documents as an HTML page."""
         about = {"model": self.model, "dataset": self.dataset, "split": self.split}
-        return examples_page([each.shown for each in self.documents], loss=self.loss, **about)
+        return examples_page([each.example for each in self.documents], loss=self.loss, **about)
 
     def to_json(self) -> dict[str, Any]:
         about = {"model": self.model, "dataset": self.dataset, "split": self.split, "loss": self.loss}
@@ -79,5 +79,5 @@ def run_examples(
         dataset=reference,
         split=str(split),
         loss=split_loss(loaded.model, manifest, folder, Split(split)),
-        documents=tuple(widest_documents(loaded.model, manifest, folder, split, count=count)),
+        documents=tuple(most_spread(loaded.model, manifest, folder, split, count=count)),
     )

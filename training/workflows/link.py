@@ -144,12 +144,10 @@ def _drawn(found: LinkedDocument) -> ExampleDocument:
     document = cast(GivenDocument, found.given)
     return ExampleDocument(
         id=found.id,
-        auc=None,
         sentences=tuple(document.texts),
         images=tuple(document.jpegs or [None] * len(document.image_vectors)),
         predicted=tuple((link.sentence, link.image, link.similarity) for link in found.links),
         probabilities=tuple(link.probability for link in found.links if link.probability is not None),
-        links=None,
     )
 
 
@@ -210,7 +208,7 @@ def compare_links(linked: LinkedVersion, lake: str, page: Path | None) -> Agreem
     """
     manifest, folder = read_manifest(Lake.at(lake), linked.manifest.dataset)
     paths = [entry.path for entry in linked.manifest.files if entry.path.startswith(f"{RELINKED}/")]
-    relinked = compare(linked.output, paths, count=DIFFERING if page else 0)
+    relinked = compare(linked.output, paths, examples=DIFFERING if page else 0)
     if page is not None:
         write_page(page, relinked_page(relinked, manifest, folder, model=linked.manifest.model))
     return relinked.agreement

@@ -8,13 +8,14 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.evaluation.judge import read_pictures
+from schemas.parts import split_parts
 from training.mlflow.registering import attach, write_card
 from training.mlflow.registry import open_registry
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
-from training.report.example_documents import example_groups
-from training.report.pages import ReportContent, report_page, write_page
+from training.report.evaluation import report_page
+from training.report.example_documents import example_groups, read_pictures
+from training.report.pages import write_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
 REPORT_ARTIFACT = "report"
@@ -39,18 +40,18 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
     client, version, card = open_registry(tracking, [loaded.uri]), loaded.version, loaded.model.card
     manifest, folder = read_manifest(Lake.at(lake), f"{report.dataset}@{report.dataset_version}")
     images = [key for pair in judged.confused for key in (pair.image, pair.chosen)]
-    content = ReportContent(
-        table=report,
-        config=card.config,
+    page = report_page(
+        report,
+        card.config,
         kept_epoch=card.epoch,
         history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
         examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
         statistics=manifest.splits,
         calibration=judged.calibration,
         confused=judged.confused,
-        pictures=read_pictures(manifest, folder, report.split, images),
+        pictures=read_pictures(folder, split_parts(manifest, report.split) if images else (), images),
     )
-    path = write_page(directory, report_page(content))
+    path = write_page(directory, page)
     for written in (path, report.write(directory)):
         if loaded.run_id is not None:
             client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)

@@ -16,13 +16,12 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.versions import fingerprint
 from training.data.loading import identify
-from training.evaluation.evaluate import kind_of
 from training.evaluation.studies import Sweep, SweepCell, combinations
 from training.mlflow.runs import open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import TrainSummary, run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-from training.report.pages import sweep_page
+from training.report.studies import sweep_page
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 
 PAPER = ("training.negative_documents=10,20,30", "objective.negatives=hardest,mean")
@@ -90,5 +89,4 @@ def run_sweep(
 
 
 def _judged(settings: tuple[str, ...], trained: TrainSummary, judged: EvaluateSummary) -> SweepCell:
-    means, kind = judged.means(), kind_of(judged.rows)
-    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=means, kind=kind)
+    return SweepCell(settings=settings, model=trained.model_uri, run=trained.run_id, means=judged.means())

@@ -26,22 +26,21 @@ def command(
 ) -> options.Summaries:
     """Show what other thresholds (`quality.*`, `documents.*`) would drop of a version, with pictures."""
     from pipelines.exports.what_if import Thresholds, what_if
-    from training.report.examples import ExampleGroup
-    from training.report.pages import shown_page
+    from training.report.pages import documents_page
     from training.report.sections import Row, Table
 
     if not settings:
         raise UsageError("what-if: expected --set KEY=VALUE, such as --set quality.min_sharpness=100")
     _, manifest, folder = version()
     found = what_if(manifest, folder, Thresholds.of(manifest, settings), examples=examples)
-    groups = [
-        ExampleGroup(f"{what.capitalize()}: {reason}", tuple(_drawn(each, what, reason) for each in some))
+    groups = {
+        f"{what.capitalize()}: {reason}": [_drawn(each, what, reason) for each in some]
         for (what, reason), some in found.examples.items()
-    ]
+    }
     about = f"What {', '.join(settings)} would drop; at most {examples} documents of each reason are drawn."
     rows = tuple(Row(split, tuple(cells)) for split, *cells in found.rows())
     table = Table(("Split", "There are", "Would go", "Why"), rows)
-    page = shown_page(groups, kicker="What if", title=manifest.reference, about=about, table=table)
+    page = documents_page(groups, kicker="What if", title=manifest.reference, about=about, table=table)
     Folder(str(output.parent)).write(output.name, page.encode())
     values = {"dataset": manifest.reference, "page": str(output), **found.to_json()}
     yield [*table.lines(), f"{manifest.reference}: {output}"], values

@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from shlex import join
 from typing import Annotated
 
@@ -43,4 +44,4 @@ def command(
         *([f"left out: {left_out}"] if left_out else []),
         f"build it: {join(['multilink', *arguments])}",
     ]
-    yield lines, made.to_json() | {"build": arguments}
+    yield lines, asdict(made) | {"build": arguments}

@@ -48,7 +48,7 @@ lake, folder, output = sys.argv[1:]
 def dying(model, linking, shards):
     for number, found in enumerate(link_here(model, linking, shards), start=1):
         if number == 2:
-            (Path(output) / found.shard.links).unlink()  # as if it had been killed between documents and links
+            (Path(output) / found.shard.path("links")).unlink()  # as if it had been killed between documents and links
             os.kill(os.getpid(), signal.SIGKILL)
         yield found
 

@@ -22,7 +22,7 @@ from training.linking.options import LinkOptions
 from training.metrics.links import score_documents
 from training.mlflow.registry import find_version, load
 from training.model import LinkModel
-from training.report.pages import comparison_page
+from training.report.studies import comparison_page
 from training.workflows.compare import run_compare
 from training.workflows.evaluate import EvaluateSummary, run_evaluate
 from training.workflows.link import run_link
@@ -85,7 +85,7 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     bias = [row for row in judged.rows if row.measure == "sampling bias"]
     assert [row.metric for row in bias] == ["distance", "distance", "ks_statistic", "p"] and bias[0].n > 0
     assert rows["relations", "absent", ""].note == "the model predicts no relations"
-    assert rows["captions", "absent", ""].note == "not asked for (--captions)"
+    assert rows["captions", "absent", ""].note == "not computed without --captions"
     words = {f"thing{number}": np.eye(40)[number] for number in range(40)}
     vectors = tmp_path / "words.txt"
     vectors.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()))
