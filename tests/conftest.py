@@ -6,6 +6,7 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,8 +28,14 @@ from forked import SETTINGS
 from hypothesis import HealthCheck, settings
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
+CONVERTER = Path(__file__).parents[1] / "pipelines" / "features" / "convert.py"
 CLUSTER = Path(__file__).parent / "cluster"
 SEED = 7
+
+
+# Graphs of networks are made once, and anew when what makes them has changed.
+_MADE_BY = hashlib.sha256(CONVERTER.read_bytes()).hexdigest()[:12]
+os.environ.setdefault("MULTILINK_CACHE", str(Path(tempfile.gettempdir(), f"multilink-tests-{_MADE_BY}")))
 
 
 def settings_of_environment() -> dict[str, str]:
@@ -84,7 +92,7 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     def make(name: str) -> Path:
         import torch
 
-        from pipelines.features.networks import ARCHITECTURES
+        from pipelines.features.architectures import ARCHITECTURES
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)

@@ -1,8 +1,8 @@
 """The extractors by name: what each gives and needs, how fast it is on this machine, and how one is made.
 
 An extractor's value of an item depends on that item alone. On a CPU that holds to the last bit, whatever shares its
-batch, its position, the number of threads and processes, and the order of work, on one kind of machine; on a GPU up to
-the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
+batch, its position, the number of threads and processes, and the order of work, on one kind of processor; on a GPU up
+to the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
 an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
 looked up: `pipelines.images.packed`.
 
@@ -24,6 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from pipelines.features import colour_shape
+from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.given_regions import SUFFIXES
 from pipelines.features.values import DOCUMENTS, IMAGES, Row, value_array
 from pipelines.features.weights import WeightFile, parse_weights
@@ -82,25 +84,24 @@ class Entry:
     table: str = IMAGES
 
 
-def _of_network(network: str, dimensions: int, weights: str, licence: str = "") -> dict[str, Entry]:
-    entry = partial(Entry, factory=f"{_HERE}.networks:Network", network=network, weights=weights, licence=licence)
-    return {
-        network: entry(dimensions=dimensions),
-        f"{network}-classes": entry(kind=FeatureKind.CLASSES),
-        f"{network}-grid": entry(kind=FeatureKind.REGIONS, dimensions=dimensions),
-    }
-
-
-_LITE = _of_network("efficientnet-lite0", 1280, PACKAGED, "Apache-2.0")
 _DETECTOR, _ENCODER = "faster-rcnn", "use-multilingual"
 ENTRIES: dict[str, dict[str, Entry]] = {
     IMAGES: {
-        **_LITE,
-        "grid": _LITE["efficientnet-lite0-grid"],
-        **_of_network("densenet169", 1664, "densenet169"),
-        **_of_network("nasnet-mobile", 1056, "nasnet-mobile"),
-        **_of_network("resnet152", 2048, "resnet152"),
-        **_of_network("resnet50", 2048, "resnet50"),
+        **{
+            name: Entry(
+                factory=f"{_HERE}.networks:Network",
+                network=architecture.name,
+                kind=output.kind,
+                dimensions=dimensions,
+                weights=PACKAGED if architecture.packaged else architecture.name,
+                licence=architecture.licence,
+            )
+            for architecture in ARCHITECTURES.values()
+            for name, output, dimensions in architecture.outputs
+        },
+        "colour-shape": Entry(
+            factory=f"{_HERE}.colour_shape:ColourShape", network="colour-shape", dimensions=colour_shape.DIMENSIONS
+        ),
         _DETECTOR: Entry(
             factory=f"{_HERE}.faster_rcnn:FasterRcnn",
             network=_DETECTOR,

