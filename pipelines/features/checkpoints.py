@@ -65,5 +65,3 @@ def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: st
         if names:
             raise ConfigError(f"features.weights: {path}: no checkpoint of {what}: it {kind} {names[0]}")
     module.load_state_dict(tensors, strict=False)
-
-

@@ -49,9 +49,16 @@ class ColourShape(PictureExtractor):
         directions, strength = _edges(colours @ np.array(_GREY) // 1000)
         parts = [
             np.bincount(boxes.ravel(), minlength=72) / boxes.size,
-            colours.reshape(_CELLS, -1, _CELLS, _SIDE // _CELLS, 3).sum(axis=(1, 3)).ravel() / (boxes.size / 16 * _FULL),
+            colours.reshape(_CELLS, -1, _CELLS, _SIDE // _CELLS, 3).sum(axis=(1, 3)).ravel()
+            / (boxes.size / 16 * _FULL),
             directions,
-            [width / (width + height), *_moments(hsv[..., 2]), *_moments(hsv[..., 1]), strength, _colourfulness(colours)],
+            [
+                width / (width + height),
+                *_moments(hsv[..., 2]),
+                *_moments(hsv[..., 1]),
+                strength,
+                _colourfulness(colours),
+            ],
         ]
         return [(np.concatenate(parts).astype(np.float32),)]
 

@@ -64,7 +64,7 @@ def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
     for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         part.ClearField("metadata_props")  # it names files of this machine
     set_model_props(model, {"classes": json.dumps(class_names())})
-    return cast(bytes, model.SerializeToString(deterministic=True))
+    return model.SerializeToString(deterministic=True)
 
 
 def class_names() -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from pipelines.features.architectures import ARCHITECTURES, Architecture, Output
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
-from pipelines.features.runtime import GPU_BATCH, Graph, fixed_pixels
+from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
 from pipelines.features.weights import WeightFile, machine_cache, parse_weights, weight_of
 from pipelines.settings import FeaturesConfig, HttpConfig
@@ -53,7 +53,9 @@ class Network(PictureExtractor):
     @cached_property
     def graph(self) -> Graph:
         """The network; its weights are the graph already, or a checkpoint of which it is made."""
-        kept = self.weight if self.weight.is_graph else graph_in(machine_cache("networks"), self.architecture, self.weight)
+        kept = (
+            self.weight if self.weight.is_graph else graph_in(machine_cache("networks"), self.architecture, self.weight)
+        )
         return Graph(self.architecture.name, kept.local(), self.config)
 
     @cached_property
@@ -85,17 +87,21 @@ class Network(PictureExtractor):
         """Return what outputs are made of, for N x 3 x H x W values."""
         shapes = {each.name: each.shape for each in self.graph.session.get_outputs()}
         cells = len(values) * shapes["cells"][1] * shapes["cells"][2]
-        of_vectors, of_cells = np.arange(len(values) * (Output.CLASSES in wanted)), np.arange(cells * (Output.GRID in wanted))
-        inputs = {"values": values, "of_vectors": of_vectors, "of_cells": of_cells}
+        of_vectors, of_cells = (
+            np.arange(len(values) * (Output.CLASSES in wanted)),
+            np.arange(cells * (Output.GRID in wanted)),
+        )
+        inputs: Arrays = {"values": values, "of_vectors": of_vectors, "of_cells": of_cells}
         arrays = dict(zip(shapes, self.graph.run(inputs, list(shapes)), strict=True))
         if Output.MIRRORED in wanted:
-            inputs |= {"values": np.ascontiguousarray(values[..., ::-1]), "of_vectors": _NONE, "of_cells": _NONE}
+            inputs = {"values": np.ascontiguousarray(values[..., ::-1]), "of_vectors": _NONE, "of_cells": _NONE}
             arrays["mirrored"] = (arrays["vector"] + self.graph.run(inputs, ["vector"])[0]) / 2
         return arrays
 
     def _value(self, output: Output, arrays: Mapping[str, Float32], row: int, square: Square) -> Value:
         if output.kind is FeatureKind.VECTOR:
-            return arrays[output][row]
+            vector: Float32 = arrays[output][row]
+            return vector
         if output is Output.CLASSES:
             return top_classes(arrays["probabilities"][row], self.classes)
         # The classifier is linear in the mean over cells, so that applied to one cell it says what that cell adds
@@ -149,7 +155,9 @@ def with_graphs(config: FeaturesConfig, http: HttpConfig, folder: Folder) -> Fea
     for architecture in ARCHITECTURES.values():
         if not {*config.images}.isdisjoint(name for name, _, _ in architecture.outputs):
             checkpoint = checkpoint_of(architecture, weights)
-            weights[architecture.name] = checkpoint if checkpoint.is_graph else graph_in(folder, architecture, checkpoint)
+            weights[architecture.name] = (
+                checkpoint if checkpoint.is_graph else graph_in(folder, architecture, checkpoint)
+            )
     return replace(config, weights=tuple(map(str, weights.values())))
 
 

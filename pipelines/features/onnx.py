@@ -289,8 +289,8 @@ class OnnxText:
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         """The one column."""
-        versions = {"tokenizer": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
-        return (self.network.column([self._vector(_FIXED_TEXT)], **versions),)
+        tokenizer = {"file": digest_of(self._tokenizer_path), "tokenizers": tokenizers.__version__}
+        return (self.network.column([self._vector(_FIXED_TEXT)], tokenizer=tokenizer),)
 
     def extract(self, documents: Sequence[Sequence[str]]) -> list[Row]:
         """Return one vector per text of each document, N x d in order; a text without a token has zeros."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Preprocessing:
 
     def values(self, pixels: Pixels) -> Float32:
         """Return N x H x W x 3 pixels as the N x 3 x H x W values that a network reads."""
-        mean, deviation = (np.float32(each)[:, None, None] for each in (self.mean, self.deviation))
+        mean, deviation = np.array([self.mean, self.deviation], np.float32)[..., None, None]
         values = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
         values -= mean
         values /= deviation
@@ -113,7 +113,7 @@ class PictureExtractor(ABC):
     def _pass(self, pictures: Sequence[bytes]) -> list[Row]:
         squares = [self.preprocessing.square(picture) for picture in pictures]
         sound = [square for square in squares if isinstance(square, Square)]
-        found = iter(())
+        found: Iterator[Row] = iter(())
         if sound:
             pixels = np.zeros((self.batch, *sound[0].pixels.shape), np.uint8)
             pixels[: len(sound)] = [square.pixels for square in sound]

@@ -164,7 +164,9 @@ def test_a_worker_that_differs_from_the_plan_says_so(tmp_path: Path, counts: Cou
         lake=plan.lake,
         copies=plan.copies,
     )
-    with pytest.raises(BuildError, match="extractor cells: this worker's weights, libraries, device or kind of processor"):
+    with pytest.raises(
+        BuildError, match="extractor cells: this worker's weights, libraries, device or kind of processor"
+    ):
         extractors_of(other, IMAGES)
 
 

@@ -306,7 +306,9 @@ def test_what_cannot_be_loaded_is_one_clear_line(random_checkpoint: Checkpoint, 
 
 
 def test_a_device_that_is_not_there_is_one_clear_line() -> None:
-    with pytest.raises(ConfigError, match=r"features\.device = cuda: efficientnet-lite0: onnxruntime finds no GPU here"):
+    with pytest.raises(
+        ConfigError, match=r"features\.device = cuda: efficientnet-lite0: onnxruntime finds no GPU here"
+    ):
         _ = network(device=Device.CUDA).columns
 
 
@@ -323,7 +325,9 @@ def test_graphs_compute_what_pytorch_does(name: str, pictures: list[bytes], rand
         for part in architecture.cells:
             cells = getattr(module.eval(), part)(cells)
         expected = cells.relu().mean((2, 3)).double().numpy()
-    for vector, other in zip(vectors(pictures[:3], name, checkpoint=None if name == LITE else random_checkpoint(name)), expected, strict=True):
+    for vector, other in zip(
+        vectors(pictures[:3], name, checkpoint=None if name == LITE else random_checkpoint(name)), expected, strict=True
+    ):
         cosine = vector @ other / np.linalg.norm(vector.astype(float)) / np.linalg.norm(other)
         assert 1 - cosine < 1e-9
         assert np.abs(vector - other).max() < 2e-5 * np.abs(other).max()
