@@ -2,9 +2,9 @@
 
 An extractor's value of an item depends on that item alone. On a CPU that holds to the last bit, whatever shares its
 batch, its position, the number of threads and processes, and the order of work, on one kind of processor; on a GPU up
-to the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded when
-an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has are
-looked up: `pipelines.images.packed`.
+to the rounding of its arithmetic. A column's fingerprint names everything the value does depend on. A model is loaded
+when an extractor is first used, and kept. Its module is imported only when it is asked for. Vectors a user already has
+are looked up: `pipelines.images.packed`.
 
 To add an extractor: a class in a module beside this one that satisfies the protocol, and an entry in a registry; or an
 entry of another package (`schemas.plugins`). A name that is in no registry but has a weight file ending in `.onnx` is a

@@ -111,9 +111,9 @@ def extractors_of(plan: FeaturePlan, table: str) -> list[Extractor]:
     differing = {*_columns(made, table, plan.copies)} ^ {*plan.extracted(table)}
     if differing:
         raise BuildError(
-            f"extractor {min(differing).name}: this worker's weights, libraries, device or kind of processor differ from "
-            "those of the machine that started the build: values would be others; install the same, and set "
-            "features.device=cpu where a machine has no GPU"
+            f"extractor {min(differing).name}: this worker's weights, libraries, device or kind of processor differ "
+            "from those of the machine that started the build; install the same, set features.device, and use machines "
+            "of one instruction set"
         )
     return made
 
