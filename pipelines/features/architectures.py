@@ -115,7 +115,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="nasnet-mobile",
             dimensions=1056,
             preprocessing=Preprocessing(mean=(127.5,) * 3, deviation=(127.5,) * 3),  # inception_preprocessing: -1..1
-            factory="pipelines.features.nasnet_mobile:NasnetMobile",
+            factory="multilink.nasnet_mobile:NasnetMobile",
             cells=("features",),
             classifier="last_linear",
         ),
