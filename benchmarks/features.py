@@ -28,15 +28,14 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from pipelines.features.architectures import ARCHITECTURES, Architecture, Output
-from pipelines.features.catalogue import made_up_pictures, made_up_sentences
+from pipelines.features.architectures import Architecture, Output
+from pipelines.features.catalogue import extractors, find_entry, made_up_pictures, made_up_sentences
 from pipelines.features.checkpoints import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
-from pipelines.features.networks import Network, checkpoint_of
+from pipelines.features.networks import Network
 from pipelines.features.pixels import Preprocessing, Square
 from pipelines.features.runtime import fixed_pixels
 from pipelines.features.values import DOCUMENTS, IMAGES, texts_key
-from pipelines.features.weights import parse_weights
 from pipelines.images.packed import copy_packs
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import Device, FeaturesConfig, FingerprintName, HttpConfig, ImagesConfig
@@ -148,7 +147,7 @@ def report(label: str, runs: Sequence[Callable[[], Any]], count: int, *, note: s
 
 def random_weights(name: str, folder: Path) -> str:
     torch.manual_seed(0)
-    torch.save(ARCHITECTURES[name].build().state_dict(), folder / f"{name}.pth")
+    torch.save(find_entry(name).factory.args[0].build().state_dict(), folder / f"{name}.pth")
     return f"{name}={folder / name}.pth"
 
 
@@ -186,7 +185,7 @@ def of_lite(
         ("vector, classes, grid, middle", (Output.VECTOR, Output.CLASSES, Output.GRID, Output.MIDDLE)),
         ("vector, mirrored", (Output.VECTOR, Output.MIRRORED)),
     ):
-        names = tuple({output: name for name, output, _ in ARCHITECTURES[LITE].outputs}[output] for output in outputs)
+        names = tuple(name for name, output in network.architecture.outputs.items() if output in outputs)
         plan = plan_of(lake, options.device, images=names, sentences=())
         ratios[label] = report(label, [partial(fill, plan, IMAGES), loop], count, note="")
     values = network.preprocessing.values(fixed_pixels(network.preprocessing.size_px))
@@ -225,7 +224,9 @@ def main() -> None:
             [network] = extractors_of(plan, IMAGES)
             assert isinstance(network, Network)
             size, some = network.batch, pictures[:count]
-            checkpoint = checkpoint_of(network.architecture, parse_weights(weights)).local().path
+            [unconverted] = extractors([name], IMAGES, FeaturesConfig(weights=weights))
+            assert isinstance(unconverted, Network)
+            checkpoint = unconverted.weight.local().path
             loop = partial(bare_pictures, network, some, size)
             torch_loop = partial(in_pytorch, network.architecture, published(network.architecture, checkpoint), some)
             stage = partial(run_stage, plan, IMAGES, keys[:count], read)

@@ -92,11 +92,11 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     def make(name: str) -> Path:
         import torch
 
-        from pipelines.features.architectures import ARCHITECTURES
+        from pipelines.features.catalogue import find_entry
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            tensors = ARCHITECTURES[name].build().state_dict()
+            tensors = find_entry(name).factory.args[0].build().state_dict()
         path = tmp_path_factory.mktemp("checkpoints") / f"{name}.pth"
         torch.save(tensors, path)
         return path
@@ -181,7 +181,7 @@ USES = {
     "java": r"\bjava\b|METEOR",
     "build": r"build_dataset|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b|multilink: [A-Z]",
     "trains": r"training\.loop\.trainer\b",
-    "network": r"torchvision|ARCHITECTURES|random_checkpoint",
+    "network": r"torchvision|find_entry|random_checkpoint",
     SHARES: r"scope=\"module\"",
 }
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +26,6 @@ from pipelines.features.architectures import Architecture
 from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
-
-
-def efficientnet_lite0() -> nn.Module:
-    """Return the network with random weights."""
-    from efficientnet_lite_pytorch import EfficientNet
-
-    return cast(nn.Module, EfficientNet.from_name("efficientnet-lite0"))
 
 
 def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:

@@ -141,7 +141,7 @@ def plan_features(
         ConfigError: an extractor is not known, or its weights are not given.
         NotFoundError: a weight file or the array of given vectors is not there.
     """
-    config = with_graphs(config, http, lake.networks)
+    config = with_graphs(extractors(config.images, IMAGES, config, http), config, http, lake.networks)
     copies = canonical_json([METHOD, images.jpeg_quality, picture_libraries()])
     columns = _columns(extractors(config.images, IMAGES, config, http), IMAGES, copies)
     if given is not None:

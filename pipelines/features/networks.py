@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pkgutil import resolve_name
 
 import numpy as np
 
-from pipelines.features.architectures import ARCHITECTURES, Architecture, Output
+from pipelines.features.architectures import Architecture, Output
+from pipelines.features.catalogue import PACKAGED, Entry, Extractor
 from pipelines.features.pixels import PictureExtractor, Pixels, Square
 from pipelines.features.runtime import GPU_BATCH, Arrays, Graph, fixed_pixels
 from pipelines.features.values import Classes, Float32, Regions, Row, Value, feature_column, kept_regions
@@ -30,45 +31,87 @@ from schemas.versions import fingerprint
 TOP = 20  # Hessel 2019, 3.3: K in 1..20
 CONVERTER = 1  # version of what `convert` makes of a checkpoint
 _DIGITS = 16
-_NONE = np.arange(0)
+
+
+def entries_of(architecture: Architecture) -> dict[str, Entry]:
+    """Return the catalogue's entries of a network's columns, by name."""
+    known = {Output.CLASSES: 0, Output.MIDDLE: 0}
+    return {
+        name: Entry(
+            factory=partial(Network, architecture),
+            network=architecture.name,
+            kind=output.kind,
+            dimensions=known.get(output, architecture.dimensions),
+            weights=PACKAGED if architecture.packaged else architecture.name,
+            licence=architecture.licence,
+        )
+        for name, output in architecture.outputs.items()
+    }
 
 
 class Network(PictureExtractor):
     """Extractor of one or several columns of pictures."""
 
     def __init__(
-        self, network: str, names: Sequence[str], config: FeaturesConfig, weights: Mapping[str, WeightFile]
+        self,
+        architecture: Architecture,
+        network: str,
+        names: Sequence[str],
+        config: FeaturesConfig,
+        weights: Mapping[str, WeightFile],
     ) -> None:
-        """Make the extractor of some columns of a network.
+        """Make the extractor of some columns of a network; another name than those of its columns is its grid's.
 
         Raises:
             ConfigError: the weights are not given, and do not come with a package.
         """
-        self.architecture = ARCHITECTURES[network]
-        super().__init__(config, self.architecture.preprocessing)
-        known = {name: output for name, output, _ in self.architecture.outputs}
-        self.outputs = {name: known[name] for name in names}
-        self.weight = checkpoint_of(self.architecture, weights)
+        super().__init__(config, architecture.preprocessing)
+        self.architecture, self.network = architecture, network
+        self.outputs = {name: architecture.outputs.get(name, Output.GRID) for name in names}
+        if network not in weights and architecture.packaged:
+            weights = {network: WeightFile(network, resolve_name(architecture.packaged)())}
+        self.weight = weight_of(network, weights, what=f"a checkpoint of {network}")
+
+    def graph_in(self, folder: Folder) -> WeightFile:
+        """Return the graph as weights: those that are named, or made of the checkpoint and kept in a folder.
+
+        Raises:
+            ConfigError: the file is no checkpoint of this architecture.
+        """
+        if self.weight.is_graph:
+            return self.weight
+        made_of = fingerprint({"checkpoint": self.weight.digest, "converter": CONVERTER})
+        name, cache = f"{self.network}-{made_of[:_DIGITS]}.onnx", machine_cache("networks")
+        if not folder.exists(name):
+            if not cache.exists(name):
+                from pipelines.features.convert import graph_of
+
+                cache.write(name, graph_of(self.architecture, self.weight.local().path))
+            if folder != cache:
+                folder.settle(name, cache.read(name))
+        return WeightFile(self.network, folder.child(name).uri, hashlib.sha256(folder.read(name)).hexdigest())
 
     @cached_property
     def graph(self) -> Graph:
-        """The network; its weights are the graph already, or a checkpoint of which it is made."""
-        kept = (
-            self.weight if self.weight.is_graph else graph_in(machine_cache("networks"), self.architecture, self.weight)
-        )
-        return Graph(self.architecture.name, kept.local(), self.config)
+        """The network that runs."""
+        return Graph(self.network, self.graph_in(machine_cache("networks")).local(), self.config)
 
     @cached_property
     def columns(self) -> tuple[FeatureColumn, ...]:
         self.batch = GPU_BATCH if self.graph.is_gpu else 1
-        pixels = fixed_pixels(self.preprocessing.size_px)
-        identity = self.graph.identity([*self._run(self.preprocessing.values(pixels), list(Output)).values()])
-        lengths = {output: length for _, output, length in self.architecture.outputs}
-        columns = []
-        for name, output in self.outputs.items():
-            depends_on = {"value": output, "preprocessing": resolve(self.preprocessing), **identity}
-            columns.append(feature_column(name, self.config, lengths[output], depends_on, output.kind))
-        return tuple(columns)
+        found = self._run(self.preprocessing.values(fixed_pixels(self.preprocessing.size_px)), list(Output))
+        identity = {"preprocessing": resolve(self.preprocessing), **self.graph.identity([*found.values()])}
+        lengths = {Output.CLASSES: 0, Output.GRID: self.architecture.dimensions}
+        return tuple(
+            feature_column(
+                name,
+                self.config,
+                lengths[output] if output in lengths else found[output].shape[1],
+                {"value": output, **identity},
+                output.kind,
+            )
+            for name, output in self.outputs.items()
+        )
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -77,25 +120,22 @@ class Network(PictureExtractor):
 
     def rows(self, squares: Sequence[Square], pixels: Pixels) -> list[Row]:
         """Return the columns' values of squares, which are the first of N x H x W x 3 pixels."""
-        arrays = self._run(self.preprocessing.values(pixels), self.outputs.values())
+        wanted = [*self.outputs.values()]
+        arrays = self._run(self.preprocessing.values(pixels), wanted)
         return [
-            tuple(self._value(output, arrays, row, square) for output in self.outputs.values())
-            for row, square in enumerate(squares)
+            tuple(self._value(output, arrays, row, square) for output in wanted) for row, square in enumerate(squares)
         ]
 
     def _run(self, values: Float32, wanted: Collection[Output]) -> dict[str, Float32]:
         """Return what outputs are made of, for N x 3 x H x W values."""
         shapes = {each.name: each.shape for each in self.graph.session.get_outputs()}
         cells = len(values) * shapes["cells"][1] * shapes["cells"][2]
-        of_vectors, of_cells = (
-            np.arange(len(values) * (Output.CLASSES in wanted)),
-            np.arange(cells * (Output.GRID in wanted)),
-        )
-        inputs: Arrays = {"values": values, "of_vectors": of_vectors, "of_cells": of_cells}
-        arrays = dict(zip(shapes, self.graph.run(inputs, list(shapes)), strict=True))
+        of_vectors, of_cells = len(values) * (Output.CLASSES in wanted), cells * (Output.GRID in wanted)
+        given: Arrays = {"values": values, "of_vectors": np.arange(of_vectors), "of_cells": np.arange(of_cells)}
+        arrays = dict(zip(shapes, self.graph.run(given, list(shapes)), strict=True))
         if Output.MIRRORED in wanted:
-            inputs = {"values": np.ascontiguousarray(values[..., ::-1]), "of_vectors": _NONE, "of_cells": _NONE}
-            arrays["mirrored"] = (arrays["vector"] + self.graph.run(inputs, ["vector"])[0]) / 2
+            mirrored = self._run(np.ascontiguousarray(values[..., ::-1]), ())
+            arrays["mirrored"] = (arrays["vector"] + mirrored["vector"]) / 2
         return arrays
 
     def _value(self, output: Output, arrays: Mapping[str, Float32], row: int, square: Square) -> Value:
@@ -119,45 +159,10 @@ class Network(PictureExtractor):
         )
 
 
-def checkpoint_of(architecture: Architecture, weights: Mapping[str, WeightFile]) -> WeightFile:
-    """Return the weights of a network: those that are named, else those of its package.
-
-    Raises:
-        ConfigError: they are not named, and do not come with a package.
-    """
-    name = architecture.name
-    if name not in weights and architecture.packaged:
-        return WeightFile(name, resolve_name(architecture.packaged)())
-    return weight_of(name, weights, what=f"a checkpoint of {name}")
-
-
-def graph_in(folder: Folder, architecture: Architecture, checkpoint: WeightFile) -> WeightFile:
-    """Return the graph of a checkpoint as weights; it is made, and kept in the folder, where the folder has none.
-
-    Raises:
-        ConfigError: the file is no checkpoint of this architecture.
-    """
-    made_of = fingerprint({"checkpoint": checkpoint.digest, "converter": CONVERTER})
-    name, cache = f"{architecture.name}-{made_of[:_DIGITS]}.onnx", machine_cache("networks")
-    if not folder.exists(name):
-        if not cache.exists(name):
-            from pipelines.features.convert import graph_of
-
-            cache.write(name, graph_of(architecture, checkpoint.local().path))
-        if folder != cache:
-            folder.settle(name, cache.read(name))
-    return WeightFile(architecture.name, folder.child(name).uri, hashlib.sha256(folder.read(name)).hexdigest())
-
-
-def with_graphs(config: FeaturesConfig, http: HttpConfig, folder: Folder) -> FeaturesConfig:
-    """Return settings whose weights are graphs, kept in a folder, where they are checkpoints of networks."""
-    weights = parse_weights(config.weights, http)
-    for architecture in ARCHITECTURES.values():
-        if not {*config.images}.isdisjoint(name for name, _, _ in architecture.outputs):
-            checkpoint = checkpoint_of(architecture, weights)
-            weights[architecture.name] = (
-                checkpoint if checkpoint.is_graph else graph_in(folder, architecture, checkpoint)
-            )
+def with_graphs(made: Iterable[Extractor], config: FeaturesConfig, http: HttpConfig, folder: Folder) -> FeaturesConfig:
+    """Return settings whose weights are graphs, kept in a folder, where extractors have checkpoints of networks."""
+    graphs = {each.network: each.graph_in(folder) for each in made if isinstance(each, Network)}
+    weights = parse_weights(config.weights, http) | graphs
     return replace(config, weights=tuple(map(str, weights.values())))
 
 

