@@ -133,23 +133,31 @@ class FindSeen(beam.PTransform):
 
     config: CopyDetectionConfig
     plan: FeaturePlan
-    exact_below: int = EXACT_BELOW
 
     def expand(self, documents: beam.PCollection) -> Seen:
+        versions = self.config.against
+        found = [documents | version >> FindSeenIn(version, self.config, self.plan) for version in versions]
         none = documents.pipeline | "none" >> beam.Create([])
-        found = [documents | version >> _FindSeenIn(self, version) for version in self.config.against]
         rows = (none, *(each.rows for each in found)) | "rows" >> beam.Flatten()
         return Seen(rows, (none, *(each.counts for each in found)) | "counts" >> beam.Flatten())
 
 
 @dataclass(eq=False)
-class _FindSeenIn(beam.PTransform):
-    whole: FindSeen
+class FindSeenIn(beam.PTransform):
+    """Documents to what an earlier version has of their images: gives `Seen`.
+
+    Attributes:
+        version: NAME@VERSION.
+    """
+
     version: str
+    config: CopyDetectionConfig
+    plan: FeaturePlan
+    exact_below: int = EXACT_BELOW
 
     def expand(self, documents: beam.PCollection) -> Seen:
-        plan, column = self.whole.plan, _column(self.whole.config, self.whole.plan)
-        earlier, folder = read_manifest(plan.lake, self.version)
+        column = _column(self.config, self.plan)
+        earlier, folder = read_manifest(self.plan.lake, self.version)
         shared = column if column in earlier.columns(IMAGES) else None
         entries = [entry for split in Split for entry in earlier.parts(IMAGES, split)]
         parts = documents.pipeline | "parts" >> beam.Create(entries) | "spread" >> beam.Reshuffle()
@@ -157,33 +165,24 @@ class _FindSeenIn(beam.PTransform):
         shown = documents | "images" >> Pack(partial(pack_shown, also_flat=True))
         count = AsSingleton((known, shown) | "both" >> beam.Flatten() | "count" >> CountRows())
         by_code = beam.FlatMap(divide, count, by="codes")
-        of_known = known | "hashes" >> beam.Map(_hashes) | "known by code" >> by_code
+        of_known = known | "hashes" >> beam.Map(Points.hashes) | "known by code" >> by_code
         near = self._near(documents, known, count) if shared else documents.pipeline | "none" >> beam.Create([])
         joined = {"shown": shown | "by code" >> by_code, "known": of_known, "near": near | "near by code" >> by_code}
-        found = (
-            joined | beam.CoGroupByKey() | "find" >> beam.FlatMapTuple(partial(self._find, has_vectors=bool(shared)))
-        )
-        outputs = found | "apart" >> beam.FlatMap(_apart).with_outputs(COUNTS, main=ROWS)
+        find = beam.FlatMapTuple(partial(self._find, has_vectors=bool(shared))).with_outputs(COUNTS, main=ROWS)
+        found = joined | beam.CoGroupByKey() | "find" >> find
         add = partial(add_seen, version=self.version, has_vectors=bool(shared))
-        return Seen(outputs[ROWS], outputs[COUNTS] | "add" >> beam.CombineGlobally(add))
+        return Seen(found[ROWS], found[COUNTS] | "add" >> beam.CombineGlobally(add))
 
     def _near(self, documents: beam.PCollection, known: beam.PCollection, count: Any) -> beam.PCollection[Neighbours]:
-        config, whole = self.whole.config, self.whole
-        pack = partial(pack_points, plan=whole.plan, extractor=config.extractor, also_flat=True)
-        centres = known | "centres" >> Centres(count, whole.exact_below)
+        pack = partial(pack_points, plan=self.plan, extractor=self.config.extractor, also_flat=True)
+        centres = known | "centres" >> Centres(count, self.exact_below)
         queries = documents | "vectors" >> Pack(pack) | "queries" >> beam.FlatMap(_in_cells, count, centres, Role.QUERY)
         keyed = (queries, known | "bases" >> beam.FlatMap(_in_cells, count, centres, Role.BASE)) | beam.Flatten()
-        near = partial(near_points, cosine=config.cosine, among_bases=False)
+        near = partial(near_points, cosine=self.config.cosine, among_bases=False)
         return keyed | "near" >> Compare(Points, near, CROWDED) | "neighbours" >> beam.Keys()
 
-    def _find(self, _: Partition, parts: dict[str, Any], has_vectors: bool) -> Iterator[SeenImage | SeenCount]:
+    def _find(self, _: Partition, parts: dict[str, Any], has_vectors: bool) -> Iterator[Any]:
         shown, known = Occurrences.concatenate(parts["shown"]), Codes.concatenate(parts["known"])
-        return find_seen(self.version, shown, known, Neighbours.concatenate(parts["near"]), has_vectors)
-
-
-def _hashes(points: Points) -> Codes:
-    return Codes(points.codes, points.images, points.keys)
-
-
-def _apart(found: SeenImage | SeenCount) -> Iterator[Any]:
-    yield TaggedOutput(COUNTS, found) if isinstance(found, SeenCount) else found
+        *rows, count = find_seen(self.version, shown, known, Neighbours.concatenate(parts["near"]), has_vectors)
+        yield TaggedOutput(COUNTS, count)
+        yield from rows

@@ -62,6 +62,10 @@ class Points(Codes):
         every = every.take(np.lexsort((-every.bases, every.images, every.keys)))
         return every.take(starts_of_runs(every.keys, every.images))
 
+    def hashes(self) -> Codes:
+        """Return the images without their vectors."""
+        return Codes(self.codes, self.images, self.keys)
+
 
 def points_of(images: Bytes, vectors: Vectors) -> Points:
     """Return different images with their vectors, N x d, each a base of the one cell there is so far."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from schemas.errors import ConfigError
 
-_COUNTER = "num_batches_tracked"  # of a batch normalisation: needed for training alone, absent from old checkpoints
+MESSAGE_WIDTH = 160
 # Names of torchvision's first checkpoints, and today's: DenseNet's `norm.1`, and Faster R-CNN's layers from the time
 # when they had no activation beside them.
 _RENAMED = (
@@ -54,14 +55,10 @@ def fit_checkpoint(module: nn.Module, tensors: Mapping[str, Tensor], *, what: st
     """Give a network the tensors of its checkpoint; each must be there, and of its shape.
 
     Raises:
-        ConfigError: a tensor is missing, left over, or of another shape; the message names one.
+        ConfigError: a tensor is missing, left over, or of another shape; the message names the first.
     """
-    expected = module.state_dict()
-    missing = sorted(name for name in expected.keys() - tensors.keys() if not name.endswith(_COUNTER))
-    unknown = sorted(name for name in tensors.keys() - expected.keys() if not name.endswith(_COUNTER))
-    both = expected.keys() & tensors.keys()
-    shapes = sorted(f"{n} {tuple(tensors[n].shape)}" for n in both if tensors[n].shape != expected[n].shape)
-    for kind, names in (("lacks", missing), ("has an unknown", unknown), ("has another shape of", shapes)):
-        if names:
-            raise ConfigError(f"features.weights: {path}: no checkpoint of {what}: it {kind} {names[0]}")
-    module.load_state_dict(tensors, strict=False)
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        first = shorten(str(error).partition(":")[2], MESSAGE_WIDTH, placeholder=" ...")
+        raise ConfigError(f"features.weights: {path}: no checkpoint of {what}: {first}") from error

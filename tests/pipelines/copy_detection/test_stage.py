@@ -16,7 +16,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.copy_detection import near_copies
 from pipelines.copy_detection.seen import SeenCount
-from pipelines.copy_detection.transforms import FindSeen, by_vector
+from pipelines.copy_detection.transforms import FindSeenIn, by_vector
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
 from pipelines.features.values import IMAGES, feature_packs
@@ -206,7 +206,7 @@ def test_what_was_seen_is_what_a_loop_finds(exact_below: int, is_same_column: bo
     config = CopyDetectionConfig(extractor="cnn", cosine=LEAST, against=(reference,))
 
     def assemble(root: beam.Pipeline) -> None:
-        found = root | beam.Create(given) | FindSeen(config, planned(lake), exact_below=exact_below)
+        found = root | beam.Create(given) | FindSeenIn(reference, config, planned(lake), exact_below=exact_below)
         assert_that(found.rows, equal_to(expected), label="rows")
         assert_that(found.counts, equal_to([SeenCount(reference, len(new), same, copies)]), label="counts")
 
