@@ -14,7 +14,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from schemas.errors import MultilinkError
-from schemas.tables import column, table_schema, travels
+from schemas.tables import clean, column, table_schema, travels
 
 _OF_MACHINE = frozenset(
     {
@@ -153,6 +153,10 @@ class Failure:
     reason: Reason
     message: str = ""
     exception: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "record_id", clean(self.record_id))  # names of files and messages of libraries
+        object.__setattr__(self, "message", clean(self.message))
 
 
 FAILURE_SCHEMA = table_schema(

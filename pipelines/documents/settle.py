@@ -24,6 +24,7 @@ from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
 from schemas.documents import Document, Given, ImageRef, Link, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
+from schemas.versions import canonical_json, content
 
 
 @travels
@@ -46,6 +47,10 @@ def check_candidate(
         uris = (source if takedowns.matches_address(source) else uri for uri, source in pairs)
         candidate = dataclasses.replace(candidate, image_uris=tuple(uris))
     problem = broken_rule(candidate.sentences, len(candidate.image_uris), config)
+    try:
+        canonical_json(content(candidate)).encode()
+    except (TypeError, ValueError) as odd:  # a number that is none, half a character
+        problem = Reason.BROKEN_RECORD, f"expected values that can be stored: {odd}"
     if entry is not None:
         problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
     yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate

@@ -4,6 +4,7 @@
     path/of/file.jpg         read from the source's image folder, tar or zip
     shard.parquet!/image/7   read from a file that holds pictures (`embedded.py`)
     row:<n>                  a row of a released feature array: an image without pixels
+    unusable:<reason>:<why>  of an image that its record names no address for
 
 A picture whose copy is in the packs is not decoded again. Plain functions; `transforms.py` spreads them over workers.
 """
@@ -22,6 +23,7 @@ from pipelines.images.inspect import inspect_image
 from pipelines.images.packed import ROW, PackedImage, given_vector
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.sources.records import UNUSABLE
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
 from pipelines.web.client import Client, process_client
 from pipelines.web.pool import fetch_all
@@ -112,6 +114,9 @@ def read_at_hand(uris: Iterable[str], access: ImageAccess, inspector: Inspector)
 
 
 def _read(uri: str, access: ImageAccess, inspector: Inspector) -> Found:
+    if uri.startswith(UNUSABLE):
+        reason, _, why = uri.removeprefix(UNUSABLE).partition(":")
+        return Failure(Stage.IMAGES, uri, Reason(reason), why)
     entry = access.takedowns.matches_address(uri)
     if entry is not None:
         return taken_down(uri, entry)

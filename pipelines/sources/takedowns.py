@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path, PurePath
 
 from pipelines.files import open_uri
-from pipelines.sources.records import WEB, CandidateDocument
+from pipelines.sources.records import CandidateDocument, on_web
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
@@ -161,7 +161,7 @@ def parse_takedowns(lines: Iterable[bytes], *, name: str) -> Takedowns:
 
 def _entry(text: str) -> str:
     """Return an entry in its canonical form; a `ValueError` says what is wrong with it."""
-    if text.lower().startswith(WEB):
+    if on_web(text):
         text = f"url:{text}"
     elif _FORMS["sha256"][0].fullmatch(text.lower()):
         text = f"sha256:{text}"
@@ -192,7 +192,7 @@ def _entry(text: str) -> str:
 def named(argument: str) -> str:
     """Return what a person names as a line of a list: what has no kind and is neither a URL nor a hash is an id."""
     has_kind = argument.partition(":")[0].lower() in _KINDS and ":" in argument
-    is_plain = has_kind or argument.lower().startswith(WEB) or _FORMS["sha256"][0].fullmatch(argument.lower())
+    is_plain = has_kind or on_web(argument) or _FORMS["sha256"][0].fullmatch(argument.lower())
     return argument if is_plain else f"id:{argument}"
 
 

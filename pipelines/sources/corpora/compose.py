@@ -20,9 +20,9 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     number,
     optional,
+    real,
     rejected,
     required,
     sentence,
@@ -34,6 +34,7 @@ from pipelines.sources.text import paragraphs_of, split_sentences
 from schemas.documents import Given, GivenLink, Link, Provenance, Role, Sentence, is_placed, layout_problem
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
+from schemas.tables import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,19 +218,29 @@ def _links(extras: Mapping[str, Any], texts: int, images: int) -> Iterator[Link]
     for fields in _list(extras, "links"):
         pair = _pair(fields, texts, images)
         named = (checked(each, dict, "a relation") for each in _list(fields, "relations"))
-        yield Link(*pair, tuple((required(each, "name", str), each.get("value")) for each in named))
+        yield Link(*pair, tuple((required(each, "name", str), _boolean(each.get("value"))) for each in named))
+
+
+def _boolean(value: object) -> bool | None:
+    return None if value is None else checked(value, bool, "a relation's value")
 
 
 def _given(extras: Mapping[str, Any], texts: int, images: int) -> Given | None:
     if extras.get("given_links") is None:
         return None
     links = [
-        GivenLink(*_pair(fields, texts, images), fields.get("similarity")) for fields in _list(extras, "given_links")
+        GivenLink(*_pair(fields, texts, images), similarity(fields, "similarity"))
+        for fields in _list(extras, "given_links")
     ]
-    cells = tuple(float(checked(cell, float, "a similarity")) for cell in _list(extras, "given_similarities"))
+    cells = tuple(real(cell, "a similarity") for cell in _list(extras, "given_similarities"))
     if len(cells) not in (0, texts * images):
         raise FieldError(Reason.BROKEN_RECORD, f"expected {texts * images} similarities, found {len(cells)}")
     return Given(tuple(links), cells)
+
+
+def similarity(fields: Mapping[str, Any], name: str) -> float | None:
+    """Return a similarity, None where it is absent or null (raises as `real` does)."""
+    return None if fields.get(name) is None else real(fields[name], name)
 
 
 def _metadata(image: Mapping[str, Any]) -> Metadata | None:

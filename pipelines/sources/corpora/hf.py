@@ -26,7 +26,6 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     json_object,
     outcomes_of,
     sentence,
@@ -36,6 +35,7 @@ from pipelines.tables import read_schema
 from schemas.corpora import EXTRAS
 from schemas.documents import Link, Split
 from schemas.failures import Failure
+from schemas.tables import clean
 
 _TEXTS = ("sentences", "texts", "text", "caption", "captions", "txt", "TEXT")
 _PICTURES = ("images", "image", "jpg", "png", "webp", "img", "picture", "url", "URL", "image_url")

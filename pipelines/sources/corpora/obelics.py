@@ -24,7 +24,6 @@ from pipelines.sources.records import (
     CandidateDocument,
     FieldError,
     checked,
-    clean,
     json_object,
     outcomes_of,
     required,
@@ -34,6 +33,7 @@ from pipelines.tables import read_schema
 from schemas.corpora import EXTRAS, Parallel
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
+from schemas.tables import clean
 
 _COLUMNS = (
     Parallel.IMAGES, Parallel.TEXTS, Parallel.METADATA, Parallel.GENERAL, Parallel.URL, Parallel.IMAGE_INDEX, EXTRAS,

@@ -39,7 +39,7 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "obelics": ("*.parquet",),
     "interleaved": ("*.parquet", "*.tar"),
     "webdataset": ("*.tar", "*.parquet"),
-    "hf": ("data-*.arrow", "*.arrow", "*.parquet"),
+    "hf": ("!cache-*", "!indices.*", "*.arrow", "*.parquet"),  # those that `datasets` derived are none
     "web": ("*.warc",),
 }
 
@@ -50,7 +50,8 @@ class CorpusSource:
 
     Attributes:
         format: of its shards.
-        documents: paths of the shards, or of the folders they are in, at whatever depth.
+        documents: paths of the shards, of the folders they are in, at whatever depth, or of a folder with a pattern of
+            their names (`crawl/*.warc.gz`).
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
             folder that all shards are in.
         language: of the documents, where they do not say theirs.
@@ -80,7 +81,8 @@ class CorpusSource:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the settings that name what is read."""
-        return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True), IMAGES
+        is_one_kind = self.format in ("hf", "interleaved")  # whose rows may also name files of the other kind
+        return Input("documents", "shards", _PUBLISHED[self.format], is_needed=True, is_one_kind=is_one_kind), IMAGES
 
     def read(self) -> Iterator[CandidateDocument | Failure]:
         """Yield the documents of all shards in order, and a failure for each that cannot be used."""

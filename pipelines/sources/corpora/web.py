@@ -22,11 +22,12 @@ from fastwarc import ArchiveIterator, WarcRecordType
 from pipelines.files import INSIDE, BrokenInputError, file_errors, open_uri
 from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
-from pipelines.sources.records import CandidateDocument, FieldError, clean, outcomes_of
+from pipelines.sources.records import CandidateDocument, FieldError, on_web, outcomes_of
 from pipelines.web.opt_outs import OptOut, refusal
 from pipelines.web.requests import FetchFailed, normalise
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata, plain_text
+from schemas.tables import clean
 
 _MAX_PAGE_BYTES = 16 * 2**20
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z-]{2,20})", re.IGNORECASE)
@@ -112,7 +113,7 @@ def _walk(element: Any) -> Iterator[Piece]:
     if element.tag == "graphic":
         source = (element.get("src") or "").strip()
         caption = plain_text(clean(element.get("alt") or ""))
-        if source.startswith(("http://", "https://")):
+        if on_web(source):
             yield Picture(source, metadata=Metadata(caption=caption) if caption else None)
     else:
         yield clean(element.text or "")
