@@ -15,13 +15,13 @@ A picture that the curator could not get (`materialize_error`) is a failure with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
-from pipelines.files import INSIDE, BrokenInputError, is_archive
+from pipelines.files import INSIDE, is_archive
 from pipelines.sources.corpora.compose import Picture, Piece, Reading, compose
+from pipelines.sources.corpora.rows import read_rows
 from pipelines.sources.corpora.webdataset import read_webdataset
 from pipelines.sources.records import (
     CandidateDocument,
@@ -34,7 +34,6 @@ from pipelines.sources.records import (
     text_or_none,
     unusable,
 )
-from pipelines.tables import read_batches, read_schema
 from schemas.corpora import EXTRAS, INTERLEAVED_SCHEMA, Interleaved
 from schemas.failures import Failure, Reason
 
@@ -43,7 +42,7 @@ _READ = (
     *_NEEDED, Interleaved.TEXT, Interleaved.SOURCE, Interleaved.MEMBER, Interleaved.FRAME, Interleaved.ERROR, "url",
     EXTRAS,
 )  # fmt: skip
-_IN_ROW = "is in the row"
+_ROW = "row"  # its number
 Row = dict[str, Any]
 
 
@@ -56,31 +55,22 @@ def read_interleaved(shard: str, reading: Reading) -> Iterator[CandidateDocument
     yield from outcomes_of(_samples(shard), read)
 
 
-def _samples(shard: str) -> Iterator[tuple[str, list[Row]]]:
+def _samples(shard: str) -> Iterator[tuple[str, list[Row] | FieldError]]:
     """Yield the rows of each sample, under its id, when its last one was read: those not complete are in memory."""
-    name, there = PurePosixPath(shard).name, read_schema(shard).names
-    if not set(_NEEDED) <= set(there):
-        found = ", ".join(there)
-        raise BrokenInputError(f"{name}: expected the columns {', '.join(_NEEDED)}, found {found}", name)
     last = dict[Any, int]()
     begun = dict[Any, list[Row]]()
-    for first, batch in read_batches(shard, [Interleaved.SAMPLE.value]):
-        last.update((sample, row) for row, sample in enumerate(batch.column(0).to_pylist(), first))
-    for row in _rows(shard, there):
-        sample = row[Interleaved.SAMPLE]
-        begun.setdefault(sample, []).append(row)
-        if last[sample] == row["row"]:
+    for _, found in read_rows(shard, [Interleaved.SAMPLE], needed=_NEEDED):
+        if not isinstance(found, FieldError):
+            last[found[1][Interleaved.SAMPLE]] = found[0]
+    for where, found in read_rows(shard, _READ, present=[Interleaved.BINARY]):
+        if isinstance(found, FieldError):
+            yield where, found
+            continue
+        sample = found[1][Interleaved.SAMPLE]
+        begun.setdefault(sample, []).append({_ROW: found[0], **found[1]})
+        if last[sample] == found[0]:
             yield str(sample), begun.pop(sample)
-
-
-def _rows(shard: str, there: Sequence[str]) -> Iterator[Row]:
-    """Yield rows, each with its number and whether its picture is in it, and without the picture."""
-    columns = [column for column in _READ if column in there]
-    with_bytes = [Interleaved.BINARY.value] if Interleaved.BINARY in there else []
-    for first, batch in read_batches(shard, [*columns, *with_bytes]):
-        held = batch.column(Interleaved.BINARY.value).is_valid().to_pylist() if with_bytes else [False] * batch.num_rows
-        for place, row in enumerate(batch.select(columns).to_pylist()):
-            yield row | {"row": first + place, _IN_ROW: held[place]}
+    yield from ((str(sample), rows) for sample, rows in begun.items())
 
 
 def _outcomes(
@@ -113,13 +103,13 @@ def _picture(row: Row, shard: str) -> Picture:
     """Return where the picture of a row is; the curator says of one that it could not get, why."""
     try:
         source = _source(row)
-        if row[_IN_ROW]:
-            return Picture(f"{shard}{INSIDE}{Interleaved.BINARY}/{row['row']}", source)
+        if row.get(Interleaved.BINARY):
+            return Picture(f"{shard}{INSIDE}{Interleaved.BINARY}/{row[_ROW]}", source)
         if source is None and (problem := row.get(Interleaved.ERROR)):
             raise FieldError(Reason.NOT_FOUND, f"{Interleaved.ERROR}: {problem}")
         if source is None:
             expected = f"expected {Interleaved.BINARY} or {Interleaved.SOURCE} of a picture"
-            raise FieldError(Reason.MISSING_FIELD, f"row {row['row']}: {expected}")
+            raise FieldError(Reason.MISSING_FIELD, f"row {row[_ROW]}: {expected}")
         return Picture(source)
     except FieldError as problem:
         return Picture(unusable(problem))

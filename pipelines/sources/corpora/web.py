@@ -63,7 +63,8 @@ def _pages(shard: str, reading: Reading) -> Iterator[tuple[str, Page | FieldErro
         if isinstance(answer, BrokenInputError):
             yield answer.record_id, FieldError(Reason.BROKEN_RECORD, str(answer))
         elif answer.media_type in _PAGES:
-            yield answer.url, _page(answer, reading, PurePosixPath(shard).name)
+            name = PurePosixPath(shard).name
+            yield answer.url or f"{name}:{answer.offset}", _page(answer, reading, name)
 
 
 def _page(answer: Answer, reading: Reading, name: str) -> Page | FieldError:
@@ -85,7 +86,7 @@ def _outcomes(
     language = _LANGUAGE.search(body[:10_000])
     pieces = [_placed(piece, pictures) for piece in page_pieces(body, url)]
     told = language[1].decode() if language else None
-    yield from compose(pieces, reading, record_id, url=url, language=told)
+    yield from compose(pieces, reading, record_id, url=url or None, language=told)
 
 
 def page_pieces(body: bytes, url: str) -> list[Piece]:
