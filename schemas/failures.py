@@ -51,6 +51,7 @@ class Reason(StrEnum):
     BROKEN_RECORD = "broken-record"  # not the published format, truncated, bad UTF-8
     MISSING_FIELD = "missing-field"
     DUPLICATE_RECORD = "duplicate-record"
+    ID_TAKEN = "id-taken"  # another record has the same id and another content
     DELETED_RECORD = "deleted-record"  # its author or a moderator took it down
     LOW_SCORE = "low-score"
     NOT_AN_ALBUM = "not-an-album"

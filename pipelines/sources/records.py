@@ -209,14 +209,18 @@ def linked(
     return tuple(links), problems
 
 
-def json_lines(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    """Yield the object of each line that is not blank, under `<file name>:<line>`; bytes not UTF-8 become U+FFFD.
+def json_lines(address: str | Path, name: str = "") -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
+    """Yield the object of each line that is not blank, under `<name>:<line>`; bytes not UTF-8 become U+FFFD.
+
+    Args:
+        address: of the file.
+        name: what it goes by; "": its own name.
 
     Raises:
         BrokenInputError: the rest of the file cannot be read.
         NotFoundError: there is no such file.
     """
-    name = input_file(address).name
+    name = name or input_file(address).name
     for number, line in read_lines(address):
         yield f"{name}:{number}", json_object(line)
 

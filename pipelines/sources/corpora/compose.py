@@ -44,11 +44,13 @@ class Reading:
     Attributes:
         dataset: name of the data set.
         root: folder that addresses of pictures are relative to.
+        shards: folder that all shards are below.
         has_images: whether the user said where pictures are.
     """
 
     dataset: str
     root: str
+    shards: str
     has_images: bool
     language: str
     sentence_model: str
@@ -60,11 +62,19 @@ class Reading:
 
     def address(self, file: str) -> str:
         """Return the address of a file, such as a shard, relative to the root; absolute where it is not below it."""
-        file = file.partition(INSIDE)[0]
-        if "://" in self.root or "://" in file:
-            return file.removeprefix(f"{self.root.rstrip('/')}/")
-        path, root = os.path.abspath(file), os.path.join(os.path.abspath(self.root), "")  # noqa: PTH100, PTH118
-        return path.removeprefix(root)
+        return _below(self.root, file)
+
+    def place(self, shard: str) -> str:
+        """Return where a shard is below the folder of all shards: what ids of its records begin with."""
+        return _below(self.shards, shard)
+
+
+def _below(root: str, file: str) -> str:
+    file = file.partition(INSIDE)[0]
+    if "://" in root or "://" in file:
+        return file.removeprefix(f"{root.rstrip('/')}/")
+    path, folder = os.path.abspath(file), os.path.join(os.path.abspath(root), "")  # noqa: PTH100, PTH118
+    return path.removeprefix(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +132,17 @@ def document_of(
     reading: Reading,
     record_id: str,
     *,
+    own: str | None = None,
     url: str | None = None,
     language: str | None = None,
     after: tuple[int | None, ...] = (),
     links: tuple[Link, ...] | None = None,
     given: Given | None = None,
 ) -> Iterator[CandidateDocument | Failure]:
-    """Yield a document that has a sentence and a picture at least, or why there is none."""
+    """Yield a document that has a sentence and a picture at least, or why there is none.
+
+    `own` is its id in the corpus, where that is another: it may be the same in two shards.
+    """
     if not sentences or not pictures:
         reason = Reason.TOO_FEW_IMAGES if sentences else Reason.TOO_FEW_SENTENCES
         yield rejected(record_id, reason, f"expected one of each, found {len(sentences)} and {len(pictures)} pictures")
@@ -139,7 +153,7 @@ def document_of(
         sentences=tuple(sentences),
         image_uris=tuple(picture.address for picture in pictures),
         links=links,
-        provenance=Provenance(reading.dataset, record_id, url),
+        provenance=Provenance(reading.dataset, own or record_id, url),
         language=language or reading.language,
         image_licences=stated(picture.licence for picture in pictures),
         after_sentence=after,

@@ -52,17 +52,17 @@ def read_interleaved(shard: str, reading: Reading) -> Iterator[CandidateDocument
         yield from read_webdataset(shard, reading)
         return
     read = partial(_outcomes, reading=reading, shard=reading.address(shard))
-    yield from outcomes_of(_samples(shard), read)
+    yield from outcomes_of(_samples(shard, reading.place(shard)), read)
 
 
-def _samples(shard: str) -> Iterator[tuple[str, list[Row] | FieldError]]:
+def _samples(shard: str, place: str) -> Iterator[tuple[str, list[Row] | FieldError]]:
     """Yield the rows of each sample, under its id, when its last one was read: those not complete are in memory."""
     last = dict[Any, int]()
     begun = dict[Any, list[Row]]()
-    for _, found in read_rows(shard, [Interleaved.SAMPLE], needed=_NEEDED):
+    for _, found in read_rows(shard, place, [Interleaved.SAMPLE], needed=_NEEDED):
         if not isinstance(found, FieldError):
             last[found[1][Interleaved.SAMPLE]] = found[0]
-    for where, found in read_rows(shard, _READ, present=[Interleaved.BINARY]):
+    for where, found in read_rows(shard, place, _READ, present=[Interleaved.BINARY]):
         if isinstance(found, FieldError):
             yield where, found
             continue

@@ -47,11 +47,14 @@ from schemas.failures import Failure, Reason
 
 def read_mmc4(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    files = [shard]
+    place = PurePosixPath(reading.place(shard))
+    files = {shard: str(place)}
     if is_archive(shard):
-        files = [f"{shard}{INSIDE}{name}" for name in sorted(file_names(shard)) if name.endswith(".jsonl")]
-    for file in files:
-        yield from outcomes_of(json_lines(file), partial(_outcomes, reading=reading, beside=_beside(shard, reading)))
+        members = (name for name in sorted(file_names(shard)) if name.endswith(".jsonl"))
+        files = {f"{shard}{INSIDE}{name}": str(place.parent / name) for name in members}
+    read = partial(_outcomes, reading=reading, beside=_beside(shard, reading))
+    for file, name in files.items():
+        yield from outcomes_of(json_lines(file, name), read)
 
 
 def _beside(shard: str, reading: Reading) -> str:

@@ -42,7 +42,7 @@ _COLUMNS = (
 
 def read_obelics(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    records = read_rows(shard, _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
+    records = read_rows(shard, reading.place(shard), _COLUMNS, needed=(Parallel.IMAGES, Parallel.TEXTS))
     has_pictures = Parallel.PICTURES in read_schema(shard).names
     embedded = f"{reading.address(shard)}{INSIDE}{Parallel.PICTURES}" if has_pictures else ""
     yield from outcomes_of(records, partial(_outcomes, reading=reading, embedded=embedded))

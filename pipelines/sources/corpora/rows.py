@@ -17,12 +17,13 @@ Row = tuple[int, dict[str, Any]]  # its number from 0, and its values by column
 
 
 def read_rows(
-    shard: str, columns: Sequence[str], *, needed: Sequence[str] = (), present: Sequence[str] = ()
+    shard: str, place: str, columns: Sequence[str], *, needed: Sequence[str] = (), present: Sequence[str] = ()
 ) -> Iterator[tuple[str, Row | FieldError]]:
-    """Yield each row under `<file name>:<number>`; a column that the file lacks is not in its rows.
+    """Yield each row under `<place>:<number>`; a column that the file lacks is not in its rows.
 
     Args:
         shard: Parquet or Arrow.
+        place: of the shard among all.
         columns: that are read.
         needed: those that must be there.
         present: columns of which only is read whether a row has a value.
@@ -39,11 +40,11 @@ def read_rows(
     read, flags = ([column for column in names if column in there] for names in (columns, present))
     for first, batch in read_batches(shard, [*read, *flags]):
         held = [batch.column(column).is_valid().to_pylist() for column in flags]
-        for place, values in enumerate(_values(batch.select(read))):
-            number = first + place
+        for index, values in enumerate(_values(batch.select(read))):
+            number = first + index
             if isinstance(values, dict):
-                values |= {column: of_rows[place] for column, of_rows in zip(flags, held, strict=True)}
-            yield f"{name}:{number}", values if isinstance(values, FieldError) else (number, values)
+                values |= {column: of_rows[index] for column, of_rows in zip(flags, held, strict=True)}
+            yield f"{place}:{number}", values if isinstance(values, FieldError) else (number, values)
 
 
 def _values(batch: pa.RecordBatch) -> list[dict[str, Any] | FieldError]:

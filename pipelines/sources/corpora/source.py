@@ -9,7 +9,8 @@ Every shard is read by one worker, from front to back, so that as many workers a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Literal
 
 from pipelines.files import BrokenInputError
@@ -20,7 +21,7 @@ from pipelines.sources.corpora.mmc4 import read_mmc4
 from pipelines.sources.corpora.obelics import read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.inputs import IMAGES, Input, image_root, require_language
+from pipelines.sources.inputs import IMAGES, Input, image_root, require_language, shard_root
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import UNDETERMINED
 from schemas.failures import Failure
@@ -92,7 +93,8 @@ class CorpusSource:
     def read_shard(self, shard: str) -> Iterator[CandidateDocument | Failure]:
         """Yield the documents of a shard in order, and a failure for each that cannot be used.
 
-        A document without an id of its own has that of its place, `<file name>:<line or row>`.
+        A document without an id of its own has that of its place: the shard's path below the folder that all shards
+        are in, a colon, and its line or row.
 
         Raises:
             NotFoundError: there is no such file.
@@ -100,6 +102,7 @@ class CorpusSource:
         reading = Reading(
             dataset=self.format,
             root=image_root(self),
+            shards=shard_root(self.documents),
             has_images=bool(self.images),
             language=self.language,
             sentence_model=self.sentence_model,
@@ -110,6 +113,15 @@ class CorpusSource:
             obey_opt_outs=self.obey_opt_outs,
         )
         try:
-            yield from _READERS[self.format](shard, reading)
+            for outcome in _READERS[self.format](shard, reading):
+                yield _filed(outcome, shard, reading)
         except BrokenInputError as problem:
-            yield problem.failure()
+            yield _filed(problem.failure(), shard, reading)
+
+
+def _filed(outcome: CandidateDocument | Failure, shard: str, reading: Reading) -> CandidateDocument | Failure:
+    """Return an outcome; a failure that is filed under the name of its file, under that file's place."""
+    name = PurePosixPath(shard).name
+    if isinstance(outcome, Failure) and outcome.record_id.partition(":")[0] == name:
+        return replace(outcome, record_id=reading.place(shard) + outcome.record_id.removeprefix(name))
+    return outcome

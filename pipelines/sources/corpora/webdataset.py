@@ -79,7 +79,7 @@ class Sample:
 
 def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
-    stem = PurePosixPath(shard).stem
+    stem = str(PurePosixPath(reading.place(shard)).with_suffix(""))
     if is_table(shard):
         yield from _table(shard, stem, reading)
         return
@@ -92,7 +92,7 @@ def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument 
     yield from outcomes_of(((f"{stem}/{key}", sample) for key, sample in _samples(shard)), read)
     beside = Path(shard).with_suffix(".parquet")
     if beside.is_file() and {"key", "status"} <= set(read_schema(str(beside)).names):
-        yield from outcomes_of(read_rows(str(beside), _FETCHED), partial(_failed, stem=stem))
+        yield from outcomes_of(read_rows(str(beside), stem, _FETCHED), partial(_failed, stem=stem))
 
 
 def _samples(shard: str) -> Iterator[tuple[str, Sample]]:
@@ -197,7 +197,7 @@ def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocumen
 
     if "key" not in there:
         raise BrokenInputError(f"{stem}: expected the column key, found {', '.join(there)}", PurePosixPath(shard).name)
-    yield from outcomes_of(read_rows(shard, _FETCHED), read)
+    yield from outcomes_of(read_rows(shard, reading.place(shard), _FETCHED), read)
 
 
 def _failed(numbered: Row, record_id: str, *, stem: str) -> Iterator[Failure]:

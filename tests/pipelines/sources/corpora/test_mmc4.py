@@ -128,6 +128,17 @@ def test_bad_records_and_repeats(tmp_path: Path) -> None:
     ]
 
 
+def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
+    for folder in ("a", "b/c"):
+        (tmp_path / folder).mkdir(parents=True)
+        zipped(tmp_path / folder, FIT, {"text_list": 3})
+    (tmp_path / "a/x.jsonl").write_text(json.dumps(FIT))
+    drafts, failures = read(CorpusSource(), tmp_path)
+    name = "docs_no_face_shard_0_v2.jsonl"
+    assert [draft.id for draft in drafts] == [f"a/{name}:1", "a/x.jsonl:1", f"b/c/{name}:1"]
+    assert failures == [f"a/{name}:2 broken-record", f"b/c/{name}:2 broken-record"]
+
+
 def test_downloaded_pictures_are_found_by_their_names(tmp_path: Path) -> None:
     (draft,), _ = read(CorpusSource(images=str(tmp_path)), zipped(tmp_path, FIT))
     assert draft.image_uris == ("b9040a0dbb22.jpg", "db1c21bc8474.jpg")

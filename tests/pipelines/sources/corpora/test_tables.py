@@ -231,11 +231,12 @@ def test_pairs_of_hugging_face(form: str, tmp_path: Path) -> None:
     else:
         made.to_parquet(str(tmp_path / "test-00000-of-00001.parquet"), batch_size=7)
     drafts, failures, root = read(tmp_path, "hf")
-    assert [draft.id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
+    assert [draft.provenance.record_id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
+    assert [draft.id.rpartition(":")[2] for draft in drafts] == [draft.provenance.record_id for draft in drafts]
     assert {draft.split for draft in drafts} == {Split.TEST}
     assert {draft.links for draft in drafts} == {(Link(0, 0),)}
     for draft in drafts:
-        assert bytes_of(draft, root) == [picture(int(draft.id))]
+        assert bytes_of(draft, root) == [picture(int(draft.provenance.record_id))]
     assert [failure.rpartition(" ")[2] for failure in failures] == ["too-few-images", "too-few-sentences"]
 
 

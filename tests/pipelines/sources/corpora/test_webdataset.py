@@ -87,6 +87,17 @@ def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> Non
     assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
 
 
+def test_shards_of_one_name_in_several_folders(read: Any, picture: Draw, tmp_path: Path) -> None:
+    for folder in ("part0", "part1"):
+        (tmp_path / folder).mkdir()
+        with webdataset.TarWriter(str(tmp_path / folder / "00000.tar")) as writer:
+            writer.write({"__key__": "0", "png": picture(1), "txt": "Picture."})
+    (tmp_path / "part1/00001.tar").write_bytes(b"none")
+    found = read(tmp_path, "webdataset")
+    assert [draft.id for draft in found.drafts] == ["part0/00000/0", "part1/00000/0"]
+    assert found.failures == ["part1/00001.tar broken-record"]
+
+
 def test_a_table_of_img2dataset_alone_has_addresses(read: Any, tmp_path: Path) -> None:
     fetched(tmp_path)
     (draft,) = read(tmp_path, "webdataset").drafts
