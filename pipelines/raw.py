@@ -51,7 +51,9 @@ _GZIP_WINDOW = 31
 _KEPT_HEADERS = (
     "cache-control",
     "content-language",
+    "content-signal",
     "content-type",
+    "content-usage",
     "etag",
     "last-modified",
     "tdm-policy",

@@ -40,7 +40,7 @@ from schemas.failures import Reason
 
 _CODECS = ("jpg", "libjpeg_turbo", "jpg_2000", "webp", "avif", "libtiff")  # what decides pixels, and bytes of copies
 STRIP_PIXELS = 1_000_000  # converted at once
-MAX_PROFILE_BYTES = 16 * 2**20  # of a PNG's colour profile, unpacked; Pillow's own limit, 1 MiB, is below real ones
+MAX_PROFILE_BYTES = 4 * 2**20  # of a PNG's colour profile, unpacked; Pillow allows 1 MiB, less than real ones have
 KEPT_BLOCKS = 4  # of Pillow's memory, of 16 MB at most: the next picture's, where the system would give new pages
 
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)

@@ -60,9 +60,10 @@ class Reason(StrEnum):
     INVALID_URL = "invalid-url"
     ROBOTS_DENIED = "robots-denied"
     AI_TXT_DENIED = "ai-txt-denied"
-    ROBOTS_TAG = "robots-tag"  # X-Robots-Tag: noai, noimageai, noindex or noimageindex
+    ROBOTS_TAG = "robots-tag"  # X-Robots-Tag: noai, noimageai, noindex, noimageindex, a date that has passed
     ROBOTS_META = "robots-meta"  # the same in <meta name="robots">
     TDM_RESERVED = "tdm-reserved"  # TDMRep, in a file of the host, a header or a page
+    USAGE_DENIED = "usage-denied"  # Content-Usage or Content-Signal: no training; in robots.txt, a header or a page
     NOT_FOUND = "not-found"  # 404, 410, or a local file that is not there
     FORBIDDEN = "forbidden"  # 401, 403, 451
     HTTP_ERROR = "http-error"  # any other status that is not a success
@@ -131,6 +132,7 @@ FILTERED = frozenset(
         Reason.ROBOTS_TAG,
         Reason.ROBOTS_META,
         Reason.TDM_RESERVED,
+        Reason.USAGE_DENIED,
         Reason.LEAKED,
     }
 )

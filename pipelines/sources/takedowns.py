@@ -2,7 +2,7 @@
 
     id:3x9k2f                                 a document's id, or the record's id at its source
     url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
-    domain:example.org                        every page and image of a host and of those below it
+    domain:example.org                        every page and image of a host and of those below it; bücher.example, too
     sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
     phash:c3d4e5f60718293a/3                  an image, by its fingerprint, within so many bits (3 unless said)
     # a comment, also behind an entry after a space
@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 
 from pipelines.files import open_uri
 from pipelines.sources.records import CandidateDocument, on_web
-from pipelines.web.requests import FetchFailed, normalise
+from pipelines.web.requests import FetchFailed, host_of, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import fingerprint
@@ -32,7 +32,7 @@ MAX_RADIUS = 12
 _KINDS = ("id", "url", "domain", "sha256", "phash")
 _HOST = re.compile(r"\[[^]]*\]|[^/?:]*")
 _FORMS = {
-    "domain": (re.compile(r"[^\s/:@]*[^\s/:@.]"), "a host name"),
+    "domain": (re.compile(r"(?:\*?\.)?([^\s/:@*]*[^\s/:@*.])\.?(?::(?:80|443))?"), "a host name"),
     "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
     "phash": (
         re.compile(r"((?:[0-9a-f]{16})+)(?:/(\d{1,4}))?"),
@@ -179,8 +179,11 @@ def _entry(text: str) -> str:
         raise ValueError(f"url: expected an http or https URL, found {value!r}")
     form, rule = _FORMS[kind]
     match = form.fullmatch(value.lower())
-    if match is None:
+    host = host_of(f"http://{match[1]}") if match and kind == "domain" else ""
+    if match is None or host is None:
         raise ValueError(f"{kind}: expected {rule}, found {value!r}")
+    if kind == "domain":
+        return f"domain:{host}"
     if kind != "phash":
         return f"{kind}:{match[0]}"
     radius = int(match[2] or DEFAULT_RADIUS)
@@ -207,8 +210,8 @@ def _domains_of(key: str) -> Iterator[str]:
 def url_key(url: str) -> str:
     """Return a URL's entry, the same for every spelling; what is no URL (a path) gives one that no list has: empty.
 
-    http and https are one, as are the host's capitals, a default port, a closing slash, and a character with its
-    percent-encoding. The fragment goes; the query stays.
+    http and https are one, as are spellings of a host (`parse_target`), a default port, a closing slash, and a
+    character with its percent-encoding. The fragment goes; the query stays.
     """
     try:
         address, mark, query = normalise(url).partition("://")[2].partition("?")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
@@ -74,7 +75,7 @@ def _page(answer: Answer, reading: Reading, name: str) -> Page | FieldError:
         return FieldError(Reason.BROKEN_RECORD, f"{name}: {problem}")
     if len(body) > _MAX_PAGE_BYTES:
         return FieldError(Reason.TOO_LARGE, f"{name}: a page of more than {_MAX_PAGE_BYTES} bytes")
-    if reading.obey_opt_outs and (refused := refusal(answer.headers, body, HttpConfig())) is not None:
+    if reading.obey_opt_outs and (refused := refusal(answer.headers, body, HttpConfig(), now=time.time())) is not None:
         return FieldError(refused.reason, f"{name}: {refused.words}")
     return answer.url, body
 
