@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pipelines.images.packed import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument
-from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns
+from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, taken_down
 from schemas.documents import Document, ImageRef, Sentence
 from schemas.failures import Failure, Reason, Stage
 from schemas.tables import travels
@@ -48,8 +48,9 @@ def check_candidate(
     except (TypeError, ValueError) as odd:  # a number that is none, half a character
         problem = Reason.BROKEN_RECORD, f"expected values that can be stored: {odd}"
     if entry is not None:
-        problem = Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}"
-    yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
+        yield taken_down(Stage.DOCUMENTS, entry)
+    else:
+        yield Failure(Stage.DOCUMENTS, candidate.id, *problem) if problem else candidate
 
 
 def check_document(settled: SettledDocument, *, config: DocumentsConfig) -> Iterator[SettledDocument | Failure]:

@@ -101,8 +101,9 @@ class _Without:
         """Return rows of an images part without what is stated of them in documents that go."""
         rows = images.select(["hash", *_STATED]).to_pylist()
         for row in rows:
-            if row["hash"] in self.addresses and row["statements"]:
-                left = [each for each in row["statements"] if each["source"] in self.addresses[row["hash"]]]
+            sources = self.addresses.get(row["hash"], frozenset())
+            if sources and row["statements"]:
+                left = [each for each in row["statements"] if each["source"] in sources]
                 said = (Statement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
                 row.update(asdict(Image(row["hash"]).with_statements(said)))
         return _with_values(images, rows, _STATED)

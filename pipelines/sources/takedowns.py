@@ -8,7 +8,8 @@
     # a comment, also behind an entry after a space
 
 A page, its domain or an id takes the document out; an image's address, domain, hash or fingerprint takes the image
-out. The list's fingerprint is part of a version's name: another list, another version. Versions that exist, and what
+out. The list's fingerprint is part of a version's name: another list, another version. A version says how many
+documents the list took out, and not which. Versions that exist, and what
 was captured in `raw/`, are touched by `multilink lake forget` alone, which takes the same entries.
 """
 
@@ -18,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path, PurePath
 
 from pipelines.files import open_uri
@@ -25,6 +27,7 @@ from pipelines.sources.records import CandidateDocument, on_web
 from pipelines.web.requests import FetchFailed, host_of, normalise
 from schemas.documents import Image
 from schemas.errors import NotFoundError, UsageError
+from schemas.failures import Failure, Reason, Stage
 from schemas.versions import fingerprint
 
 DEFAULT_RADIUS = 3  # SPEC 3: two images that differ in at most 3 bits are duplicates
@@ -118,6 +121,35 @@ class Takedowns:
 
 
 NO_TAKEDOWNS = Takedowns()
+NAMELESS = "taken-down"  # in place of what a failure row of a document on the list would name
+
+
+def taken_down(stage: Stage, entry: str, record_id: str = NAMELESS) -> Failure:
+    """Return the failure row of what the list names: a version is published, and must not name a document of the list.
+
+    Args:
+        stage: that left it out.
+        entry: of the list.
+        record_id: of an image whose document stays.
+    """
+    return Failure(stage, record_id, Reason.TAKEN_DOWN, f"on the takedown list by its {entry.partition(':')[0]}")
+
+
+def without_names(
+    outcomes: Iterable[CandidateDocument | Failure], takedowns: Takedowns
+) -> Iterator[CandidateDocument | Failure]:
+    """Yield outcomes of a source, which stand together by record; failures of a document on the list do not name it."""
+    for record_id, group in groupby(outcomes, key=_record_id):
+        found = list(group)
+        candidates = [each for each in found if isinstance(each, CandidateDocument)]
+        entry = takedowns.matches_record((record_id, record_id.partition("#")[0]), (record_id,))
+        entry = next(filter(None, map(takedowns.matches_candidate, candidates)), entry)
+        for each in found:
+            yield taken_down(each.stage, entry) if entry and isinstance(each, Failure) else each
+
+
+def _record_id(outcome: CandidateDocument | Failure) -> str:
+    return outcome.id if isinstance(outcome, CandidateDocument) else outcome.record_id.partition("#")[0]
 
 
 def read_takedowns(path: str | Path) -> Takedowns:
