@@ -251,5 +251,5 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
 @cache
 def picture_libraries() -> dict[str, str]:
     """Return the versions of the libraries on which copies and fingerprints of pictures depend."""
-    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "pillow")}
+    libraries = {name: importlib.metadata.version(name) for name in ("cykooz-resizer", "numpy", "pillow")}
     return libraries | {f"pillow.{codec}": str(features.version(codec)) for codec in _CODECS}

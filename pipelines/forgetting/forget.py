@@ -140,10 +140,10 @@ def forget(lake: Lake, takedowns: Takedowns, *, dry_run: bool, say: Say) -> Forg
         captures = tuple(remove_captures(lake.raw, marks, dry_run=dry_run))
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
         packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
-        replaced = []
+        replaced, times = [], _times(lake)
         for holding in found.holdings:
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
-            new = "" if dry_run else _replace(lake, holding, found, say)
+            new = "" if dry_run else _replace(lake, holding, found, times, say)
             replaced.append((holding.reference, new))
     return Forgotten(found=found, captures=captures, files=files, packs=packs, replaced=tuple(replaced))
 
@@ -194,17 +194,31 @@ def _of_folder(lake: Lake, top: str, key: str, gone: frozenset[str], *, dry_run:
             yield f"{top}/{path}"
 
 
-def _replace(lake: Lake, holding: Holding, found: Found, say: Say) -> str:
-    """Put a version in the place of one that held something, and return its reference ("": nothing was left)."""
+def _times(lake: Lake) -> dict[str, int]:
+    """Return when each version was made, in an order of time, by its reference."""
+    folders = {
+        (name, version): lake.dataset(name, version) for name in lake.dataset_names() for version in lake.versions(name)
+    }
+    return {f"{name}@{version}": folder.infos()[MANIFEST].mtime_ns for (name, version), folder in folders.items()}
+
+
+def _replace(lake: Lake, holding: Holding, found: Found, times: dict[str, int], say: Say) -> str:
+    """Put a version in the place of one that held something, and return its reference ("": nothing was left).
+
+    Where nothing is left of the latest version, the one that was made last before it becomes the latest. A version in
+    the place of another has that one's time.
+    """
     manifest, folder = read_manifest(lake, holding.reference)
     was_latest = lake.latest(holding.dataset) == holding.version
     choice = _Without(frozenset(holding.documents), found.images, holding.addresses)
     new = None
     with contextlib.suppress(EmptySubsetError):
         new = write_subset(lake, manifest, folder, choice, say=say)
+        times[f"{new.dataset}@{new.version}"] = times[holding.reference]
         _keep_times(lake, holding, new)
     if was_latest:
         left = [version for version in lake.versions(holding.dataset) if version != holding.version]
+        left.sort(key=lambda version: times.get(f"{holding.dataset}@{version}", 0))
         if new is not None or left:
             lake.point_latest(holding.dataset, new.version if new is not None else left[-1])
         else:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipelines.sources.diy.submissions import Submission, find_album_id, rank, read_records, reject_submission
-from pipelines.sources.takedowns import NO_TAKEDOWNS, parse_takedowns
+from pipelines.sources.takedowns import NAMELESS, NO_TAKEDOWNS, parse_takedowns
 from schemas.failures import Failure, Reason, Stage
 
 RECORD: dict[str, Any] = {
