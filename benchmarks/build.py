@@ -130,8 +130,9 @@ def settings_of(path: Path, *, url: str | None, plain: bool) -> list[str]:
 def build(settings: list[str], lake: str, workers: int) -> Found:
     """Build a data set; returns all but the peak of memory."""
     from pipelines.config import recipe
-    from pipelines.launch import Runner, run_pipeline
+    from pipelines.launch import run_pipeline
     from pipelines.run import build_dataset
+    from pipelines.settings import Runner
     from pipelines.sources.diy.submissions import Credentials
     from schemas.configs import override
     from schemas.lake import Lake

@@ -74,9 +74,9 @@ from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
-from pipelines.launch import Runner, run_pipeline
+from pipelines.launch import run_pipeline
 from pipelines.packs import PackRef
-from pipelines.settings import Policy
+from pipelines.settings import Policy, Runner
 from schemas.documents import Document, Image, ImageRef, Provenance
 from schemas.duplicates import Duplicate
 

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.config import TransformerConfig
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, TextInput
-from training.towers.transformer import TransformerTower
+from training.towers.text.transformer import TransformerSettings, TransformerTower
 
 SENTENCES, WORDS, DIMENSIONS, WORD_DIMENSIONS = 182, (6, 30), 1024, 300
 
@@ -34,7 +33,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(*WORDS, size=SENTENCES, endpoint=True)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 5000, size=length)) for length in lengths]
-    config = TransformerConfig(word_dimensions=WORD_DIMENSIONS, dropout=0.0)
+    config = TransformerSettings(word_dimensions=WORD_DIMENSIONS, dropout=0.0)
     tower = TransformerTower(config, Sizes(dimensions=DIMENSIONS), vocabulary)
     rows = tower.prepare(TextInput(texts=texts))
     peer = _peer()

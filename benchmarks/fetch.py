@@ -212,7 +212,8 @@ def fetch_with_stage(addresses: list[str], folder: Path, server: Server) -> Had:
     import apache_beam as beam
 
     from pipelines.images.transforms import ObtainImages
-    from pipelines.launch import Runner, run_pipeline
+    from pipelines.launch import run_pipeline
+    from pipelines.settings import Runner
 
     candidates = [
         CandidateDocument(str(begin), "benchmark", (), tuple(addresses[begin : begin + ALBUM]), None, PROVENANCE)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from benchmarks.learning_models import ABOUT, COMPOSED, DOCUMENT_DATA, SCENES, Expected
 from benchmarks.learning_scores import Line
 from schemas.documents import Split
-from training.evaluation.bootstrap import Interval, compare
+from training.metrics.bootstrap import Interval, compare
 from training.report.figures import line_chart
 from training.report.pages import environment
 from training.report.sections import Row, RowKind, Table, cell_text, difference

@@ -32,12 +32,12 @@ from training.evaluation.baselines import (
     joint_embeddings,
     object_detection_scores,
 )
-from training.evaluation.bootstrap import Interval, mean_interval
 from training.evaluation.evaluate import random_similarities
-from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.loop.validation import own_set_ranks
+from training.metrics.bootstrap import Interval, mean_interval
+from training.metrics.links import score_documents
 from training.model import LinkModel
 from training.towers.inputs import image_input, text_input
 

@@ -44,14 +44,17 @@ from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, to_table
-from training.config import GruConfig, LinearConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.loading import identify, read_for_model
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkShards, link_here, link_version, prepare_linking
 from training.model import LinkModel, ModelCard
 from training.ray.link import RayWorkers
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
+from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
+from training.towers.text.gru import GruSettings
+from training.towers.text.sentence import SentenceSettings
 
 TEXT_DIMENSIONS, IMAGE_DIMENSIONS, VOCABULARY = 512, 1280, 5000
 DATASET, TEXT, IMAGE = "benchmark", "sentence-vectors", "image-vectors"
@@ -164,9 +167,9 @@ def make_models(lake: Lake) -> dict[str, LinkModel]:
     """Return one model that reads words and one that reads sentence vectors, with random weights."""
     manifest, folder = read_manifest(lake, DATASET)
     found = {}
-    for name, text in (("gru", GruConfig()), ("frozen", SentenceConfig())):
+    for name, text in (("gru", GruSettings()), ("frozen", SentenceSettings())):
         torch.manual_seed(0)
-        image = LinearConfig(standardise=name == "frozen")
+        image = LinearSettings(standardise=name == "frozen")
         config = TrainConfig(recipe="benchmark", text=text, image=image)
         card = ModelCard(config=config, data=identify(manifest, folder, config))
         found[name] = LinkModel(card, KNOWN if name == "gru" else None).eval()

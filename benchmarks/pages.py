@@ -35,7 +35,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from orchestration.database import open_database
+from orchestration.decisions.database import open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Lake
@@ -51,7 +51,7 @@ NOISE = 0.6  # of a picture's vector, in its own length
 PAUSE_S = 5.0
 KILLED_AFTER_S = 8.0
 STARTS_WITHIN_S = 180
-SERVER = [sys.executable, "-c", "from orchestration.cli import main; main()", "pages"]
+SERVER = [sys.executable, "-c", "from orchestration.__main__ import main; main()", "pages"]
 
 
 def enlarge(index: Path, target: Path, images: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ from training.loop.context import Context
 from training.objectives.batch import EncodedBatch
 from training.ray import train as ray_train
 from training.recipes import recipe
-from training.towers.gru import time_steps
+from training.towers.text.gru import time_steps
 
 SHAPE = Shape(sentences=(10, 10), words=(3, 14), images=(10, 10))
 DOCUMENTS, DIMENSIONS, WORD_DIMENSIONS = 11, 1024, 300

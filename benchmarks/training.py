@@ -35,15 +35,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.config import (
-    Device,
-    GruConfig,
-    LinearConfig,
-    LoopConfig,
-    Precision,
-    Similarity,
-    TrainConfig,
-)
+from training.config import Device, LoopConfig, Precision, TrainConfig, objective
 from training.data.documents import DocumentSet, HeldSplit, SplitIndex
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
@@ -53,8 +45,9 @@ from training.loop.state import RunState, start
 from training.loop.step import StepGuard, take_step
 from training.model import LinkModel, ModelCard
 from training.objectives.batch import Moment
-from training.objectives.registry import build_objective
 from training.text.vocabulary import PAD, UNKNOWN, Vocabulary
+from training.towers.image.linear import LinearSettings
+from training.towers.text.gru import GruSettings
 
 DIMENSIONS, WORD_DIMENSIONS, IMAGE_DIMENSIONS = 1024, 300, 1664
 SENTENCES, WORDS, IMAGES = (8, 22), (6, 30), (8, 24)
@@ -62,7 +55,7 @@ VOCABULARY = 5000
 DROPOUT, MARGIN = 0.4, 0.2
 BATCHES = 3
 LARGE = {"cpu": 2048, "cuda": 8192}
-KINDS = (Similarity.DC, Similarity.AP)
+KINDS = ("dc", "ap")
 PATIENCE_S = 20.0
 
 
@@ -183,14 +176,14 @@ class Padded(nn.Module):
         return texts, images
 
 
-def padded_similarity(cosines: Tensor, kind: Similarity) -> Tensor:
-    if kind is Similarity.DC:
+def padded_similarity(cosines: Tensor, kind: str) -> Tensor:
+    if kind == "dc":
         return cosines.amax(dim=1).mean() + cosines.amax(dim=0).mean()
     rows, columns = linear_sum_assignment(cosines.detach().float().cpu().numpy(), maximize=True)
     return cosines[torch.as_tensor(rows), torch.as_tensor(columns)].mean()
 
 
-def padded_loss(model: Padded, batch: Batch, kind: Similarity) -> Tensor:
+def padded_loss(model: Padded, batch: Batch, kind: str) -> Tensor:
     texts, images = model(batch)
     n, m = batch.sentences.counts.tolist(), batch.images.counts.tolist()
     documents = range(len(n))
@@ -212,7 +205,7 @@ class PaddedStep:
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4)
         self.device, self.is_mixed = device.type, precision is Precision.BFLOAT16
 
-    def __call__(self, batch: Batch, kind: Similarity) -> float:
+    def __call__(self, batch: Batch, kind: str) -> float:
         self.optimiser.zero_grad()
         with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.is_mixed):
             loss = padded_loss(self.model, batch, kind)
@@ -224,8 +217,8 @@ class PaddedStep:
 class OurStep:
     def __init__(self, world: World, precision: Precision, device: torch.device, dropout: float = DROPOUT) -> None:
         config = TrainConfig(
-            text=GruConfig(dropout=dropout, word_dimensions=WORD_DIMENSIONS),
-            image=LinearConfig(dropout=dropout),
+            text=GruSettings(dropout=dropout, word_dimensions=WORD_DIMENSIONS),
+            image=LinearSettings(dropout=dropout),
             training=LoopConfig(precision=precision, device=Device(device.type)),
         )
         identity = DatasetIdentity(
@@ -244,13 +237,14 @@ class OurStep:
         self.guard = StepGuard()
         self.steps = 0
 
-    def __call__(self, batch: Batch, kind: Similarity) -> Tensor:
+    def __call__(self, batch: Batch, kind: str) -> Tensor:
         self.steps += 1
-        config = replace(self.run.model.card.config.objective, similarity=kind, margin=MARGIN)
+        model = self.run.model
+        terms = objective("cross", similarity=kind, margin=MARGIN)
+        model.card = replace(model.card, config=replace(model.card.config, objective=terms))
         return take_step(
             self.run.model,
             self.run.optimiser,
-            objective=build_objective(config, seed=0),
             split=self.split,
             positions=batch.positions,
             moment=Moment(split="training", epoch=1, step=self.steps),
@@ -355,7 +349,7 @@ def judge(documents: int, precision: Precision, found: dict[str, float], target:
     bound = found[f"{title} bound"]
     padded, ours = ([found[f"{title} {kind} {name}"] for kind in KINDS] for name in ("padded", "ours"))
     speed_up = min(slow / fast for slow, fast in zip(padded, ours, strict=True))
-    share, over_dc = bound / max(ours), ours[KINDS.index(Similarity.AP)] / ours[KINDS.index(Similarity.DC)]
+    share, over_dc = bound / max(ours), ours[KINDS.index("ap")] / ours[KINDS.index("dc")]
     lines = [
         f"{speed_up:.1f} x (a), wanted {target.speed_up:g}: {verdict(speed_up >= target.speed_up)}; "
         f"at (c) it were {min(padded) / bound:.1f} x",

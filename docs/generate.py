@@ -18,13 +18,14 @@ from typer.main import get_command
 import pipelines.config
 import training.recipes
 from orchestration.cli import app
-from orchestration.settings import Setting, settings_of, summaries
+from orchestration.commands.settings import Setting, settings_of, summaries
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"reference/commands.md": "commands", "reference/settings.md": "settings"}
-LAYERS = {  # package -> the contract of pyproject.toml that has its stages in their order
+LAYERS = {  # package -> the contract of pyproject.toml that has its parts in their order
     "pipelines": "a stage of pipelines imports only stages before it",
     "training": "a step of training imports only steps before it",
+    "orchestration": "a room of orchestration imports only rooms below it",
 }
 CELL, NAMES = 20, 190  # pixels
 
@@ -105,7 +106,9 @@ def stages_of(contract: str) -> list[str]:
     """Return the modules of a contract of layers, the first stage first."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (each for each in settings["tool"]["importlinter"]["contracts"] if each["name"] == contract)
-    return [name.strip() for layer in reversed(found["layers"]) for name in layer.split("|")]
+    (package,) = found.get("containers", [""])
+    names = [name.strip() for layer in reversed(found["layers"]) for name in layer.split("|")]
+    return [f"{package}.{name}" if package else name for name in names]
 
 
 def imports(package: str, stages: list[str]) -> str:

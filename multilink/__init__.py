@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestration.archive import Archive
-    from orchestration.datasets import Dataset
-    from orchestration.models import Model
+    from multilink.datasets import Dataset
+    from multilink.models import Model
+    from orchestration.inference.archive import Archive
     from training.retrieval.search import SearchResult
 
 __all__ = [
@@ -36,17 +36,17 @@ __all__ = [
     "train",
 ]
 _HOMES = {
-    "Archive": "orchestration.archive",
-    "Dataset": "orchestration.datasets",
-    "Model": "orchestration.models",
+    "Archive": "orchestration.inference.archive",
+    "Dataset": "multilink.datasets",
+    "Model": "multilink.models",
     "SearchResult": "training.retrieval.search",
-    "open_dataset": "orchestration.datasets",
+    "open_dataset": "multilink.datasets",
 }
 
 
 def load(address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> Model:
     """Return a registered model; arguments and errors as of `Model`."""
-    from orchestration.models import Model
+    from multilink.models import Model
 
     return Model(address, tracking_uri=tracking_uri, settings=settings)
 
@@ -58,7 +58,7 @@ def search(index: str | Path, **query: Any) -> SearchResult:
         index: path or URI that `multilink index` printed.
         query: as `Archive.search` takes it: `headline=`, `lead=`, `where=` ...
     """
-    from orchestration.archive import Archive
+    from orchestration.inference.archive import Archive
 
     with Archive(index) as archive:
         return archive.search(**query)

@@ -1,6 +1,48 @@
-"""`python -m orchestration` is the command `multilink`: what starts it as a program needs no script on a PATH."""
+"""The program `multilink`, also as `python -m orchestration`: its environment, its signals, and its exit status.
 
-from orchestration.cli import main
+A command that Dagster started reports to it, too (`dagster/reporting.py`).
+"""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from orchestration.cli import print_error, run
+from orchestration.dagster.reporting import reported
+from orchestration.project import recall
+from schemas.errors import MultilinkError
+
+# Nothing is reported to anyone unless the user turns it on, and no bar of another library runs across our lines.
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "DAGSTER_DISABLE_TELEMETRY": "1",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger().addFilter(_is_of_interest)
+    logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)  # which clouds it has no client of
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # temporary files are removed, as after Ctrl-C
+    try:
+        recall(Path.cwd())
+    except MultilinkError as problem:
+        sys.exit(print_error(str(problem), problem.exit_status))
+    sys.exit(run(sys.argv[1:], reporting=reported()))
+
+
+def _is_of_interest(record: logging.LogRecord) -> bool:
+    """Return whether a log line concerns the user; Beam's notes on clouds that are not used do not."""
+    return not record.getMessage().startswith("apitools not found")
+
 
 if __name__ == "__main__":
     main()

@@ -21,20 +21,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
 
 from pipelines.config import datasets, recipe
-from schemas.configs import override, require, restore
+from pipelines.settings import Runner
+from schemas import configs
+from schemas.configs import NonNegativeInt, PositiveInt, override, pick, require, restore
 from schemas.duplicates import LeakKind
 from schemas.errors import ConfigError, NotFoundError
+from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
 PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
 NOSTRUCT = "nostruct"
 WEEKLY, MONTHLY = "0 3 * * 1", "0 3 1 * *"
-RUNNERS = ("local", "portable", "flink", "spark", "dataflow")
 _CRON_FIELDS = 5
 
 
@@ -74,11 +77,12 @@ class DatasetSettings:
 
     def __post_init__(self) -> None:
         override(recipe(self.name, self.recipe or None), self.settings)
-        base = train_recipes.recipe(self.train_recipe)
-        named = [override(base, self.training_of(objective)).objective.terms for objective in self.objectives]
+        pick(train_recipes.RECIPES, self.train_recipe, what="recipe")
+        field = f"datasets.{self.name}.objectives"
+        named = [canonical_names(OBJECTIVES, objective, key=field) for objective in self.objectives]
         require(
             len(set(named)) == len(named),
-            field=f"datasets.{self.name}.objectives",
+            field=field,
             value=self.objectives,
             rule="expected each objective once, in whatever spelling",
         )
@@ -94,13 +98,18 @@ class DatasetSettings:
         """Return the cron expression of its rebuilds."""
         return self.cron or (WEEKLY if self.name == "diy" else MONTHLY)
 
+    def check_training(self) -> None:
+        """Raise a `ConfigError` where a training has a setting that it does not know; imports the networks' library."""
+        for objective in self.objectives:
+            override(train_recipes.recipe(self.train_recipe), self.training_of(objective))
+
     def training_of(self, objective: str) -> tuple[str, ...]:
         """Return the overrides of a training with an objective."""
         return (*self.train_settings, f"objective.name={objective}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeamSettings:
+class BeamSettings(configs.Settings):
     """Where builds run.
 
     Attributes:
@@ -110,22 +119,14 @@ class BeamSettings:
         options: Beam's own options of a cluster.
     """
 
-    runner: str = "local"
-    workers: int = 1
+    part: ClassVar[str] = "beam"
+    runner: Runner = Runner.LOCAL
+    workers: PositiveInt = 1
     options: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        require(
-            self.runner in RUNNERS,
-            field="beam.runner",
-            value=self.runner,
-            rule=f"expected one of {', '.join(RUNNERS)}",
-        )
-        require(self.workers >= 1, field="beam.workers", value=self.workers, rule="must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaySettings:
+class RaySettings(configs.Settings):
     """Where training runs.
 
     Attributes:
@@ -140,17 +141,18 @@ class RaySettings:
         deadline_s: seconds within which the job must have ended.
     """
 
+    part: ClassVar[str] = "ray"
     where: RayWhere = RayWhere.SUBPROCESS
-    workers: int = 1
+    workers: PositiveInt = 1
     address: str = ""
     image: str = ""
     namespace: str = "default"
-    gpus: int = 0
-    start_deadline_s: int = 1800
+    gpus: NonNegativeInt = 0
+    start_deadline_s: PositiveInt = 1800
     deadline_s: int = 48 * 3600
 
     def __post_init__(self) -> None:
-        require(self.workers >= 1, field="ray.workers", value=self.workers, rule="must be at least 1")
+        configs.Settings.__post_init__(self)
         require(
             bool(self.address) or self.where is not RayWhere.RAY_JOB,
             field="ray.address",
@@ -164,10 +166,10 @@ class RaySettings:
             rule="kuberay needs a container image",
         )
         require(
-            0 < self.start_deadline_s <= self.deadline_s,
+            self.start_deadline_s <= self.deadline_s,
             field="ray.start_deadline_s",
             value=self.start_deadline_s,
-            rule="expected 0 < start_deadline_s <= deadline_s",
+            rule="must be at most ray.deadline_s",
         )
 
 

@@ -12,20 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import DatasetSettings, RayWhere, Settings
-from schemas.configs import override
 from schemas.console import Say, heard_by
 from schemas.errors import GateError
 from schemas.lake import Lake
-from training.config import ObjectiveConfig, TrainConfig
-from training.recipes import recipe
 
 if TYPE_CHECKING:
     from training.mlflow.registry import ModelVersion
 
 Step = Sequence[str]
 Summary = dict[str, Any]
-_STOPPED = ("FAILED", "KILLED")
-_LEFT_RUNNING = "RUNNING"
 
 
 def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
@@ -34,7 +29,7 @@ def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summa
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    from orchestration.commands import app
+    from orchestration.cli import app
 
     with heard_by(say) as summaries:
         try:
@@ -74,34 +69,16 @@ class Steps:
         set_ = _set(*addresses, *dataset.settings)
         return self._run_here(["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
 
-    def train(
-        self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
-    ) -> Summary:
+    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
         """Train on a data set version and register the model as challenger; it is judged by a step of its own.
 
-        A model that the same settings gave before is reused. A run that was stopped is continued: one that says it is
-        running is another's, unless this is another attempt (`is_retry`) of the step that may have left it so.
+        A model that the same settings gave before is reused, a run of them that was stopped is continued, and one that
+        another process trains is waited for.
         """
-        from training.mlflow.tracked_training import earlier_run
-
-        settings = dataset.training_of(objective)
-        run = earlier_run(self.client(), override(recipe(dataset.train_recipe), settings), dataset.name, version)
-        if run is not None and run.version is not None:
-            say(f"reused: {run.version.uri} was trained on this version with these settings")
-            return {
-                "run_id": run.id,
-                "model": run.version.name,
-                "version": run.version.version,
-                "model_uri": run.version.uri,
-                "dataset_version": version,
-                "epochs": int(run.version.tags["epochs"]),
-                "best_epoch": int(run.version.tags["best_epoch"]),
-            }
-        resumable = (*_STOPPED, _LEFT_RUNNING) if is_retry else _STOPPED
-        own = ["--recipe", dataset.train_recipe, *_set(*settings)]
-        what = ["--resume", run.id] if run is not None and run.status in resumable else own
+        settings = ["--recipe", dataset.train_recipe, *_set(*dataset.training_of(objective))]
         where = ["--dataset", f"{dataset.name}@{version}", *self._stores(), *self._workers()]
-        return self.run(["train", *where, "--no-report", *what, "--json"], say, self.settings.ray.where)
+        step = ["train", *where, "--reuse", "--no-report", *settings, "--json"]
+        return self.run(step, say, self.settings.ray.where)
 
     def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
         """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
@@ -183,7 +160,7 @@ def registered_name(dataset: str, objective: str) -> str:
     """Return the name that models of a data set and an objective are registered under."""
     from training.mlflow.registry import model_name
 
-    return model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=objective)))
+    return model_name(dataset, objective)
 
 
 def _set(*settings: str) -> list[str]:

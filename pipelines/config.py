@@ -39,7 +39,7 @@ from pipelines.sources.wikipedia.imageclef import ImageclefSource
 from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.configs import Json, pick, require, resolve
 from schemas.errors import ConfigError
-from schemas.plugins import SOURCES, load_plugin, plugins, told
+from schemas.plugins import SOURCES, load_plugin, origin, plugins
 
 Source = (
     DiySource
@@ -255,7 +255,7 @@ def _of_plugin(name: str) -> BuildConfig:
     make = load_plugin(SOURCES, name)
     found = make() if callable(make) else make
     if not (isinstance(found, BuildConfig) and found.dataset == name):
-        raise ConfigError(f"{told(SOURCES, name)}: expected a function that returns a BuildConfig of '{name}'")
+        raise ConfigError(f"{origin(SOURCES, name)}: expected a function that returns a BuildConfig of '{name}'")
     return found
 
 

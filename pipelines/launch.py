@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any, TypeVar
@@ -37,6 +36,7 @@ from apache_beam.transforms import core, userstate
 from google.protobuf.struct_pb2 import Struct
 
 from pipelines.runner.spilling import SpillingRunner
+from pipelines.settings import Runner
 from schemas import errors
 from schemas.errors import BuildError, MultilinkError, UsageError
 from schemas.failures import is_about_machine
@@ -54,14 +54,6 @@ Assemble = Callable[[beam.Pipeline], None]
 _OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"(?:^Caused by: | failed in state FAILED: )(.+)$", re.MULTILINE)
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
-
-
-class Runner(StrEnum):
-    LOCAL = "local"
-    PORTABLE = "portable"
-    FLINK = "flink"
-    SPARK = "spark"
-    DATAFLOW = "dataflow"
 
 
 ON_THIS_MACHINE = frozenset({Runner.LOCAL, Runner.PORTABLE})

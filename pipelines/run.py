@@ -35,10 +35,10 @@ from pipelines.config import BuildConfig, content_config
 from pipelines.copy_detection.seen import seen_before
 from pipelines.features.extraction import FeaturePlan, plan_features
 from pipelines.files import INSIDE, input_file, open_uri
-from pipelines.launch import ON_THIS_MACHINE, Runner, Sign, machine_error, run_pipeline, scratch_folder
+from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, run_pipeline, scratch_folder
 from pipelines.progress import Progress, watched
 from pipelines.raw import recover
-from pipelines.settings import CopyDetectionConfig, OnLeak
+from pipelines.settings import CopyDetectionConfig, OnLeak, Runner
 from pipelines.shards.manifest import build_identity
 from pipelines.shards.writing import part_name, write_rows
 from pipelines.sources.diy.submissions import Credentials, DiySource

@@ -10,9 +10,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from schemas.configs import require
+from schemas.configs import (
+    Bounds,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+    Settings,
+    Share,
+    require,
+)
 from schemas.features import Storage
 
 NO_LIMIT = 1_000_000
@@ -20,6 +30,16 @@ MAX_ADDRESSES = 500  # of a document whose images are counted after dedupe: an a
 _HOST_PORT = re.compile(r"\S+:\d+")
 _COLUMN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONNECT_TO = re.compile(r"[^=\s]+=\[?([\d.]+|[\da-fA-F.]*:[\da-fA-F:.]*)\]?:\d+")
+
+
+class Runner(StrEnum):
+    """Where a build runs: on this machine, or on a cluster that is driven from here."""
+
+    LOCAL = "local"
+    PORTABLE = "portable"
+    FLINK = "flink"
+    SPARK = "spark"
+    DATAFLOW = "dataflow"
 
 
 class FingerprintName(StrEnum):
@@ -43,7 +63,7 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpConfig:
+class HttpConfig(Settings):
     """How the one HTTP client behaves.
 
     Attributes:
@@ -74,20 +94,21 @@ class HttpConfig:
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 
+    part: ClassVar[str] = "http"
     user_agent: str = "multilink/0.1"
     contact: str = ""
     allow_hosts: tuple[str, ...] = ()
     connect_to: tuple[str, ...] = ()
-    requests_per_second: float = 5.0
-    connections_per_host: int = 4
-    connections: int = 128
-    attempts: int = 4
-    backoff_s: float = 1.0
-    connect_timeout_s: float = 5.0
-    read_timeout_s: float = 20.0
-    total_timeout_s: float = 60.0
-    max_bytes: int = 20_000_000
-    max_file_bytes: int = 500_000_000_000
+    requests_per_second: PositiveFloat = 5.0
+    connections_per_host: PositiveInt = 4
+    connections: PositiveInt = 128
+    attempts: PositiveInt = 4
+    backoff_s: PositiveFloat = 1.0
+    connect_timeout_s: PositiveFloat = 5.0
+    read_timeout_s: PositiveFloat = 20.0
+    total_timeout_s: PositiveFloat = 60.0
+    max_bytes: PositiveInt = 20_000_000
+    max_file_bytes: PositiveInt = 500_000_000_000
     obey_robots: bool = True
     obey_ai_txt: bool = True
     obey_robots_tags: bool = True
@@ -108,13 +129,7 @@ class HttpConfig:
         return self.user_agent.strip().partition("/")[0].partition(" ")[0]
 
     def __post_init__(self) -> None:
-        positive = ("requests_per_second", "backoff_s", "connect_timeout_s", "read_timeout_s", "total_timeout_s")
-        for name in positive:
-            value = getattr(self, name)
-            require(value > 0, field=f"http.{name}", value=value, rule="must be positive")
-        for name in ("connections_per_host", "connections", "attempts", "max_bytes", "max_file_bytes"):
-            value = getattr(self, name)
-            require(value >= 1, field=f"http.{name}", value=value, rule="must be at least 1")
+        Settings.__post_init__(self)
         for entry in self.allow_hosts:
             matches = _HOST_PORT.fullmatch(entry) is not None
             require(matches, field="http.allow_hosts", value=entry, rule="expected HOST:PORT")
@@ -125,7 +140,7 @@ class HttpConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsConfig:
+class DocumentsConfig(Settings):
     """Filters on documents (SPEC 2; the defaults are those of `diy`).
 
     Attributes:
@@ -141,6 +156,7 @@ class DocumentsConfig:
             addresses are counted before anything is fetched.
     """
 
+    part: ClassVar[str] = "documents"
     min_sentences: int = 1
     max_sentences: int = 40
     min_long_sentences: int = 2
@@ -166,7 +182,7 @@ class DocumentsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImagesConfig:
+class ImagesConfig(Settings):
     """What is an acceptable picture, and how it is kept.
 
     Attributes:
@@ -176,6 +192,7 @@ class ImagesConfig:
         jpeg_quality: of the 256-px copy.
     """
 
+    part: ClassVar[str] = "images"
     max_pixels: int = 100_000_000
     min_side_px: int = 16
     allow_animated: bool = False
@@ -183,7 +200,7 @@ class ImagesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DedupeConfig:
+class DedupeConfig(Settings):
     """Near-duplicate images (SPEC 3).
 
     Attributes:
@@ -193,16 +210,14 @@ class DedupeConfig:
         policy: what happens to their documents.
     """
 
+    part: ClassVar[str] = "dedupe"
     fingerprint: FingerprintName = FingerprintName.PHASH
-    radius: int = 3
+    radius: Annotated[int, Bounds(ge=0, le=12)] = 3
     policy: Policy = Policy.DROP_DOCUMENTS
-
-    def __post_init__(self) -> None:
-        require(0 <= self.radius <= 12, field="dedupe.radius", value=self.radius, rule="must be in 0..12")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QualityConfig:
+class QualityConfig(Settings):
     """Filters of quality (`pipelines.quality.filters` defines what is measured); all are off by default.
 
     Attributes:
@@ -214,17 +229,16 @@ class QualityConfig:
         languages: of documents, as the source says; empty: all. `und` is where it does not say.
     """
 
-    min_side_px: int = 0
+    part: ClassVar[str] = "quality"
+    min_side_px: NonNegativeInt = 0
     max_aspect: float = 0.0
-    min_sharpness: float = 0.0
-    min_images_per_word: float = 0.0
-    max_images_per_word: float = 0.0
+    min_sharpness: NonNegativeFloat = 0.0
+    min_images_per_word: NonNegativeFloat = 0.0
+    max_images_per_word: NonNegativeFloat = 0.0
     languages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("min_side_px", "min_sharpness", "min_images_per_word", "max_images_per_word"):
-            value = getattr(self, name)
-            require(value >= 0, field=f"quality.{name}", value=value, rule="must not be negative")
+        Settings.__post_init__(self)
         aspect = self.max_aspect
         require(aspect == 0 or aspect >= 1, field="quality.max_aspect", value=aspect, rule="must be 0, or at least 1")
 
@@ -235,7 +249,7 @@ class QualityConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyDetectionConfig:
+class CopyDetectionConfig(Settings):
     """Copies that perceptual hashes miss (crops, borders, overlays): images with near vectors.
 
     Attributes:
@@ -247,13 +261,14 @@ class CopyDetectionConfig:
         against: earlier versions, NAME@VERSION: it is told which images they have already.
     """
 
+    part: ClassVar[str] = "copy_detection"
     extractor: str = ""
-    cosine: float = 0.75
+    cosine: Share = 0.75
     policy: Policy = Policy.DROP_DOCUMENTS
     against: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        require(0 < self.cosine <= 1, field="copy_detection.cosine", value=self.cosine, rule="must be in (0, 1]")
+        Settings.__post_init__(self)
         is_fixed = all("@" in reference for reference in self.against)
         rule = "expected NAME@VERSION: what is the latest changes"
         require(is_fixed, field="copy_detection.against", value=self.against, rule=rule)
@@ -277,7 +292,7 @@ class Precision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeaturesConfig:
+class FeaturesConfig(Settings):
     """Which extractors run, each giving a column of the shards, and how their values are stored.
 
     Part of a version are the names, `storage`, the limits of regions, and what the extractors' fingerprints name (among
@@ -298,33 +313,28 @@ class FeaturesConfig:
         threads: images under way at once in one worker process; 0: its share of the machine's cores.
     """
 
+    part: ClassVar[str] = "features"
     images: tuple[str, ...] = ("efficientnet-lite0",)
     sentences: tuple[str, ...] = ("use-multilingual",)
     weights: tuple[str, ...] = ()
     storage: Storage = Storage.FLOAT16
-    max_regions: int = 36
-    min_regions: int = 10
-    min_score: float = 0.2
+    max_regions: Annotated[int, Bounds(ge=1, le=100)] = 36
+    min_regions: NonNegativeInt = 10
+    min_score: Annotated[float, Bounds(ge=0, le=1)] = 0.2
     device: Device = Device.AUTO
     precision: Precision = Precision.AUTO
-    batch_images: int = 16
-    threads: int = 0
+    batch_images: PositiveInt = 16
+    threads: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
+        Settings.__post_init__(self)
         for name in ("images", "sentences"):
             names = getattr(self, name)
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
             is_plain = all(_COLUMN.fullmatch(item) for item in names)
             require(is_plain, field=f"features.{name}", value=names, rule="expected names of letters, digits, . _ -")
-        rules = (
-            ("threads", self.threads >= 0, "must not be negative"),
-            ("batch_images", self.batch_images >= 1, "must be at least 1"),
-            ("max_regions", 1 <= self.max_regions <= 100, "must be in 1..100"),
-            ("min_regions", 0 <= self.min_regions <= self.max_regions, "must be in 0..features.max_regions"),
-            ("min_score", 0 <= self.min_score <= 1, "must be in [0, 1]"),
-        )
-        for name, holds, rule in rules:
-            require(holds, field=f"features.{name}", value=getattr(self, name), rule=rule)
+        fits, rule = self.min_regions <= self.max_regions, "must be at most features.max_regions"
+        require(fits, field="features.min_regions", value=self.min_regions, rule=rule)
 
 
 class OnLeak(StrEnum):
@@ -339,7 +349,7 @@ SharedThing = Literal["images-exact", "images-near", "texts"]  # what two splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitsConfig:
+class SplitsConfig(Settings):
     """Shares of the splits; a document's place follows from its id alone, so later documents never move it.
 
     Attributes:
@@ -352,31 +362,27 @@ class SplitsConfig:
             degrees." is in many recipes that have nothing else in common.
     """
 
-    val: float = 0.1
-    test: float = 0.1
+    part: ClassVar[str] = "splits"
+    val: Probability = 0.1
+    test: Probability = 0.1
     seed: int = 0
     on_leak: OnLeak = OnLeak.REPORT
     leak_kinds: tuple[SharedThing, ...] = ("images-exact", "images-near", "texts")
-    leak_min_tokens: int = 10
+    leak_min_tokens: PositiveInt = 10
 
     def __post_init__(self) -> None:
-        tokens = self.leak_min_tokens
-        require(tokens >= 1, field="splits.leak_min_tokens", value=tokens, rule="must be at least 1")
-        require(0 <= self.val < 1, field="splits.val", value=self.val, rule="must be in [0, 1)")
-        require(0 <= self.test < 1, field="splits.test", value=self.test, rule="must be in [0, 1)")
+        Settings.__post_init__(self)
         total = self.val + self.test
         require(total < 1, field="splits.val + splits.test", value=total, rule="must leave a share for training")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardsConfig:
+class ShardsConfig(Settings):
     """Size of a shard: the number of shards of a split follows from its number of documents.
 
     Attributes:
         documents: wanted in one shard.
     """
 
-    documents: int = 256
-
-    def __post_init__(self) -> None:
-        require(self.documents >= 1, field="shards.documents", value=self.documents, rule="must be at least 1")
+    part: ClassVar[str] = "shards"
+    documents: PositiveInt = 256

@@ -1,11 +1,18 @@
 """Configurations as frozen dataclasses: dotted overrides, plain dictionaries and back, with clear errors.
 
 A configuration is a frozen dataclass whose fields are scalars, enumerations (`Literal` or `StrEnum`), tuples of
-scalars, or further such dataclasses. A field can be one of several dataclasses, told apart by the default of their
-`name`; setting the name chooses one. One of them may stand for those of other packages: its `plugins` names the group
-of their entry points (`schemas.plugins`). A dataclass can also have a property `unused`: the names of fields that its
-other fields make void. This module turns a configuration into JSON-ready values, reads it back, and applies
-`key.subkey=value` overrides. What a configuration *means* is validated by its own `__post_init__`.
+scalars, or further such dataclasses. Three kinds of field are chosen by a name:
+
+    schedule: Plateau | Steps                          one of these, told apart by the default of `name`
+    text: Annotated[TowerSettings, TEXT_TOWERS]        one part of a group (`schemas.plugins`)
+    objective: tuple[Annotated[Term, OBJECTIVES], ...] several parts, a sum; named as `cross-document+coherence`
+
+    --set text.name=gru (or text=gru)         chooses a part; what was set of the old one stays where the new one has it
+    --set objective.margin=0.3                a setting of every term that has it
+    --set objective.cross-document.margin=0.3 of one of several terms
+
+A bound stands at its field (`PositiveInt`, `Annotated[float, Bounds(ge=0, lt=1)]`) and holds for every configuration
+that is a `Settings`, however it is made. What settings mean together is checked by their own `__post_init__`.
 """
 
 from __future__ import annotations
@@ -17,19 +24,84 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial, reduce
-from operator import getitem
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from schemas.errors import ConfigError, IntegrityError
-from schemas.plugins import load_plugin, plugins, told
+from schemas.plugins import NAME, SUM, Group, canonical_names, default_name, find_part, part_names
 from schemas.versions import plain
 
 C = TypeVar("C")
-_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
-NAME = "name"
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, include_extras=True))
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The range of a number: above `gt`, or at least `ge`; below `lt`, or at most `le`."""
+
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+    def check(self, value: float, *, field: str) -> None:
+        """Raise a `ConfigError` where a number is outside."""
+        is_low = (self.gt is not None and value <= self.gt) or (self.ge is not None and value < self.ge)
+        is_high = (self.lt is not None and value >= self.lt) or (self.le is not None and value > self.le)
+        require(not (is_low or is_high), field=field, value=value, rule=self.rule)
+
+    @property
+    def rule(self) -> str:
+        """Return the range in words."""
+        if self.lt is None and self.le is None:
+            if (self.gt, self.ge) in ((0, None), (None, 0)):
+                return "must be positive" if self.gt == 0 else "must not be negative"
+            return f"must be at least {self.ge:g}" if self.gt is None else f"must be above {self.gt:g}"
+        low = f"({self.gt:g}" if self.gt is not None else f"[{self.ge:g}"
+        return f"must be in {low}, " + (f"{self.lt:g})" if self.lt is not None else f"{self.le:g}]")
+
+
+PositiveInt = Annotated[int, Bounds(gt=0)]
+NonNegativeInt = Annotated[int, Bounds(ge=0)]
+PositiveFloat = Annotated[float, Bounds(gt=0)]
+NonNegativeFloat = Annotated[float, Bounds(ge=0)]
+Probability = Annotated[float, Bounds(ge=0, lt=1)]
+Share = Annotated[float, Bounds(gt=0, le=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A configuration whose values are checked when it is made: bounds at fields, names of enumerations, its own name.
+
+    Attributes:
+        part: its dotted key in the whole, in messages; empty: it is the whole.
+    """
+
+    part: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def check(config: Settings) -> None:
+    """Check each field of a configuration by itself; the plain name of a member or of a part becomes what it names.
+
+    Raises:
+        ConfigError: a value breaks the bound of its field, or is not one of an enumeration or of its dataclass's name.
+    """
+    for name, hint in _hints(type(config)).items():
+        value, key = getattr(config, name), f"{config.part}.{name}".removeprefix(".")
+        is_member_named = isinstance(hint, type) and issubclass(hint, enum.Enum) and not isinstance(value, hint)
+        if is_member_named or (isinstance(value, str | Mapping) and _choice(hint) is not None):
+            object.__setattr__(config, name, _coerce(value, hint, key=key))
+        for bounds in getattr(hint, "__metadata__", ()):
+            if isinstance(bounds, Bounds):
+                bounds.check(value, field=key)
+        if name == NAME and (own := default_name(type(config))):
+            require(value == own, field=key, value=value, rule=f"these are the settings of '{own}'")
 
 
 def resolve(config: object) -> dict[str, Json]:
@@ -49,16 +121,12 @@ def restore(kind: type[C], values: Mapping[str, Any], *, prefix: str = "", like:
     Raises:
         ConfigError: a key is unknown or a value has the wrong type.
     """
-    hints = _hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    kept = {name: _kept(hints[name], getattr(like, name, None)) for name in names}
-    known = {name: _coerce(values[name], kept[name], key=prefix + name) for name in names if name in values}
-    config = kind(**known)
-    used = [name for name in names if name not in getattr(config, "unused", ())]
+    hints = _fields(kind)
     for name in values:
-        if name not in used:
-            raise ConfigError(_unknown_key(prefix + name, [prefix + other for other in used]))
-    return config
+        if name not in hints:
+            raise ConfigError(_unknown_key(prefix + name, [prefix + other for other in hints]))
+    kept = {name: _kept(hints[name], getattr(like, name, None)) for name in values}
+    return kind(**{name: _coerce(value, kept[name], key=prefix + name) for name, value in values.items()})
 
 
 def restore_json(kind: type[C], text: str, *, what: str) -> C:
@@ -76,61 +144,141 @@ def restore_json(kind: type[C], text: str, *, what: str) -> C:
 def override(config: C, assignments: Iterable[str]) -> C:
     """Return `config` with dotted `key=value` assignments applied in order, and then checked all at once.
 
-    A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the
-    bare text (`ap`). A comma separates the items of a list written bare (`dc,tk`). Names that choose a part come first,
+    A value is read as JSON where that gives the field's type (`12`, `true`, `null`, `["a", "b"]`), else as the bare
+    text (`ap`). A comma separates the items of a list written bare (`a,b`). Names that choose a part come first,
     wherever they stand: what was set of the old part stays where the new one has it, all else has its default.
 
     Raises:
-        ConfigError: an assignment without `=`, an unknown key (the nearest valid key is named), or a value of
-            the wrong type or out of range.
+        ConfigError: an assignment without `=`, an unknown key (the nearest valid key is named), or a value of the
+            wrong type or out of range.
     """
+    values = resolve(config)
     pairs = [_assignment(text) for text in assignments]
-    keys, values = dotted_keys(config), resolve(config)
-    for key, text in sorted(pairs, key=lambda pair: not pair[0].endswith(f".{NAME}")):
-        if key not in keys:
-            raise ConfigError(_unknown_key(key, keys))
-        *parents, leaf = key.split(".")
-        inner: dict[str, Any] = reduce(getitem, parents, cast(Any, values))
-        value = _parse(text, keys[key], key=key)
-        if leaf == NAME and (part := _chosen_part(config, parents)) is not None:
-            before, after = (_coerce({NAME: name}, part, key=key) for name in (inner[NAME], value))
-            was_set = {name: old for name, old in inner.items() if old != resolve(before)[name]}
-            chosen = resolve(after)
-            inner.clear()
-            inner.update(chosen | {name: old for name, old in was_set.items() if name in chosen})
-            prefix = key.removesuffix(NAME)
-            keys = {name: hint for name, hint in keys.items() if not name.startswith(prefix)}
-            keys |= {prefix + name: hint for name, hint in dotted_keys(after, part).items()}
-        inner[leaf] = value
+    choosing = {key for place in places(config, values) if place.choice for key in (place.key, *place.aliases)}
+    for key, text in sorted(pairs, key=partial(_order, choosing)):
+        known = list(places(config, values))
+        addressed = [place for place in known if key == place.key or key in place.aliases]
+        if not addressed:
+            raise ConfigError(_unknown_key(key, [name for place in known for name in (*place.aliases, place.key)]))
+        for place in addressed:
+            place.assign(text, key=key)
     return restore(type(config), values, like=config)
 
 
-def dotted_keys(config: object, choice: Any = None) -> dict[str, Any]:
-    """Return each settable dotted key of a configuration with its declared type.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a field can be chosen from by name.
 
-    Args:
-        config: the configuration.
-        choice: type of the field that holds it; of several dataclasses, the name can be any of theirs.
+    Attributes:
+        names: of the parts.
+        find: gives the dataclass of a name.
+        base: that each is on top of.
+        group: of the parts, where they are of one.
+        is_sum: whether several are chosen, joined by `+`.
     """
-    keys: dict[str, Any] = {}
-    hints, names = _hints(type(config)), tuple(_named(get_args(choice)))
-    for field in dataclasses.fields(config):  # type: ignore[arg-type]
-        value = getattr(config, field.name)
-        if field.name in getattr(config, "unused", ()):
-            continue
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            inner = dotted_keys(value, hints[field.name])
-            keys.update({f"{field.name}.{key}": hint for key, hint in inner.items()})
+
+    names: tuple[str, ...]
+    find: Callable[[str], Any]
+    base: Any = object
+    group: Group | None = None
+    is_sum: bool = False
+
+    def kind(self, name: Any, *, key: str) -> Any:
+        """Return the dataclass of a name.
+
+        Raises:
+            ConfigError: there is none of that name, its package cannot be loaded, or it is another kind of part.
+        """
+        require(name in self.names, field=key, value=name, rule=f"expected one of {', '.join(self.names)}")
+        found = self.find(name)
+        rule = f"expected a dataclass on top of {self.base.__module__}.{self.base.__name__}"
+        require(issubclass(found, self.base), field=key, value=name, rule=rule)
+        return found
+
+    def rebuilt(self, old: Any, text: str, *, key: str) -> Any:
+        """Return the values of the parts that a text names; what was set of the old ones stays where they have it."""
+        parts: list[dict[str, Any]] = old if self.is_sum else [old]
+        was_set: dict[str, Any] = {}
+        for part in parts:
+            default = resolve(self.find(part[NAME])())
+            was_set |= {name: value for name, value in part.items() if value != default[name]}
+        names = canonical_names(self.group, text, key=key) if self.is_sum and self.group else (text,)
+        known = {part[NAME]: part for part in parts}
+        made = []
+        for name in names:
+            default = resolve(self.kind(name, key=key)())
+            kept = {setting: value for setting, value in was_set.items() if setting in default}
+            made.append(known.get(name) or default | kept)
+        return made if self.is_sum else made[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A setting of a configuration, and where its value is kept.
+
+    Attributes:
+        key: dotted, as it is listed.
+        aliases: other keys that it answers to: `objective.margin` is a setting of each term that has it.
+        hint: its declared type.
+        kind: dataclass whose docstring says what it means: that it is a field of, or the part that it names.
+        holder: JSON-ready values among which its own is.
+        choice: what it chooses from, where it names a part.
+    """
+
+    key: str
+    aliases: tuple[str, ...] = ()
+    hint: Any
+    kind: Any
+    holder: dict[str, Any]
+    leaf: str
+    choice: Choice | None = None
+
+    @property
+    def value(self) -> Any:
+        """Return its value, JSON-ready; of a choice the name."""
+        found = self.holder[self.leaf]
+        if self.choice is None:
+            return found
+        return SUM.join(part[NAME] for part in found) if self.choice.is_sum else found[NAME]
+
+    def assign(self, text: str, *, key: str) -> None:
+        """Put the value that a text stands for into the values.
+
+        Raises:
+            ConfigError: it is none of the declared type.
+        """
+        if self.choice is None:
+            self.holder[self.leaf] = _parse(text, self.hint, key=key)
         else:
-            keys[field.name] = Literal[names] if names and field.name == NAME else hints[field.name]
-    return keys
+            self.holder[self.leaf] = self.choice.rebuilt(self.holder[self.leaf], text.strip(), key=key)
+
+
+def places(config: object, values: dict[str, Any]) -> Iterator[Place]:
+    """Yield every setting of a configuration in field order; `values` are its own, as `resolve` gives them."""
+    yield from _places_of(type(config), values, "", like=config)
+
+
+def dotted_keys(config: object) -> dict[str, Any]:
+    """Return each settable dotted key of a configuration with its declared type."""
+    return {place.key: place.hint for place in places(config, resolve(config))}
 
 
 def flatten(values: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Return nested settings, as `resolve` gives them, under dotted keys, in order."""
+    """Return nested settings, as `resolve` gives them, under dotted keys, in order.
+
+    The terms of a sum are under their names, where there are several.
+    """
     flat: dict[str, Json] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    for name, value in values.items():
+        key = prefix + name
+        if isinstance(value, list) and value and all(isinstance(each, Mapping) and NAME in each for each in value):
+            terms = cast(list[dict[str, Json]], value)
+            flat[f"{key}.{NAME}"] = SUM.join(str(term[NAME]) for term in terms)
+            for term in terms:
+                own = {setting: found for setting, found in term.items() if setting != NAME}
+                flat |= flatten(own, f"{key}." if len(terms) == 1 else f"{key}.{term[NAME]}.")
+        else:
+            flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
     return flat
 
 
@@ -160,52 +308,79 @@ def _assignment(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _chosen_part(config: object, parents: list[str]) -> Any:
-    """Return the type of a part whose name says which settings it has, None of any other part."""
-    hint: Any = None
-    for name in parents:
-        hint, config = _hints(type(config))[name], getattr(config, name)
-    return hint if _named(get_args(hint)) or hasattr(config, "unused") else None
+def _order(choosing: set[str], pair: tuple[str, str]) -> tuple[bool, int]:
+    """Return what assignments are sorted by: outer names before inner ones before all else."""
+    key = pair[0]
+    is_choice = key in choosing or key.endswith(f".{NAME}")
+    return not is_choice, key.removesuffix(f".{NAME}").count(".") if is_choice else 0
+
+
+def _places_of(
+    kind: Any, values: dict[str, Any], prefix: str, *, like: object = None, aliases: tuple[str, ...] = ()
+) -> Iterator[Place]:
+    """Yield the settings of a part whose keys begin with `prefix`, and which also go by other beginnings."""
+    for name, declared in _fields(kind).items():
+        before = getattr(like, name, None)
+        hint, choice, value = _kept(declared, before), _choice(declared), values[name]
+        key, others = prefix + name, tuple(alias + name for alias in aliases)
+        if choice is not None:
+            yield Place(
+                key=f"{key}.{NAME}",
+                aliases=(key, *others, *(f"{other}.{NAME}" for other in others)),
+                hint=Literal[choice.names],
+                kind=kind if choice.is_sum else choice.find(value[NAME]),
+                holder=values,
+                leaf=name,
+                choice=choice,
+            )
+        if choice is not None and choice.is_sum:
+            for term in value:
+                inner, short = f"{key}.{term[NAME]}.", f"{key}."
+                longest, shortest = (inner, short) if len(value) > 1 else (short, inner)
+                yield from _places_of(choice.find(term[NAME]), term, longest, aliases=(shortest,))
+        elif choice is not None or dataclasses.is_dataclass(hint):
+            own = hint if choice is None else choice.find(value[NAME])
+            beginnings = tuple(f"{other}." for other in others)
+            yield from _places_of(own, value, f"{key}.", like=before, aliases=beginnings)
+        elif name != NAME or not default_name(kind):
+            yield Place(key=key, aliases=others, hint=hint, kind=kind, holder=values, leaf=name)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """Return the declared types of a dataclass's fields by name, in order."""
+    hints = _hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _choice(hint: Any) -> Choice | None:
+    """Return what a field of a type is chosen from by name; None for any other field."""
+    is_sum = get_origin(hint) is tuple
+    inner = get_args(hint)[0] if is_sum else hint
+    group = next((each for each in getattr(inner, "__metadata__", ()) if isinstance(each, Group)), None)
+    if group is not None:
+        names, find, base = tuple(part_names(group)), partial(find_part, group), get_args(inner)[0]
+        return Choice(names=names, find=find, base=base, group=group, is_sum=is_sum)
+    is_union = get_origin(hint) in (Union, types.UnionType)
+    kinds = {default_name(kind): kind for kind in get_args(hint) if is_union and dataclasses.is_dataclass(kind)}
+    kinds.pop("", None)
+    return Choice(names=tuple(kinds), find=kinds.__getitem__) if kinds else None
 
 
 def _kept(hint: Any, part: object) -> Any:
     """Return the class that a part has, where nothing in its settings tells it from the others of its type."""
-    is_one_of_several = get_origin(hint) in (Union, types.UnionType) and not _named(get_args(hint))
-    return type(part) if is_one_of_several and dataclasses.is_dataclass(part) else hint
-
-
-def _named(members: Iterable[Any]) -> Mapping[str, Callable[[], Any]]:
-    """Return the dataclasses of a union by their names, those of other packages last; none where they have no names."""
-    kinds = [member for member in members if dataclasses.is_dataclass(member)]
-    found = {str(_default_name(kind)): partial(_itself, kind) for kind in kinds if _default_name(kind)}
-    groups = [group for kind in kinds if (group := getattr(kind, "plugins", None))]
-    return {name: partial(_of_plugin, group, name) for group in groups for name in plugins(group)} | found
-
-
-def _itself(kind: Any) -> Any:
-    return kind
-
-
-def _of_plugin(group: str, name: str) -> Any:
-    """Return the dataclass of another package's settings."""
-    kind = load_plugin(group, name)
-    if not (dataclasses.is_dataclass(kind) and _default_name(kind) == name):
-        raise ConfigError(
-            f"{told(group, name)}: expected a dataclass whose name is '{name}' by default, found {kind!r}"
-        )
-    return kind
-
-
-def _default_name(kind: Any) -> Any:
-    defaults = [field.default for field in dataclasses.fields(kind) if field.name == NAME]
-    return next((default for default in defaults if default is not dataclasses.MISSING), None)
+    is_dataclass = dataclasses.is_dataclass(part) and not isinstance(part, type)
+    return type(part) if is_dataclass and _choice(hint) is None else hint
 
 
 def _unknown_key(key: str, keys: Iterable[str]) -> str:
+    """Return the message on a key that is not there: the nearest one, of those that end alike where there are any."""
     known = list(keys)
-    last = {name.rsplit(".", 1)[-1]: name for name in known}
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    near = near or [last[leaf] for leaf in difflib.get_close_matches(key.rsplit(".", 1)[-1], last, n=1, cutoff=0.5)]
+    last = {name: name.rsplit(".", 1)[-1] for name in known}
+    leaf = key.rsplit(".", 1)[-1]
+    near = difflib.get_close_matches(key, [name for name in known if last[name] == leaf], n=1, cutoff=0)
+    near = near or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    like = difflib.get_close_matches(leaf, last.values(), n=1, cutoff=0.5)
+    near = near or [name for name in known if last[name] in like]
     hint = f"did you mean '{near[0]}'?" if near else f"valid keys: {', '.join(sorted(known))}"
     return f"unknown key '{key}'; {hint}"
 
@@ -218,31 +393,25 @@ def _parse(text: str, hint: Any, *, key: str) -> Any:
     except json.JSONDecodeError:
         value = text
     try:
-        return _coerce(value, hint, key=key)
+        return plain(_coerce(value, hint, key=key))
     except ConfigError:
         if get_origin(hint) is tuple and not isinstance(value, list):
             item = get_args(hint)[0]
-            return tuple(_parse(part, item, key=key) for part in text.split(",")) if text else ()
+            return [_parse(part, item, key=key) for part in text.split(",")] if text else []
         with contextlib.suppress(ConfigError):
-            return _coerce(text, hint, key=key)
+            return plain(_coerce(text, hint, key=key))
         raise
 
 
 def _coerce(value: Any, hint: Any, *, key: str) -> Any:
     """Return `value` as the type `hint`, or raise naming the key, what was expected and what was found."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return _coerce_union(value, get_args(hint), key=key)
-    if origin is Literal:
-        if value in get_args(hint):
-            return value
-        raise ConfigError(f"{key} = {value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
+    choice = _choice(hint)
+    if choice is not None and isinstance(value, list | tuple | Mapping | str):
+        return _chosen(value, choice, key=key)
+    if get_origin(hint) is not None:
+        return _coerce_generic(value, hint, key=key)
     if hint is Any:
         return value
-    if origin is Mapping and isinstance(value, Mapping):
-        return {name: _coerce(item, get_args(hint)[1], key=f"{key}.{name}") for name, item in value.items()}
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_coerce(item, get_args(hint)[0], key=key) for item in value)
     if isinstance(hint, type):
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             return restore(hint, value, prefix=f"{key}.")
@@ -252,15 +421,44 @@ def _coerce(value: Any, hint: Any, *, key: str) -> Any:
             return float(value)
         if isinstance(value, hint) and not (hint in (int, float) and isinstance(value, bool)):
             return value
-    is_choice = isinstance(hint, type) and issubclass(hint, enum.Enum)
+    raise _mismatch(value, hint, key=key)
+
+
+def _coerce_generic(value: Any, hint: Any, *, key: str) -> Any:
+    """Return `value` as a type with arguments: `Annotated`, a union, `Literal`, a mapping or a tuple."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        found = _coerce(value, arguments[0], key=key)
+        for bounds in arguments[1:]:
+            bounds.check(found, field=key)
+        return found
+    if origin in (Union, types.UnionType):
+        return _coerce_union(value, arguments, key=key)
+    if origin is Literal and value in arguments:
+        return value
+    if origin is Mapping and isinstance(value, Mapping):
+        return {name: _coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_coerce(item, arguments[0], key=key) for item in value)
+    raise _mismatch(value, hint, key=key)
+
+
+def _mismatch(value: Any, hint: Any, *, key: str) -> ConfigError:
+    is_choice = get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, enum.Enum))
     found = "" if is_choice else f", found {_describe(type(value))}"
-    raise ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
+    return ConfigError(f"{key} = {value!r}: expected {_describe(hint)}{found}")
+
+
+def _chosen(value: Any, choice: Choice, *, key: str) -> Any:
+    """Return the part that a value's name chooses, or of a sum the parts."""
+    if choice.is_sum:
+        parts = canonical_names(cast(Group, choice.group), value, key=key) if isinstance(value, str) else value
+        return tuple(_chosen(each, dataclasses.replace(choice, is_sum=False), key=key) for each in parts)
+    values = {NAME: value} if isinstance(value, str) else value
+    return restore(choice.kind(values.get(NAME), key=f"{key}.{NAME}"), values, prefix=f"{key}.")
 
 
 def _coerce_union(value: Any, members: tuple[Any, ...], *, key: str) -> Any:
-    if (named := _named(members)) and isinstance(value, Mapping):
-        name = _coerce(value.get(NAME), Literal[tuple(named)], key=f"{key}.{NAME}")
-        return restore(named[name](), value, prefix=f"{key}.")
     of_its_names = [member for member in members if isinstance(value, dict) and value and _names(member) == {*value}]
     *others, last = of_its_names or [member for member in members if value is None or member is not type(None)]
     for member in others:
@@ -279,6 +477,8 @@ def _describe(hint: Any) -> str:
         return "null"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return "one of " + ", ".join(str(member.value) for member in hint)
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
     if get_origin(hint) is tuple:
         return f"a list of {_describe(get_args(hint)[0])}"
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}.get(

@@ -30,7 +30,7 @@ def split_parts(manifest: Manifest, split: Split | str) -> list[tuple[FileEntry,
     """
     documents, images = manifest.parts("documents", split), manifest.parts("images", split)
     if not documents:
-        there = ", ".join(sorted(manifest.splits)) or "none"
+        there = ", ".join(sorted(name for name, each in manifest.splits.items() if each.documents)) or "none"
         raise NotFoundError(f"{manifest.dataset}@{manifest.version} has no split '{split}'; splits: {there}")
     if [part_name(entry) for entry in documents] != [part_name(entry) for entry in images]:
         raise IntegrityError(f"{manifest.dataset}@{manifest.version}, {split}: documents and images parts do not pair")

@@ -1,55 +1,177 @@
-"""What other packages add, found by the entry points that they declare when they are installed.
+"""Parts by name, ours and those of other packages alike; a part is imported when it is used.
+
+A group of parts is a folder of this project whose modules each hold one, named as the module (`subword_gru.py` holds
+`subword-gru`), and the entry points that other packages declare when they are installed:
 
     [project.entry-points."multilink.objectives"]
-    focal = "my_package.focal:Focal"
+    info-nce = "my_package.objective:InfoNce"
 
-    multilink.objectives   a class of `training.objectives.batch.Objective`
-    multilink.towers       a dataclass of settings (`training.config.TowerConfig`) whose `tower` names its class
-    multilink.extractors   an entry of the catalogue (`pipelines.features.catalogue.Entry`)
-    multilink.sources      a function that returns a `pipelines.config.BuildConfig`, named as its data set
+    group                        folder                          a part is
+    multilink.text_towers        training/towers/text            a dataclass of settings that builds a text tower
+    multilink.image_towers       training/towers/image           a dataclass of settings that builds an image tower
+    multilink.fusers             training/towers/fusers          a dataclass of settings that builds a fuser of sources
+    multilink.objectives         training/objectives/terms       a dataclass of settings with its losses
+    multilink.similarities       training/similarity/kinds       a dataclass of settings with its similarity of two sets
+    multilink.extractors         -                               an entry of `pipelines.features.catalogue`
+    multilink.sources            -                               a function that gives a `pipelines.config.BuildConfig`
 
-Names are known without importing anything; a package is imported when one of its names is used.
+A dataclass that is a part has a field `name`, by default the part's name. Names are known without an import. A name of
+this project is always this project's.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any
 
 from schemas.errors import ConfigError
 
-OBJECTIVES, TOWERS = "multilink.objectives", "multilink.towers"
-EXTRACTORS, SOURCES = "multilink.extractors", "multilink.sources"
+NAME, SUM = "name", "+"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A kind of part.
+
+    Attributes:
+        entry_points: group of the entry points of other packages.
+        folder: package whose modules are this project's parts; empty: they are registered elsewhere.
+        order: of the names in a sum; names that are not here come after these, by the alphabet.
+        short: other spellings, each with the names that it stands for.
+    """
+
+    entry_points: str
+    folder: str = ""
+    order: tuple[str, ...] = ()
+    short: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+TEXT_TOWERS = Group("multilink.text_towers", "training.towers.text")
+IMAGE_TOWERS = Group("multilink.image_towers", "training.towers.image")
+FUSERS = Group("multilink.fusers", "training.towers.fusers")
+OBJECTIVES = Group(
+    "multilink.objectives",
+    "training.objectives.terms",
+    order=(
+        *("cross-document", "intra-document", "dropout-subdocument", "nostruct", "triplet-hardest", "triplet-sum"),
+        *("hal", "order", "euclidean-batch-hard", "coherence", "supervised"),
+    ),
+    short=(
+        ("cross", ("cross-document",)),
+        ("intra", ("intra-document",)),
+        ("dropout", ("dropout-subdocument",)),
+        ("coherence-aware", ("triplet-hardest", "coherence")),
+    ),
+)
+SIMILARITIES = Group("multilink.similarities", "training.similarity.kinds")
+EXTRACTORS = Group("multilink.extractors")
+SOURCES = Group("multilink.sources")
 
 
 @cache
-def plugins(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, in the order of their names; nothing is imported."""
-    return {
-        entry.name: entry for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
-    }
+def own_parts(group: Group) -> Mapping[str, str]:
+    """Return name -> module of this project's parts of a group, in the order of their names; nothing is imported."""
+    spec = find_spec(group.folder) if group.folder else None
+    folders = spec.submodule_search_locations if spec is not None else None
+    names = sorted(module.name for module in iter_modules(folders or ()))
+    return {name.replace("_", "-"): f"{group.folder}.{name}" for name in names}
 
 
 @cache
-def load_plugin(group: str, name: str) -> Any:
-    """Return what a name of a group stands for.
+def plugins(group: Group) -> Mapping[str, EntryPoint]:
+    """Return the entry points of other packages by name, in the order of their names; nothing is imported."""
+    found = sorted(entry_points(group=group.entry_points), key=lambda entry: (entry.name, entry.value))
+    return {entry.name: entry for entry in found if entry.name not in own_parts(group)}
+
+
+def part_names(group: Group) -> list[str]:
+    """Return the names of all parts of a group: this project's, then those of other packages."""
+    return [*own_parts(group), *plugins(group)]
+
+
+def canonical_names(group: Group, text: str, *, key: str) -> tuple[str, ...]:
+    """Return the names that a sum such as `cross+intra` stands for, in full and in order; nothing is imported.
+
+    Raises:
+        ConfigError: there is no such part, or it stands there twice; the message begins with `key`.
+    """
+    spellings = {name: (name,) for name in part_names(group)} | dict(group.short)
+    names: list[str] = []
+    for spelling in text.split(SUM):
+        if spelling not in spellings:
+            known = ", ".join(spellings)
+            raise ConfigError(f"{key} = {text!r}: expected one of {known}, or several joined by +; found {spelling!r}")
+        names += spellings[spelling]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{key} = {text!r}: sums a term twice")
+    places = {name: place for place, name in enumerate(group.order)}
+    return tuple(sorted(names, key=lambda name: (places.get(name, len(places)), name)))
+
+
+@cache
+def find_part(group: Group, name: str) -> Any:
+    """Return the dataclass of a part.
+
+    Raises:
+        ConfigError: a package cannot be imported, or what it has under the name is no such dataclass.
+    """
+    if name in own_parts(group):
+        return _in_module(own_parts(group)[name], name)
+    kind = load_plugin(group, name)
+    if not _is_part(kind, name):
+        raise ConfigError(f"{origin(group, name)}: expected a dataclass whose name is '{name}' by default")
+    return kind
+
+
+@cache
+def load_plugin(group: Group, name: str) -> Any:
+    """Return what a name of another package stands for.
 
     Raises:
         ConfigError: its package cannot be imported, has nothing of that name, or another package has the same name.
     """
     entry = plugins(group)[name]
-    if rivals := [each.value for each in entry_points(group=group, name=name) if each.value != entry.value]:
-        raise ConfigError(f"{told(group, name)}: another package has this name, too: {', '.join(rivals)}")
+    rivals = [each.value for each in entry_points(group=group.entry_points, name=name) if each.value != entry.value]
+    if rivals:
+        raise ConfigError(f"{origin(group, name)}: another package has this name, too: {', '.join(rivals)}")
     try:
         return entry.load()
     except Exception as problem:
-        raise ConfigError(f"{told(group, name)}: {type(problem).__name__}: {problem}") from problem
+        raise ConfigError(f"{origin(group, name)}: {type(problem).__name__}: {problem}") from problem
 
 
-def told(group: str, name: str) -> str:
-    """Return a plugin as a message names it: its name, what it stands for, and the package that has it."""
+def origin(group: Group, name: str) -> str:
+    """Return a part of another package as a message names it: its name, what it stands for, and the package."""
     entry = plugins(group)[name]
     package = "" if entry.dist is None else f" of {entry.dist.name} {entry.dist.version}"
-    return f"{group} '{name}' = {entry.value}{package}"
+    return f"{group.entry_points} '{name}' = {entry.value}{package}"
+
+
+def requirement(group: Group, name: str) -> str | None:
+    """Return the requirement (`package==version`) of the package that brings a part; None for this project's own."""
+    entry = plugins(group).get(name)
+    return None if entry is None or entry.dist is None else f"{entry.dist.name}=={entry.dist.version}"
+
+
+def default_name(kind: Any) -> str:
+    """Return the name that a dataclass has by default; empty where it has none."""
+    found = [field.default for field in dataclasses.fields(kind) if field.name == NAME]
+    return str(found[0]) if found and isinstance(found[0], str) else ""
+
+
+def _in_module(module: str, name: str) -> Any:
+    found = [each for each in vars(import_module(module)).values() if _is_part(each, name)]
+    if len(found) != 1:
+        raise ConfigError(f"{module}: expected one dataclass whose name is '{name}' by default, found {len(found)}")
+    return found[0]
+
+
+def _is_part(kind: Any, name: str) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind) and default_name(kind) == name

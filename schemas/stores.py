@@ -70,43 +70,55 @@ def _by_uri(uri: str) -> tuple[pafs.FileSystem, str]:
 def settle_object(uri: str, name: str, data: bytes) -> None:
     """Give an object below an S3 URI its content, by requests that hold only for what was read before.
 
-    The server refuses one where somebody wrote since (`If-Match`; `If-None-Match` where there was nothing); then what
-    is there is read again. So a request that arrives late undoes nothing, and of equal contents one is written.
+    So a request that arrives late undoes nothing, and of equal contents one is written.
     """
-    client, (bucket, key, _) = _client(_split(uri)[2]), _split(uri)
-    target = {"Bucket": bucket, "Key": f"{key}/{name}"}
     while True:
-        tag = _tag_unless(client, target, data)
-        if tag is None:
+        found = read_object(uri, name)
+        if (found and found[0] == data) or write_object(uri, name, data, tag=found[1] if found else None):
             return
-        condition = {"IfMatch": tag} if tag else {"IfNoneMatch": "*"}
-        try:
-            client.put_object(**target, Body=data, **condition)
-        except client.exceptions.ClientError as refusal:
-            if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
-                raise OSError(str(refusal)) from refusal
+
+
+def read_object(uri: str, name: str) -> tuple[bytes, str] | None:
+    """Return the content of an object below an S3 URI and the tag of that content, or None where there is none."""
+    client, target = _target(uri, name)
+    try:
+        found = client.get_object(**target)
+    except client.exceptions.NoSuchKey:
+        return None
+    except client.exceptions.ClientError as refusal:
+        raise OSError(str(refusal)) from refusal
+    return found["Body"].read(), str(found["ETag"])
+
+
+def write_object(uri: str, name: str, data: bytes, *, tag: str | None) -> str | None:
+    """Write an object below an S3 URI where it still has a tag; return its new one, None where it has it no more.
+
+    With None for a tag it is written where there is none (`If-None-Match`; `If-Match` for a tag).
+    """
+    client, target = _target(uri, name)
+    condition = {"IfMatch": tag} if tag else {"IfNoneMatch": "*"}
+    try:
+        return str(client.put_object(**target, Body=data, **condition)["ETag"])
+    except client.exceptions.ClientError as refusal:
+        if refusal.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
+            raise OSError(str(refusal)) from refusal
+        return None
 
 
 def delete_object(uri: str, name: str) -> None:
     """Delete an object below an S3 URI; pyarrow would look for its folder, and leave an empty object in its place."""
+    client, target = _target(uri, name)
+    client.delete_object(**target)
+
+
+def _target(uri: str, name: str) -> tuple[Any, dict[str, str]]:
+    """Return a client of S3 for the requests that pyarrow cannot make, and what names an object below a URI."""
     bucket, key, options = _split(uri)
-    _client(options).delete_object(Bucket=bucket, Key=f"{key}/{name}")
-
-
-def _tag_unless(client: Any, target: dict[str, str], data: bytes) -> str | None:
-    """Return the tag of an object, empty where there is none; None where it has these bytes."""
-    try:
-        found = client.get_object(**target)
-    except client.exceptions.NoSuchKey:
-        return ""
-    except client.exceptions.ClientError as refusal:
-        raise OSError(str(refusal)) from refusal
-    return None if found["Body"].read() == data else str(found["ETag"])
+    return _client(options), {"Bucket": bucket, "Key": f"{key}/{name}"}
 
 
 @cache
 def _client(options: str) -> Any:
-    """Return a client of S3 for the requests that pyarrow cannot make."""
     try:
         import boto3
         from botocore.config import Config

@@ -29,13 +29,9 @@ def fingerprint(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a record or a configuration (dataclasses, enumerations, tuples, scalars) as a JSON-ready value.
-
-    A configuration's fields that its property `unused` names are left out (`schemas.configs`).
-    """
+    """Return a record or a configuration (dataclasses, enumerations, tuples, scalars) as a JSON-ready value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if field.name not in getattr(value, "unused", ())]
-        return {name: plain(getattr(value, name)) for name in names}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value

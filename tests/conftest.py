@@ -167,7 +167,7 @@ SHARES = "share"  # what a file has fixtures for that all its tests use
 # Marker -> what stands in a file whose tests need it.
 USES = {
     "ray": r"^\s*(?:from|import) (?:ray|training\.ray)\b|ray_operator|test_kuberay",
-    "mlflow": r"^\s*(?:from|import) (?:mlflow|training\.mlflow|training\.commands|training\.linking_commands)\b",
+    "mlflow": r"^\s*(?:from|import) (?:mlflow|training\.mlflow|training\.workflows)\b",
     "dagster": r"^\s*(?:from|import) (?:dagster|orchestration\.dagster)\b",
     "browser": r"playwright",
     "java": r"\bjava\b|METEOR",

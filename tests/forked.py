@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change what commands do
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
-    *("orchestration.cli", "pipelines.run", "pipelines.exports.formats"),
-    *("training.commands", "training.linking_commands"),
+    *("orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
+    *("training.workflows.evaluate", "training.workflows.report", "training.workflows.link"),
     *("pyarrow.dataset", "scipy.optimize", "torchvision"),
 )
 
@@ -112,7 +112,7 @@ def _run(arguments: list[str], folder: str, environment: dict[str, str], output:
         if program is not None:
             runpy.run_path(str(program), run_name="__main__")
         else:
-            from orchestration.cli import main
+            from orchestration.__main__ import main
 
             main()
     finally:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +21,12 @@ from torch import Tensor, nn
 
 from schemas.configs import resolve, restore
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from training.config import ObjectiveName, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, document_set
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Float32
 from training.data.views import TextView, viewed
+from training.formats import current_config
 from training.model_files import check_files, seal
 from training.relations import RelationHead
 from training.text.vocabulary import Vocabulary
@@ -33,11 +35,11 @@ from training.towers.dropout import salt_dropouts
 from training.towers.inputs import ImageInput, Rows, Sizes, TextInput, Tower, image_input, text_input
 
 CARD, WEIGHTS, VOCABULARY = "model.json", "weights.pt", "vocabulary.txt"
-MODEL_FORMAT = 2
+MODEL_FORMAT = 3
+READABLE_FORMATS = (2, MODEL_FORMAT)
 ROWS_AT_ONCE = 4096
 CROWD_LABELLED = frozenset({"mscoco", "story-dii", "story-sis", "dii-stress"})
 CROWD_MAX_WORDS, MAX_WORDS = 20, 50  # of a sentence, where `text.max_words` does not say (H, supplement)
-WORD_TABLES = frozenset({"text.embedding.weight", "text.embedding.table.weight"})  # names of the parameters
 UNREADABLE = (
     OSError,
     EOFError,
@@ -81,6 +83,7 @@ class LinkModel(nn.Module):
 
     Attributes:
         card: what the model is.
+        stored_card: the card as the model's file has it, in the format it was written in; None of a model in memory.
         vocabulary: words of the text tower, or None where it reads vectors.
         text: text tower, rows of sentences -> N x d.
         image: image tower, rows of images -> M x d.
@@ -90,6 +93,7 @@ class LinkModel(nn.Module):
     def __init__(self, card: ModelCard, vocabulary: Vocabulary | None) -> None:
         super().__init__()
         self.card = card
+        self.stored_card: dict[str, Any] | None = None
         self.vocabulary = vocabulary
         sizes = Sizes(
             dimensions=card.config.dimensions,
@@ -100,7 +104,7 @@ class LinkModel(nn.Module):
         )
         self.text, self.image = build_towers(card.config, sizes, vocabulary)
         self.relations = RelationHead(len(card.relations), sizes.dimensions) if card.relations else None
-        if ObjectiveName.ORDER in card.config.objective.terms:
+        if any(term.drops_signs for term in card.config.objective):
             for tower in (self.text, self.image):
                 tower.register_forward_hook(_without_signs)
         salt_dropouts(self)
@@ -108,6 +112,11 @@ class LinkModel(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    @property
+    def word_tables(self) -> frozenset[str]:
+        """Return the names of the parameters that hold a vector a word."""
+        return frozenset(f"text.{name}" for name in self.text.word_tables)
 
     def read(self, given: Sequence[GivenDocument]) -> DocumentSet:
         """Return a user's documents as the model reads those of a data set.
@@ -169,10 +178,13 @@ class LinkModel(nn.Module):
         check_files(directory)
         try:
             values = json.loads((directory / CARD).read_text(encoding="utf-8"))
-            if values.pop("format", None) != MODEL_FORMAT:
-                raise IntegrityError(f"{directory / CARD}: expected model format {MODEL_FORMAT}")
+            if (found := values.pop("format", None)) not in READABLE_FORMATS:
+                known = " or ".join(map(str, READABLE_FORMATS))
+                raise IntegrityError(f"{directory / CARD}: expected model format {known}, found {found}")
             words = directory / VOCABULARY
-            model = cls(restore(ModelCard, values), Vocabulary.load(words) if words.is_file() else None)
+            card = restore(ModelCard, values | {"config": current_config(values["config"])})
+            model = cls(card, Vocabulary.load(words) if words.is_file() else None)
+            model.stored_card = values
             model.load_state_dict(torch.load(directory / WEIGHTS, map_location="cpu", weights_only=True))
         except UNREADABLE as problem:
             why = (str(problem).splitlines() or [""])[0]
@@ -185,7 +197,8 @@ class LinkModel(nn.Module):
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all that decides what the model says: card, vocabulary and weights."""
         words = () if self.vocabulary is None else self.vocabulary.words
-        digest = hashlib.sha256(json.dumps([resolve(self.card), words], sort_keys=True).encode())
+        card = self.stored_card or resolve(self.card)
+        digest = hashlib.sha256(json.dumps([card, words], sort_keys=True).encode())
         for name, value in sorted(self.state_dict().items()):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -13,23 +13,15 @@ from schemas.documents import Role
 from training.config import (
     PACKAGED,
     TRAINED,
-    BilstmAttentionConfig,
-    Combine,
     ConstantSchedule,
     DataConfig,
-    LinearBnConfig,
-    LinearConfig,
     LoopConfig,
-    Negatives,
-    ObjectiveConfig,
-    RegionConceptConfig,
     Select,
-    SentenceConfig,
-    Similarity,
     StepsSchedule,
-    SubwordAttentionConfig,
     TrainConfig,
-    TransformerConfig,
+    image_tower,
+    objective,
+    text_tower,
 )
 
 DEFAULT_RECIPE = "hessel-2019"
@@ -45,9 +37,9 @@ def tiny() -> TrainConfig:
     """
     return TrainConfig(
         recipe="tiny",
-        text=SentenceConfig(dropout=0.5),
-        image=LinearConfig(dropout=0.5),
-        objective=ObjectiveConfig(similarity=Similarity.AP, negatives=Negatives.MEAN),
+        text=text_tower("sentence", dropout=0.5),
+        image=image_tower("linear", dropout=0.5),
+        objective=objective("cross", negatives="mean"),
         training=LoopConfig(epochs=24, learning_rate=5e-4, select=Select.LAST),
     )
 
@@ -81,9 +73,9 @@ def li_2022() -> TrainConfig:
     """
     return TrainConfig(
         recipe="li-2022",
-        text=TransformerConfig(dropout=0.1),
-        image=RegionConceptConfig(dropout=0.1),
-        objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.TK, combine=Combine.MEAN),
+        text=text_tower("transformer", dropout=0.1),
+        image=image_tower("region-concept", dropout=0.1),
+        objective=objective("cross+intra+dropout", similarity={"name": "tk", "combine": "mean"}, combine="mean"),
         training=LoopConfig(learning_rate=5e-5, warmup_steps=4000, warmup_from=1e-7),
     )
 
@@ -97,11 +89,16 @@ def alikhani_2022() -> TrainConfig:
     """
     return TrainConfig(
         recipe="alikhani-2022",
-        text=BilstmAttentionConfig(
-            pooling="tanh-attention", dropout=0.0, word_vectors=TRAINED, min_word_count=1, max_words=200
+        text=text_tower(
+            "bilstm-attention",
+            pooling="tanh-attention",
+            dropout=0.0,
+            word_vectors=TRAINED,
+            min_word_count=1,
+            max_words=200,
         ),
-        image=LinearBnConfig(dropout=0.0),
-        objective=ObjectiveConfig(name="triplet-hardest+coherence", margin=0.3),
+        image=image_tower("linear-bn", dropout=0.0),
+        objective=objective("triplet-hardest+coherence", margin=0.3),
         training=LoopConfig(
             epochs=20,
             negative_documents=31,
@@ -132,9 +129,9 @@ def liu_2020() -> TrainConfig:
     return TrainConfig(
         recipe="liu-2020",
         data=DataConfig(roles=(Role.CAPTION.value,)),
-        text=SubwordAttentionConfig(dropout=0.0, buckets=2_000_000),
-        image=LinearConfig(dropout=0.0),
-        objective=ObjectiveConfig(name="triplet-sum"),
+        text=text_tower("subword-attention", dropout=0.0, buckets=2_000_000),
+        image=image_tower("linear", dropout=0.0),
+        objective=objective("triplet-sum"),
         training=LoopConfig(
             epochs=30,
             negative_documents=127,
@@ -254,4 +251,13 @@ def recipe(name: str) -> TrainConfig:
     Raises:
         ConfigError: there is no recipe of that name.
     """
-    return pick(RECIPES, name, what="recipe")()
+    return known_recipe(name)()
+
+
+def known_recipe(name: str) -> Callable[[], TrainConfig]:
+    """Return what makes the named recipe's configuration; making it imports its towers.
+
+    Raises:
+        ConfigError: there is no recipe of that name.
+    """
+    return pick(RECIPES, name, what="recipe")

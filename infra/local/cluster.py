@@ -23,8 +23,9 @@ import psycopg
 from botocore.exceptions import ClientError
 
 from infra.local import deployment, engines
-from infra.local.deployment import BUCKETS, DATABASES, Plan, Secrets, clients, stages
+from infra.local.deployment import BUCKETS, DATABASES, clients, stages
 from infra.local.machines import networked
+from infra.local.plan import Plan, Secrets
 from infra.local.programs import Engine, find_programs
 from infra.local.settings import write_settings
 from orchestration.local.supervisor import MARK_VARIABLE, Supervisor

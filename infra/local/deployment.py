@@ -18,13 +18,11 @@ Stages start one after the other: what is in a stage needs what the stages befor
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from infra.local.engines import beam_services
-from infra.local.machines import Machine
-from infra.local.programs import Engine, Programs
+from infra.local.plan import Plan
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
 from orchestration.demo.recorded_web import REPLAY, recording_at
 from orchestration.local.supervisor import Service
@@ -41,53 +39,6 @@ REGION = "us-east-1"
 OBJECT_STORE_BYTES = 80 << 20  # of a Ray node; nothing but small messages goes through it
 
 Stage = tuple[Service, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Secrets:
-    """What lets a program in: made once for a cluster, passed by environment variables and files alone."""
-
-    s3_key: str
-    s3_secret: str
-    postgres_password: str
-    ray_token: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A cluster that is to run.
-
-    Attributes:
-        home: folder of everything it keeps.
-        scratch: folder of what is temporary; its path is short, for there are sockets in it.
-        user: goes before a command that must not run as root.
-    """
-
-    engine: Engine
-    home: Path
-    scratch: Path
-    machines: Mapping[str, Machine]
-    programs: Programs
-    secrets: Secrets
-    user: tuple[str, ...] = ()
-
-    def service(
-        self,
-        name: str,
-        machine: str,
-        command: Sequence[str],
-        port: int = 0,
-        environment: Mapping[str, str] | None = None,
-    ) -> Service:
-        """Return a program on a machine."""
-        at = self.machines[machine]
-        return Service(
-            name=name, command=(*at.enter, *command), port=port, host=at.address, environment=environment or {}
-        )
-
-    def url(self, machine: str, port: int, scheme: str = "http") -> str:
-        """Return where a program is reached."""
-        return f"{scheme}://{self.machines[machine].address}:{port}"
 
 
 def stages(plan: Plan) -> list[Stage]:

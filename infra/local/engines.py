@@ -3,19 +3,14 @@
 Flink's own scripts compute its memory. Without them each part of it is named here.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from infra.local.plan import Plan
 from infra.local.programs import Engine
 from orchestration.local.supervisor import Service
-
-if TYPE_CHECKING:
-    from infra.local.deployment import Plan
 
 FLINK_PAGE, FLINK_RPC, FLINK_BLOBS = 8081, 6123, 6124
 SPARK_MASTER, SPARK_PAGE = 7077, 8082

@@ -1,17 +1,13 @@
 """What Dagster finds in the cluster's home: its own settings, and what it builds, trains and promotes there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from infra.local import deployment
 from infra.local.engines import beam_options
+from infra.local.plan import Plan
 from orchestration.demo.recorded_web import dumps_of, recording_at, web_settings
-
-if TYPE_CHECKING:
-    from infra.local.deployment import Plan
 
 TRAIN_WORKERS = 2
 _DAGSTER: dict[str, Any] = {

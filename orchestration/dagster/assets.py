@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.changes import as_markdown, changes_between
 from orchestration.config import NOSTRUCT, DatasetSettings, RetrySettings, Settings
 from orchestration.dagster.record import (
     GPU_POOL,
@@ -37,6 +36,7 @@ from orchestration.dagster.record import (
 from orchestration.demo.recorded_web import recorded_web
 from orchestration.rules.decisions import EVALUATION, INDEX, LINKS, PROMOTION, TRAINED
 from orchestration.steps import Steps, Summary, registered_name
+from pipelines.card.changes import as_markdown, changes_between
 from schemas.configs import resolve
 from schemas.errors import GateError, IntegrityError, UsageError
 from schemas.failures import Stage
@@ -163,9 +163,7 @@ class Making:
 
 def train(making: Making) -> Metadata:
     """Train, and tell the model, its run, and how it was trained."""
-    context, steps = making.context, making.steps
-    is_retry = context.retry_number > 0 or context.run.parent_run_id is not None
-    summary = steps.train(making.dataset, making.version, making.objective, is_retry=is_retry, say=making.say)
+    summary = making.steps.train(making.dataset, making.version, making.objective, say=making.say)
     making.tag_run(summary["model_uri"], summary["run_id"])
     return {
         "model": summary["model_uri"],
@@ -178,7 +176,7 @@ def train(making: Making) -> Metadata:
 
 def evaluate(making: Making) -> Metadata:
     """Score the model, and tell its scores as numbers and by how much they exceed NoStruct's, where that is there."""
-    from training.evaluation.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
+    from training.metrics.links import ScoreKind  # imports torch, which loading the definitions must not
 
     model, objectives = making.model(making.objective), making.dataset.objectives
     rival = making.model(NOSTRUCT) if NOSTRUCT in objectives and making.objective != NOSTRUCT else None

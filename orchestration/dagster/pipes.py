@@ -4,7 +4,7 @@
     ray-job      dagster_ray.PipesRayJobClient: submitted to the cluster's job server
     kuberay      dagster_ray.kuberay.PipesKubeRayJobClient: the RayJob of `rayjob.py`, through `kuberay.RayJobs`
 
-The command tells by Pipes messages what it does and what came of it (`orchestration/pipes.py`): its progress is on the
+The command tells by Pipes messages what it does and what came of it (`reporting.py`): its progress is on the
 run's page while it runs, and its error arrives as the error it is.
 
 A step has at most one job on a cluster. However it is left, its job is ended, because one that goes on would write
@@ -33,8 +33,8 @@ from dagster_ray.kuberay import PipesKubeRayJobClient
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster.kuberay import OVERDUE_S, RayJobs
-from orchestration.pipes import ERROR, MESSAGE, SUMMARY
-from orchestration.rayjob import rayjob
+from orchestration.dagster.rayjob import rayjob
+from orchestration.dagster.reporting import ERROR, MESSAGE, SUMMARY
 from orchestration.steps import Step, Steps, Summary, is_decision
 from schemas import errors
 from schemas.console import Say

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from orchestration.changes import as_code
+from pipelines.card.changes import as_code
 from schemas.documents import Split
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LinksManifest

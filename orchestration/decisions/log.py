@@ -1,4 +1,4 @@
-"""The log of decisions: two tables that only grow, in the database of the pages (`orchestration.database`).
+"""The log of decisions: two tables that only grow, in the database of the pages (`orchestration.decisions.database`).
 
     rankings     digest, article, ranking (JSON)        what was shown, once however often something is decided on it
     decisions    number, at, who, action, image ...     a row a decision

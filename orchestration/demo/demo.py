@@ -7,19 +7,18 @@ it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import pyarrow.parquet as pq
-import typer
 
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, RaySettings, Settings
-from orchestration.demo.news import newsroom
 from orchestration.demo.recorded_web import recorded_web, recording_at
 from orchestration.project import remember
 from orchestration.steps import Steps, in_process
-from schemas.console import Console
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import GateError
 from schemas.evaluation import Score
@@ -31,22 +30,12 @@ OBJECTIVES = {"NoStruct": NOSTRUCT, "AP": "cross-document"}
 LINKED_DOCUMENTS = 8
 
 
-def demo(
-    workspace: Annotated[Path, typer.Option(help="Folder that everything is written to.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(help="Worker processes of the build and of training.")] = 1,
-    is_news: Annotated[
-        bool, typer.Option("--news", help="Instead: a newsroom's archive in three languages, searched by four texts.")
-    ] = False,
-    is_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, as the last line.")] = False,
-) -> None:
-    """Run the main job on the recorded web: scrape, build, train, evaluate, promote, link.
+def main_job(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Scrape, build, train, evaluate, promote and link in a folder, and yield the scores and what to open next.
 
-    Takes a few minutes on two cores; run again, it says what it reuses. Needs a clone of the repository.
+    Raises:
+        GateError: the model does not beat random.
     """
-    console, home = Console(is_json=is_json), workspace.absolute()
-    if is_news:
-        return newsroom(home, workers=workers, console=console)
-    say = console.say
     dataset = DatasetSettings(name=DATASET, recorded_web=str(recording_at()), train_recipe=RECIPE)
     settings = Settings(
         lake=str(home / "lake"),
@@ -77,11 +66,11 @@ def demo(
     promotion = steps.promote(own["model"], own["version"], say=say)
     for reason in promotion["reasons"]:
         say(reason)
-    page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", console)
+    page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
     links, index = (step(own["model"], reference, say=say) for step in (steps.link, steps.index))
 
-    console.summarise(
+    yield (
         [
             *_score_lines(home / "report"),
             "",
@@ -110,13 +99,13 @@ def demo(
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
 
 
-def _link(settings: Settings, reference: str, model: str, folder: Path, console: Console) -> Path:
+def _link(settings: Settings, reference: str, model: str, folder: Path, say: Say) -> Path:
     """Link some documents of the test split as a user would: from files, with the promoted model; gives their page."""
     source = export_documents(Lake.at(settings.lake), reference, folder, split=Split.TEST, count=LINKED_DOCUMENTS)
-    console.say(f"5/5 link: {LINKED_DOCUMENTS} documents with {model}, and draw them")
+    say(f"5/5 link: {LINKED_DOCUMENTS} documents with {model}, and draw them")
     files = ["--input", str(source), "--output", str(folder / "links.parquet"), "--page", str(folder)]
     step = ["link", "--model", model, *files, "--tracking-uri", settings.tracking_uri, "--json"]
-    return Path(in_process(step, console.say)["page"])
+    return Path(in_process(step, say)["page"])
 
 
 def _score_lines(report: Path) -> list[str]:

@@ -5,13 +5,15 @@ It is a command of its own because its training takes longer than the whole main
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from orchestration.config import BeamSettings, DatasetSettings, Settings
 from orchestration.demo.recorded_web import recorded_news, recording_at
 from orchestration.project import remember
 from orchestration.steps import Steps, in_process
-from schemas.console import Console
+from schemas.console import Say
 
 DATASET, OBJECTIVE = "news", "triplet-sum"
 RECIPE = "tiny-liu-2020-multi-source"
@@ -24,9 +26,8 @@ TRAINING = (
 )
 
 
-def newsroom(home: Path, *, workers: int, console: Console) -> None:
-    """Build the news, train on them, index their pictures, measure the search, and say what to open next."""
-    say = console.say
+def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Build the news, train on them, index their pictures, and yield how well they are found and what to open next."""
     dataset = DatasetSettings(name=DATASET, objectives=(OBJECTIVE,), train_recipe=RECIPE, train_settings=TRAINING)
     settings = Settings(
         lake=str(home / "lake"),
@@ -47,7 +48,7 @@ def newsroom(home: Path, *, workers: int, console: Console) -> None:
     index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
     say("4/4 evaluate-search: how well texts of the test split find their pictures")
     found = in_process(["evaluate-search", "--index", index["path"], *where, "--json"], say)
-    console.summarise(
+    yield (
         [
             *score_lines(found["scores"]),
             "",

@@ -23,15 +23,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, load_settings
 from orchestration.demo.recorded_web import recording_at
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor
 from orchestration.project import remember
-from schemas.console import Console
+from schemas.console import Say
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -78,30 +75,36 @@ class Ports:
     pages: int
 
 
-def up(
-    workspace: Annotated[Path, typer.Option(help="Folder that everything is kept in.")] = Path("workspace"),
-    port: Annotated[int | None, typer.Option(help="Of Dagster's page; 0: any free one.")] = None,
-    mlflow_port: Annotated[int | None, typer.Option(help="Of MLflow's page; 0: any free one.")] = None,
-    pages_port: Annotated[int | None, typer.Option(help="Of the newsroom's pages; 0: any free one.")] = None,
-) -> None:
-    """Start Dagster, MLflow and the pages here, with schedules and sensors, and keep them running until Ctrl-C."""
+def run_up(
+    home: Path, *, dagster: int | None, mlflow: int | None, pages: int | None, say: Say
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Start the processes in a workspace, yield where they are, and keep them running until Ctrl-C.
+
+    Args:
+        home: folder that everything is kept in.
+        dagster: port of its page; 0: any free one; None: the usual one where it is free.
+        mlflow: likewise.
+        pages: likewise.
+        say: takes a line of progress.
+    """
     from orchestration.dagster.recovery import held_runs, settle
 
-    console, home = Console(), workspace.absolute()
     signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal ends everything in order, as Ctrl-C
     with _alone(home):
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
-        ports = choose_ports(port, mlflow_port, pages_port)
+        for dataset in (each for each in settings.datasets if each.train_settings):
+            dataset.check_training()
+        ports = choose_ports(dagster, mlflow, pages)
         remember(Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri)
         page = mlflow_page(settings, ports)
         dagster_home = write_dagster_home(home, ports)
         held = held_runs(dagster_home)
         services, variables = make_services(dagster_home, settings, ports), environment(dagster_home, file, page)
-        supervisor = Supervisor(services, variables, home / "logs", console.say)
+        supervisor = Supervisor(services, variables, home / "logs", say)
         with supervisor.running():
             settle(dagster_home, held)
-            console.summarise(
+            yield (
                 [
                     f"Dagster  http://{HOST}:{ports.dagster}/asset-groups?partition={settings.datasets[0].name}",
                     f"MLflow   {page}",

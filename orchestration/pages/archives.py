@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from orchestration.archive import Archive
+from orchestration.inference.archive import Archive
 from orchestration.pages.entities import Gazetteer
 from schemas.errors import IntegrityError, MultilinkError, NotFoundError
 from schemas.indexes import IndexManifest

@@ -31,7 +31,6 @@ from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.decisions import Objection
 from schemas.errors import NotFoundError, UsageError
-from training.data.requirements import inputs_of
 from training.retrieval.records import Picture
 from training.retrieval.search import RankBy
 
@@ -130,7 +129,7 @@ def _shown(request: Request, shared: Pages, key: str, article: Article) -> Respo
         if article.texts or asked.is_query:
             archive = shared.archives.opened(choice)
             content["language"] = language_of(asked, article, archive)
-            content["known_languages"] = inputs_of(archive.index.model.card.config).languages or OFFERED
+            content["known_languages"] = archive.index.model.card.config.needs.languages or OFFERED
             content["found"] = find(shared, choice, article, asked)
     content |= {"said_of_article": said_of(shared, article.texts), "reasons": list(Objection)}
     helpers: dict[str, Any] = {"copy_of": copy_of, "language_name": language_name, "quote": quote}

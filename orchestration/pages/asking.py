@@ -25,14 +25,13 @@ from orchestration.pages.text_language import found_language
 from orchestration.pages.words import ShownText, shown_texts
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
-from training.data.requirements import inputs_of
 from training.retrieval.filters import parse_filters
 from training.retrieval.queries import Query, QueryReader, Word
 from training.retrieval.records import FACETS
 from training.retrieval.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 
 if TYPE_CHECKING:
-    from orchestration.archive import Archive
+    from orchestration.inference.archive import Archive
     from orchestration.pages.archives import Choice
     from orchestration.pages.state import Pages
 
@@ -176,7 +175,7 @@ def language_of(asked: Asked, article: Article, archive: Archive) -> str:
     stated = asked.language or article.language
     if stated != UNDETERMINED and stated:
         return stated
-    return found_language(" ".join(article.texts.values()), inputs_of(archive.index.model.card.config).languages)
+    return found_language(" ".join(article.texts.values()), archive.index.model.card.config.needs.languages)
 
 
 def find(shared: Pages, choice: Choice, article: Article, asked: Asked) -> Found:

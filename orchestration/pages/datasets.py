@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from orchestration.changes import Changes, changes_between, reasons, version_before
 from orchestration.pages.findings import clusters, leak_kinds, leaks
 from orchestration.pages.pictures import picture_address
 from orchestration.pages.rendering import address, page
 from orchestration.pages.shards import rows_at, sampled
 from orchestration.pages.state import Pages, Shared
 from pipelines.card.card import README
+from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import find_copies
 from pipelines.card.show import failure_rows
 from schemas.documents import Split

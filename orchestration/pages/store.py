@@ -5,7 +5,7 @@
     uploads    pictures that were searched by, by the digest of their bytes
 
 Rows are added and never changed. What a request has written is on the disk before it is answered
-(`orchestration.database`). Other modules define their tables on `METADATA` and write within `Store.begin()`.
+(`orchestration.decisions.database`). Other modules define their tables on `METADATA` and write within `Store.begin()`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError as AlreadyThere
 from sqlalchemy.exc import SQLAlchemyError
 
-from orchestration.database import open_database
+from orchestration.decisions.database import open_database
 from schemas.documents import UNDETERMINED
 from schemas.errors import NotFoundError, UsageError
 

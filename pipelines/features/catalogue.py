@@ -31,7 +31,7 @@ from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind
-from schemas.plugins import EXTRACTORS, load_plugin, plugins, told
+from schemas.plugins import EXTRACTORS, load_plugin, origin, plugins
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
@@ -160,7 +160,7 @@ def _of_plugin(name: str, table: str = "") -> Entry:
     """Return the entry of another package's extractor; of a table, where one is named."""
     entry = load_plugin(EXTRACTORS, name)
     if not isinstance(entry, Entry):
-        raise ConfigError(f"{told(EXTRACTORS, name)}: expected an Entry of the catalogue, found {entry!r}")
+        raise ConfigError(f"{origin(EXTRACTORS, name)}: expected an Entry of the catalogue, found {entry!r}")
     if table not in ("", entry.table):
         raise ConfigError(f"{SETTINGS[table]} = {name!r}: it is for {SETTINGS[entry.table]}")
     return entry

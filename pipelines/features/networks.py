@@ -5,7 +5,7 @@
     densenet169-grid       the cells of the last feature map as regions; `grid`: of efficientnet-lite0
 
 A network here is its last feature map and the classifier behind the mean over its cells. Networks come from
-torchvision and the lite family's package, imported when a network is built; NASNet mobile is in `nasnet_mobile.py`.
+torchvision and the lite family's package, imported when a network is built; NASNet mobile is `multilink.nasnet_mobile`.
 
 On a CPU one picture a forward pass, on one thread: its values are then the same to the last bit whatever else is being
 extracted, and a batch of one is as fast per picture as a batch of eight (`benchmarks/features.py`). Throughput comes
@@ -201,7 +201,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             name="nasnet-mobile",
             dimensions=1056,
             preprocessing=Preprocessing(mean=(127.5,) * 3, deviation=(127.5,) * 3),  # inception_preprocessing: -1..1
-            factory="pipelines.features.nasnet_mobile:NasnetMobile",
+            factory="multilink.nasnet_mobile:NasnetMobile",
             cells=("features",),
             classifier="last_linear",
             library="torch",

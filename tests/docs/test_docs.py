@@ -89,3 +89,11 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     assert len(pages) >= 17
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']https?://|<link[^>]+stylesheet[^>]+href=["']https?://""")
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_the_page_of_parts_shows_the_files_of_the_example() -> None:
+    """Each part is the whole file that the tests install and use."""
+    page = (ROOT / "docs" / "how-to" / "parts.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^```python\n# (examples/\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    written = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "examples/parts").rglob("*.py")}
+    assert shown == {name: text for name, text in written.items() if not name.endswith("__init__.py")}

@@ -14,7 +14,7 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Settings, read_settings
-from orchestration.rayjob import ENVIRONMENT_SECRET, TOKEN_SECRET, rayjob
+from orchestration.dagster.rayjob import ENVIRONMENT_SECRET, TOKEN_SECRET, rayjob
 
 sys.path.insert(0, str(Path(__file__).parent))
 from commands import parse

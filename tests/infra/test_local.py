@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.deployment import MACHINES, Plan, Secrets, stages
+from infra.local.deployment import MACHINES, stages
 from infra.local.machines import Machine
+from infra.local.plan import Plan, Secrets
 from infra.local.programs import Engine, Programs
 from infra.local.settings import write_settings
 from orchestration.config import SETTINGS_VARIABLE, load_settings

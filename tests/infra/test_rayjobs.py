@@ -23,7 +23,7 @@ from orchestration.config import RaySettings, RayWhere, read_settings
 from orchestration.dagster import pipes
 from orchestration.dagster.kuberay import RayJobs
 from orchestration.dagster.pipes import STEP_LABEL
-from orchestration.rayjob import rayjob
+from orchestration.dagster.rayjob import rayjob
 from schemas.errors import BuildError, ConfigError
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -58,8 +58,11 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
-        (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similrity=ap"], "'objective.similarity'"),
-        (["train", "--lake", "lake", "--dataset", "diy", "--set", "objective.similarity=xx"], "expected one of dc, tk"),
+        (["settings", "tiny", "--set", "objective.similrity=ap"], "'objective.similarity'"),
+        (
+            ["settings", "tiny", "--set", "objective.similarity=xx"],
+            "expected one of ap, dc, tk",
+        ),
         (["evaluate"], "evaluate: expected --model, --dataset, --lake as well"),
         (["evaluate", "--scores", "none.jsonl"], "none.jsonl"),
         (["promote", "--model", "nobody", "--version", "1"], "nobody"),

@@ -38,7 +38,7 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     champion = client.get_model_version_by_alias(name, "champion")
     assert str(champion.version) == values["models"]["AP"]["version"]
     run = client.get_run(champion.run_id)
-    assert run.data.params["objective.similarity"] == "ap"
+    assert run.data.params["objective.similarity.name"] == "ap"
     assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
     assert len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["AP"]["epochs"]
 

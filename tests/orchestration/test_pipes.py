@@ -25,7 +25,7 @@ from filelock import FileLock
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
 from orchestration.dagster.pipes import Pipes
-from orchestration.rayjob import rayjob
+from orchestration.dagster.rayjob import rayjob
 from orchestration.steps import Step, Summary
 from schemas.errors import BuildError, ConfigError, MultilinkError
 

@@ -24,13 +24,11 @@ from orchestration.dagster.record import STAGES, busy_datasets, made, sound_befo
 from orchestration.rules.decisions import decide_training
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Steps, Summary
-from schemas.configs import override
 from schemas.console import Say
 from schemas.errors import BuildError, ConfigError, GateError, MultilinkError
 from schemas.lake import Folder, Lake
 from schemas.manifest import commit
 from training.mlflow.registry import ModelVersion
-from training.recipes import recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from versions import CODES, write_version
@@ -58,9 +56,7 @@ class Given(Steps):
         about = {"dataset": dataset.name, "version": version, "path": path, "reused": False, "failures": {}}
         return about | {"stages": stages, "splits": splits}
 
-    def train(
-        self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
-    ) -> Summary:
+    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
         self.trained.append(objective)
         raise GateError("two documents are nothing to train on")
 
@@ -74,9 +70,7 @@ class Scored(Given):
     linked: list[str] = field(default_factory=list)
     indexed: list[str] = field(default_factory=list)
 
-    def train(
-        self, dataset: DatasetSettings, version: str, objective: str, *, is_retry: bool = False, say: Say
-    ) -> Summary:
+    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
         client, name = self.client(), f"multilink-{dataset.name}-{objective}"
         client.create_registered_model(name)
         client.create_model_version(name, source=self.settings.lake, tags={"dataset_version": version})
@@ -359,37 +353,14 @@ def test_a_training_that_failed_for_good_is_asked_for_again_once_the_version_is_
     assert len(again) == 2 and not again & first
 
 
-def test_the_registry_is_asked_before_training(tmp_path: Path) -> None:
-    from training.mlflow.runs import connect, start_run
+def test_the_newest_model_of_a_version_is_found(tmp_path: Path) -> None:
+    from training.mlflow.runs import connect
 
-    tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    dataset = DatasetSettings(name="diy", train_recipe="tiny", train_settings=("training.epochs=3",))
-    settings = Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(dataset,))
-    steps = Steps(settings=settings, run=lambda step, *_: {"step": step})
+    tracking, name = f"sqlite:///{tmp_path / 'mlflow.db'}", "multilink-diy-cross-document"
+    steps = Steps(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(DatasetSettings(name="diy"),)))
     client = connect(tracking)
-
-    def resumed(*, is_retry: bool) -> str:
-        step = steps.train(dataset, "v1", "cross-document", is_retry=is_retry, say=print)["step"]
-        return step[step.index("--resume") + 1] if "--resume" in step else ""
-
-    assert resumed(is_retry=True) == ""
-    config = override(recipe("tiny"), dataset.training_of("cross-document"))
-    described = {"dataset": "diy", "version": "v1", "uri": str(tmp_path), "lake": str(tmp_path), "workers": 1}
-    run_of_step = start_run(client, config, **described)
-    start_run(client, recipe("tiny"), **described)  # other settings
-    start_run(client, config, **described | {"version": "v2"})  # another version
-    assert resumed(is_retry=False) == ""  # it may be running elsewhere
-    assert resumed(is_retry=True) == run_of_step.id
-    client.set_terminated(run_of_step.id, "FAILED")
-    assert resumed(is_retry=False) == run_of_step.id
-
-    name = "multilink-diy-cross-document"
     client.create_registered_model(name)
-    tags = {"dataset_version": "v1", "epochs": "3", "best_epoch": "2", "recipe": "tiny"}
-    client.create_model_version(name, source=str(tmp_path), run_id=run_of_step.id, tags=tags)
-    done = steps.train(dataset, "v1", "cross-document", is_retry=True, say=print)
-    assert (done["model_uri"], done["run_id"], done["best_epoch"]) == (f"models:/{name}/1", run_of_step.id, 2)
-    assert "step" in steps.train(replace(dataset, train_settings=()), "v1", "cross-document", say=print)
+    client.create_model_version(name, source=str(tmp_path), tags={"dataset_version": "v1"})
     found = steps.model_of("diy", "v1", "cross-document")
     assert found is not None and found.version == "1"
     assert steps.model_of("diy", "v2", "cross-document") is None

@@ -57,7 +57,7 @@ def test_a_training_and_a_linking_run_where_ray_is_with_its_workers(tmp_path: Pa
     stores = ["--lake", lake, "--tracking-uri", tracking]
     assert steps.train(DIY, "v1", "nostruct", say=print) == {
         "step": [
-            *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--no-report"),
+            *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--reuse", "--no-report"),
             *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
         ],
         "where": RayWhere.KUBERAY,
@@ -91,7 +91,7 @@ def test_a_step_in_this_process_gives_its_summary_or_its_error(tmp_path: Path) -
 def test_a_step_in_this_process_prints_nothing_and_a_gates_no_is_a_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import orchestration.commands
+    import orchestration.cli
 
     def refuse(_: list[str], **__: object) -> None:
         console = Console(is_json=True)
@@ -100,7 +100,7 @@ def test_a_step_in_this_process_prints_nothing_and_a_gates_no_is_a_result(
         raise GateError("no")
 
     told: list[str] = []
-    monkeypatch.setattr(orchestration.commands, "app", refuse)
+    monkeypatch.setattr(orchestration.cli, "app", refuse)
     decision: dict[str, object] = {"is_promoted": False, "reasons": ("few",)}
     assert in_process(["promote"], told.append) == {"is_promoted": False, "reasons": ["few"]}
     decision = {"intact": False}

@@ -18,8 +18,8 @@ from pipelines.documents.settle import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors, documents_of
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.packed import copy_packs
-from pipelines.launch import Runner
 from pipelines.run import BuildSummary, build_dataset, features_of
+from pipelines.settings import Runner
 from pipelines.sources.diy.submissions import Credentials
 from pipelines.sources.jsonl import read_documents
 from schemas.configs import override

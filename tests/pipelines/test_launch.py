@@ -14,7 +14,8 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core, userstate
 
-from pipelines.launch import Runner, Sign, _methods_read_once, java_error, run_pipeline
+from pipelines.launch import Sign, _methods_read_once, java_error, run_pipeline
+from pipelines.settings import Runner
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
 

@@ -24,7 +24,7 @@ def build(documents: Path, folder: Path, **options: object) -> subprocess.Popen[
     (folder / "tmp").mkdir(exist_ok=True)
     settings = ["--set", f"source.documents={documents}", *PLAIN, "--lake", str(folder / "lake")]
     return subprocess.Popen(
-        [sys.executable, "-c", "from orchestration.cli import main; main()", "build", "documents", *settings],
+        [sys.executable, "-c", "from orchestration.__main__ import main; main()", "build", "documents", *settings],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -113,7 +113,7 @@ def test_documented_keys_are_settable() -> None:
     assert "http.allow_hosts" in build["diy"]
     assert {"source.documents", "source.id2row", "source.features"} <= build["multi-retrieval"].keys()
     train = dotted_keys(train_recipes.tiny())
-    assert {"objective.similarity", "training.epochs", "training.select"} <= train.keys()
+    assert {"objective.similarity.name", "training.epochs", "training.select"} <= train.keys()
 
 
 @pytest.mark.parametrize("name", RECIPES)

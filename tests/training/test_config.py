@@ -6,23 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.configs import dotted_keys, override, resolve, restore
+from schemas.configs import dotted_keys, flatten, override, resolve, restore
 from schemas.errors import ConfigError
-from training.config import (
-    Combine,
-    ConstantSchedule,
-    FineTunedConfig,
-    LoopConfig,
-    Negatives,
-    ObjectiveConfig,
-    PlateauSchedule,
-    Similarity,
-    SubwordAttentionConfig,
-    TrainConfig,
-    TransformerConfig,
-)
-from training.data.requirements import told
+from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
+from training.data.requirements import described
+from training.formats import current_config
+from training.objectives.negatives import Negatives
+from training.objectives.terms.cross_document import CrossDocument
+from training.objectives.terms.intra_document import IntraDocument
 from training.recipes import RECIPES, recipe
+from training.similarity.kinds.tk import Tk
+from training.similarity.similarity import Combine
+from training.towers.image.fine_tuned import FineTunedSettings
+from training.towers.text.gru import GruSettings
+from training.towers.text.sentence import SentenceSettings
+from training.towers.text.subword_attention import SubwordAttentionSettings
+from training.towers.text.transformer import TransformerSettings
 
 
 @pytest.mark.parametrize(
@@ -30,15 +29,15 @@ from training.recipes import RECIPES, recipe
     [
         ("text.ngrams=2,6", "unknown key 'text.ngrams'; did you mean 'text."),
         ("image.cnn=resnet152", "unknown key 'image.cnn'; did you mean 'image."),
-        ("objective.hal_alpha=3", "unknown key 'objective.hal_alpha'; did you mean 'objective."),
+        ("objective.alpha=3", "unknown key 'objective.alpha'; did you mean 'objective."),
         ("objective.kept_share=0.1", "unknown key 'objective.kept_share'; did you mean 'objective."),
         ("training.step_factor=9", "unknown key 'training.step_factor'; did you mean 'training.schedule.factor'?"),
         ("encoder.dropout=0.1", "unknown key 'encoder.dropout'; did you mean 'text.dropout'?"),
-        ("text.name=grus", "text.name = 'grus': expected one of gru, transformer, "),
+        ("text.name=grus", "text.name = 'grus': expected one of bilstm-attention, gru, "),
         ("training.schedule.name=step", "expected one of plateau, steps, constant"),
         ("text.dropout=1", "text.dropout = 1.0: must be in [0, 1)"),
         ("image.dropout=-0.1", "image.dropout = -0.1: must be in [0, 1)"),
-        ("text.max_words=-1", "text.max_words = -1: must be positive"),
+        ("text.max_words=-1", "text.max_words = -1: must not be negative"),
         ("text.word_dimensions=0", "text.word_dimensions = 0: must be positive"),
         ("training.schedule.factor=0", "training.schedule.factor = 0.0: must be positive"),
     ],
@@ -51,43 +50,62 @@ def test_a_setting_of_something_else_is_an_unknown_key(assignment: str, words: s
 
 def test_a_name_chooses_the_settings_wherever_it_stands() -> None:
     config = override(TrainConfig(), ["text.heads=4", "text.name=transformer", "training.schedule.name=constant"])
-    assert config.text == TransformerConfig(heads=4)
+    assert config.text == TransformerSettings(heads=4)
     assert config.training.schedule == ConstantSchedule()
 
 
 def test_what_was_set_stays_where_the_new_part_has_it() -> None:
-    base = override(recipe("tiny-li-2022"), ["text.max_words=20", "text.name=subword-attention"])
+    base = override(
+        recipe("tiny-li-2022"), ["text.max_words=20", "text.name=subword-attention", "image.concepts=false"]
+    )
     expected = {"dropout": 0.1, "word_vectors": "glove-6b-50d", "heads": 4, "hidden_dimensions": 256, "max_words": 20}
-    assert isinstance(base.text, SubwordAttentionConfig)
+    assert isinstance(base.text, SubwordAttentionSettings)
     assert {name: getattr(base.text, name) for name in expected} == expected
     assert (base.text.head_dimensions, base.text.buckets) == (64, 200_000)
     other = override(base, ["objective.name=nostruct", "objective.cosine_scale=2"]).objective
-    assert other == ObjectiveConfig(name="nostruct", cosine_scale=2.0)
+    assert other == objective("nostruct", cosine_scale=2.0)
     steps = override(recipe("liu-2020"), ["training.schedule.name=plateau"]).training.schedule
     assert steps == PlateauSchedule()  # ten epochs are the default of steps; none was set
 
 
 def test_a_sum_has_the_settings_of_its_terms() -> None:
     keys = {key for key in dotted_keys(recipe("alikhani-2022")) if key.startswith("objective.")}
-    assert keys == {f"objective.{name}" for name in ("name", "margin", "relations", "relation_weight")}
-    both = override(TrainConfig(), ["objective.name=hal+coherence"])
-    assert {"objective.hal_alpha", "objective.relations"} <= dotted_keys(both).keys()
-    assert "margin" not in resolve(both.objective)
+    relations = {f"objective.coherence.{name}" for name in ("relations", "relation_weight")}
+    assert keys == {"objective.name", "objective.triplet-hardest.margin"} | relations
+    both = override(TrainConfig(), ["objective.name=hal+coherence", "objective.alpha=10", "objective.relations=story"])
+    assert both.objective == objective("hal+coherence", alpha=10.0, relations="story")
+
+
+def test_a_setting_goes_to_every_term_that_has_it_or_to_one() -> None:
+    config = override(
+        TrainConfig(),
+        [
+            *("objective.intra-document.margin=0.1", "objective.similarity.k=half", "objective.margin=0.4"),
+            *("objective=cross+intra+dropout", "objective.similarity=tk", "objective.intra-document.margin=0.5"),
+        ],
+    )
+    found = flatten(resolve(config))
+    margins = {name: found[f"objective.{name}.margin"] for name in ("cross-document", "intra-document")}
+    assert margins == {"cross-document": 0.4, "intra-document": 0.5}
+    for name in ("cross-document", "dropout-subdocument"):
+        of_it = {key: found[f"objective.{name}.similarity.{key}"] for key in ("name", "k", "combine")}
+        assert of_it == {"name": "tk", "k": "half", "combine": "sum"}
+    assert restore(TrainConfig, resolve(config)) == config
 
 
 def test_a_setting_of_another_objective_is_refused_in_python_and_in_files() -> None:
     with pytest.raises(ConfigError, match=r"objective\.similarity = .* is no setting of objective\.name = 'hal'"):
-        ObjectiveConfig(name="hal", similarity=Similarity.TK)
+        objective("hal", similarity="tk")
+    with pytest.raises(ConfigError, match="these are the settings of 'gru'"):
+        GruSettings(name="transformer")
     values = resolve(TrainConfig())
     assert restore(TrainConfig, values) == TrainConfig()
-    for part, key, words in (
-        ("objective", "hal_alpha", "no setting of"),
-        ("text", "heads", "unknown key 'text.heads'"),
-    ):
-        changed = {**values, part: {**values[part], key: 3}}  # type: ignore[dict-item]
-        with pytest.raises(ConfigError, match=words):
-            restore(TrainConfig, changed)
-    with pytest.raises(ConfigError, match=r"text\.name = None: expected one of gru"):
+    text: dict[str, object] = {**values["text"], "heads": 3}  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match=r"unknown key 'text\.heads'"):
+        restore(TrainConfig, {**values, "text": text})
+    with pytest.raises(ConfigError, match=r"unknown key 'objective\.alpha'"):
+        restore(TrainConfig, {**values, "objective": [{"name": "cross-document", "alpha": 3}]})
+    with pytest.raises(ConfigError, match=r"text\.name = None: expected one of bilstm-attention, gru"):
         restore(TrainConfig, {"text": {"dropout": 0.1}})
 
 
@@ -100,37 +118,61 @@ def test_heads_divide_the_dimensions_of_a_transformer(name: str) -> None:
             override(config, [f"{key}=3"])
 
 
-def test_nostruct_takes_the_mean_of_its_negatives_unless_told_otherwise() -> None:
-    assert ObjectiveConfig(name="nostruct").negatives is Negatives.MEAN
-    assert ObjectiveConfig().negatives is ObjectiveConfig(name="cross+nostruct").negatives is Negatives.HARDEST
+def test_nostruct_takes_the_mean_of_its_negatives_unless_set_otherwise() -> None:
+    def negatives(config: TrainConfig) -> list[str]:
+        return [str(getattr(term, "negatives", "")) for term in config.objective]
+
     config = override(TrainConfig(), ["objective.name=nostruct"])
-    assert config.objective.negatives is Negatives.MEAN
-    assert resolve(config.objective)["negatives"] == "mean"
+    assert negatives(TrainConfig()) == ["hardest"] and negatives(config) == ["mean"]
+    assert negatives(override(config, ["objective.name=cross+nostruct"])) == ["hardest", "mean"]
     hardest = override(config, ["objective.negatives=hardest"])
-    assert hardest.objective.negatives is Negatives.HARDEST
-    assert override(hardest, ["objective.name=cross-document"]).objective.negatives is Negatives.HARDEST
+    assert negatives(hardest) == ["hardest"]
+    assert described(hardest)["negatives"] == "hardest"
+    both = described(override(config, ["objective.name=cross+nostruct"]))
+    assert both["negatives"] == "cross-document hardest, nostruct mean"
 
 
-def test_plain_names_are_members_in_a_configuration() -> None:
-    plain = ObjectiveConfig(similarity="tk", combine="mean")  # type: ignore[arg-type]
-    assert plain == ObjectiveConfig(similarity=Similarity.TK, combine=Combine.MEAN)
-    assert plain.similarity is Similarity.TK
-    with pytest.raises(ConfigError, match="similarity = 'best': expected one of dc, tk, neg_tk, ap"):
-        ObjectiveConfig(similarity="best")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="dc, tk or ap"):
-        ObjectiveConfig(similarity="neg_tk")  # type: ignore[arg-type]
+def test_plain_names_are_members_and_parts_in_a_configuration() -> None:
+    plain = CrossDocument(similarity="tk", negatives="mean")  # type: ignore[arg-type]
+    assert plain.negatives is Negatives.MEAN and plain.similarity == Tk()
+    assert TrainConfig(text="sentence", objective="cross").text == SentenceSettings()  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"objective\.similarity\.name = 'best': expected one of ap, dc, tk"):
+        objective("cross", similarity="best")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_settings_of_the_format_before_are_read_as_today_s(name: str) -> None:
+    """An objective was one table of the settings of all its terms; values are those that a file of then has."""
+    config = recipe(name)
+    old: dict[str, object] = {"name": "+".join(term.name for term in config.objective)}
+    for term in config.objective:
+        values = resolve(term)
+        if isinstance(similarity := values.pop("similarity", None), dict):
+            old |= {**similarity, "similarity": similarity["name"], "name": old["name"]}
+        old |= {key: value for key, value in values.items() if key != "name"}
+    stored = {**resolve(config), "objective": old}
+    assert restore(TrainConfig, current_config(stored)) == config
+
+
+def test_hal_of_the_format_before_had_other_names() -> None:
+    old = {"name": "hal", "hal_alpha": 10.0, "hal_beta": 20.0, "hal_epsilon": 0.1}
+    found = restore(TrainConfig, current_config({"objective": old}))
+    assert found.objective == objective("hal", alpha=10.0, beta=20.0, epsilon=0.1)
 
 
 def test_recipes_have_the_papers_settings() -> None:
-    assert recipe("li-2022").objective.combine is Combine.MEAN
+    cross, intra, dropout = recipe("li-2022").objective
+    assert isinstance(cross, CrossDocument) and isinstance(intra, IntraDocument)
+    assert cross.similarity == dropout.similarity == Tk(combine=Combine.MEAN)  # type: ignore[attr-defined]
+    assert intra.combine is Combine.MEAN
     fine_tuned = recipe("alikhani-2022-fine-tuned")
-    assert isinstance(fine_tuned.image, FineTunedConfig)
+    assert isinstance(fine_tuned.image, FineTunedSettings)
     assert (fine_tuned.image.cnn, fine_tuned.image.batch_norm) == ("resnet50", True)
     assert fine_tuned.objective == recipe("alikhani-2022").objective
 
 
 def test_words_of_a_model_to_start_from_are_not_random() -> None:
     started = LoopConfig(start_from=("models:/m/1",))
-    assert told(TrainConfig(training=started)) == {"word_vectors": "training.start_from", "negatives": "hardest"}
+    assert described(TrainConfig(training=started)) == {"word_vectors": "training.start_from", "negatives": "hardest"}
     fresh = replace(started, start_words=False)
-    assert told(TrainConfig(training=fresh))["word_vectors"] == "random"
+    assert described(TrainConfig(training=fresh))["word_vectors"] == "random"

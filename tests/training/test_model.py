@@ -9,22 +9,20 @@ from PIL import Image
 
 from schemas.configs import dotted_keys, override
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from training.config import (
-    LinearBnConfig,
-    LinearConfig,
-    RegionConceptConfig,
-    SentenceConfig,
-    TrainConfig,
-    WordsConfig,
-)
+from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
 from training.model import LinkModel, ModelCard
 from training.model_files import seal
 from training.text.vocabulary import Vocabulary
+from training.towers.image.linear import LinearSettings
+from training.towers.image.linear_bn import LinearBnSettings
+from training.towers.image.region_concept import RegionConceptSettings
 from training.towers.inputs import TextInput
-from training.towers.transformer import TransformerTower
+from training.towers.text.sentence import SentenceSettings
+from training.towers.text.transformer import TransformerTower
+from training.towers.words import WordsSettings
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
 SIZES = {"word_dimensions": 4, "layers": 1, "heads": 2, "head_dimensions": 3, "hidden_dimensions": 10, "buckets": 20}
@@ -50,9 +48,9 @@ def model_of(towers: str = "gru") -> LinkModel:
     keys = dotted_keys(config)
     sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
     config = override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
-    frozen = isinstance(config.text, SentenceConfig)
-    vectors = isinstance(config.image, LinearConfig | LinearBnConfig)
-    regions = isinstance(config.image, RegionConceptConfig)
+    frozen = isinstance(config.text, SentenceSettings)
+    vectors = isinstance(config.image, LinearSettings | LinearBnSettings)
+    regions = isinstance(config.image, RegionConceptSettings)
     data = DatasetIdentity(
         dataset="d",
         version="v",
@@ -134,7 +132,7 @@ def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> No
     for mine, theirs in zip(similarities(model, documents()), similarities(again, documents()), strict=True):
         assert np.array_equal(mine, theirs)
     has_words = (tmp_path / "model" / "vocabulary.txt").exists()
-    assert has_words == isinstance(model.card.config.text, WordsConfig)
+    assert has_words == isinstance(model.card.config.text, WordsSettings)
 
 
 def test_a_document_that_does_not_fit_is_refused() -> None:
@@ -174,9 +172,9 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
         LinkModel.load(tmp_path)
     model_of().save(tmp_path)
     card = tmp_path / "model.json"
-    card.write_text(card.read_text().replace('"format": 2', '"format": 99'))
+    card.write_text(card.read_text().replace('"format": 3', '"format": 99'))
     seal(tmp_path)
-    with pytest.raises(IntegrityError, match="format 2"):
+    with pytest.raises(IntegrityError, match="model format 2 or 3, found 99"):
         LinkModel.load(tmp_path)
 
 

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from schemas.errors import IntegrityError
-from training.config import LinearConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
 from training.model_files import SUMS, check_files, folder_digest, seal
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 Damage = Callable[[Path], object]
-CONFIG = TrainConfig(dimensions=8, text=SentenceConfig(), image=LinearConfig(standardise=True))
+CONFIG = TrainConfig(dimensions=8, text=SentenceSettings(), image=LinearSettings(standardise=True))
 DATA = DatasetIdentity(
     dataset="d", version="v", manifest_digest="0", image_features="i", sentence_features="t", image_dimensions=4,
     sentence_dimensions=3,

@@ -10,18 +10,20 @@ from schemas.console import Passing
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import LinearConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.loading import is_labelled, load_training_data
 from training.evaluation.studies import supervised_curve
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
-    objective=ObjectiveConfig(name="nostruct"),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
+    objective=objective("nostruct"),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 
@@ -36,7 +38,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def supervised(share: float = 1.0, name: str = "supervised") -> TrainConfig:
-    return replace(CONFIG, objective=ObjectiveConfig(name=name, labelled_share=share))
+    return replace(CONFIG, objective=objective(name, labelled_share=share))
 
 
 def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
@@ -47,7 +49,7 @@ def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
 
 
 def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
-    for config in (CONFIG, replace(CONFIG, objective=ObjectiveConfig(name="cross+intra+dropout"))):
+    for config in (CONFIG, replace(CONFIG, objective=objective("cross+intra+dropout"))):
         data = load_training_data(lake, "synthetic", config)
         assert data.training.shown_links is None and data.training.documents.links is None
         assert data.validation is not None and data.validation.shown_links is None

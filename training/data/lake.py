@@ -248,7 +248,7 @@ def _read_bank(
         table = read_part(folder, entry, wanted, schema)
         keys = table.column("hash").to_pylist()
         fresh = [place for place, key in enumerate(keys) if (shown is None or key in shown) and _is_new(key, rows)]
-        parts.append(table if len(fresh) == table.num_rows else table.take(fresh))
+        parts.append(table if len(fresh) == table.num_rows else table.take(pa.array(fresh, pa.int64())))
     where = entries[0].path if entries else ""
     of = {field: [part.column(name) for part in parts] for field, name in names.items() if name}
     vectors = [_vectors(column, where=where, is_strict=is_strict) for column in of.get("images", ())]

@@ -27,7 +27,7 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet, HeldSplit
 from training.data.lake import Columns, Unreadable, read_index, read_links, read_split
 from training.data.ragged import Int64
-from training.data.requirements import check_fits, inputs_of
+from training.data.requirements import check_fits
 from training.data.streams import stream
 from training.data.views import TextView
 
@@ -93,7 +93,7 @@ def identify(manifest: Manifest, folder: Folder, config: TrainConfig) -> Dataset
         UsageError: the objective does not fit the data (`training.data.requirements`).
     """
     check_fits(config, manifest)
-    reads, data = inputs_of(config), config.data
+    reads, data = config.needs, config.data
     found = Columns(
         images=data.image_features if reads.image_vectors else None,
         sentences=data.sentence_features if reads.sentence_vectors else None,
@@ -119,7 +119,7 @@ def columns_of(config: TrainConfig, identity: DatasetIdentity) -> Columns:
         images=identity.image_features,
         sentences=identity.sentence_features,
         regions=identity.region_features,
-        jpegs=inputs_of(config).jpegs,
+        jpegs=config.needs.jpegs,
     )
 
 
@@ -171,7 +171,7 @@ def hold_split(
     columns = replace(
         columns_of(config, identity),
         links=split is Split.VAL,
-        relations=config.objective.reads_relations and split is Split.TRAIN,
+        relations=bool(config.needs.relations) and split is Split.TRAIN,
     )
     first, end = (math.ceil(worker * len(index) / world_size) for worker in (rank, rank + 1))
     shards = np.unique(index.shards[first:end]).tolist()
@@ -180,7 +180,7 @@ def hold_split(
     documents = read_split(manifest, folder, split, columns, view=view, shards=shards, rows=rows)
     local = np.full(len(index), -1, dtype=np.int64)
     local[first:end] = np.arange(end - first)
-    shown = show_links(manifest, folder, split, config) if config.objective.reads_links else None
+    shown = show_links(manifest, folder, split, config) if config.needs.links else None
     return HeldSplit(index=index, documents=documents, local=local, shown_links=shown)
 
 
@@ -192,7 +192,7 @@ def show_links(manifest: Manifest, folder: Folder, split: Split, config: TrainCo
     """
     links = read_links(manifest, folder, split)
     ids = read_index(manifest, folder, split).ids
-    share, seed = config.objective.labelled_share, config.training.seed
+    share, seed = config.needs.links, config.training.seed
     return tuple(row if is_labelled(id_, share=share, seed=seed) else None for id_, row in zip(ids, links, strict=True))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schemas.errors import UsageError
-from training.config import MultiSourceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, Ragged
 
@@ -34,9 +34,8 @@ class TextView:
     @classmethod
     def of(cls, config: TrainConfig) -> TextView:
         """Return the view that a configuration's text tower reads."""
-        if isinstance(config.text, MultiSourceConfig):
-            return cls(roles=config.text.sources, is_fused=True)
-        return cls(roles=config.data.roles)
+        sources = config.needs.sources
+        return cls(roles=sources, is_fused=True) if sources else cls(roles=config.data.roles)
 
     def rows(self, roles: Iterable[str]) -> int:
         """Return how many rows a document has whose sentences have these roles."""

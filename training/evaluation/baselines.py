@@ -43,8 +43,8 @@ from training.evaluation.evaluate import (
     random_similarities,
     scored_ids,
 )
-from training.evaluation.metrics.links import score_documents
 from training.evaluation.nearest import evaluate_nearest
+from training.metrics.links import score_documents
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors

@@ -28,9 +28,9 @@ from training.data.documents import DocumentSet
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.data.streams import stream
-from training.evaluation.metrics.links import FULLY_LINKED, DocumentScores, Links, ScoreKind, score_documents
-from training.evaluation.metrics.relations import DIFFICULT_BELOW, RefineConfig
-from training.evaluation.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
+from training.metrics.links import FULLY_LINKED, DocumentScores, Links, ScoreKind, score_documents
+from training.metrics.relations import DIFFICULT_BELOW, RefineConfig
+from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, Pool, linked_pool, score_pairs
 from training.model import EmbeddedDocument, LinkModel
 
 FILE_NAME = "evaluation.parquet"

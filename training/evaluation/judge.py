@@ -36,10 +36,11 @@ from training.evaluation.evaluate import (
     read_documents,
     scored_ids,
 )
-from training.evaluation.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
-from training.evaluation.metrics.captions import caption_scores, chosen_captions
-from training.evaluation.metrics.confusion import Choice, choices, confusion_scores, most_confused
-from training.evaluation.metrics.links import (
+from training.evaluation.position import position_scores
+from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
+from training.metrics.captions import caption_scores, chosen_captions
+from training.metrics.confusion import Choice, choices, confusion_scores, most_confused
+from training.metrics.links import (
     RELATION,
     SOURCE,
     Group,
@@ -48,13 +49,12 @@ from training.evaluation.metrics.links import (
     link_scores,
     role_groups,
 )
-from training.evaluation.metrics.relations import (
+from training.metrics.relations import (
     RelationPredictor,
     relation_scores,
 )
-from training.evaluation.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
-from training.evaluation.metrics.spread import analyse_documents, sampling_bias
-from training.evaluation.position import position_scores
+from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
+from training.metrics.spread import analyse_documents, sampling_bias
 from training.model import EmbeddedDocument, LinkModel
 from training.towers.inputs import text_input
 

@@ -26,7 +26,7 @@ from schemas.errors import UsageError
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
-from training.evaluation.metrics.links import score_documents
+from training.metrics.links import score_documents
 
 
 class Side(StrEnum):

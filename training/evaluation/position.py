@@ -23,12 +23,11 @@ from training.data.documents import DocumentSet, HeldSplit
 from training.data.lake import read_index
 from training.data.loading import read_for_model
 from training.data.views import TextView
-from training.evaluation.metrics.links import score_documents
 from training.evaluation.nearest import Side, nearness, places_of
 from training.loop.encoding import OwnRows
 from training.loop.validation import mean_loss
+from training.metrics.links import score_documents
 from training.model import EmbeddedDocument, LinkModel
-from training.objectives.registry import build_objective
 
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 VALIDATION_LOSS = "validation_loss"
@@ -122,7 +121,7 @@ def _losses(model: LinkModel, manifest: Manifest, folder: Folder) -> Iterator[li
         UsageError: no validation document says where its images stand, or the loss is made of links.
     """
     config = model.card.config
-    if config.objective.reads_links:
+    if config.needs.links:
         raise UsageError(
             "its weight is chosen by a validation loss without links, and this objective's is made of them"
         )
@@ -154,4 +153,4 @@ def _loss(
         image_vectors=torch.from_numpy(np.concatenate([pair.images for pair in pairs])),
     )
     with torch.no_grad():
-        return mean_loss(config, rows, held, build_objective(config.objective, seed=config.training.seed))
+        return mean_loss(config, rows, held)

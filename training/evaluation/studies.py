@@ -6,7 +6,7 @@ are compared. Where documents are pairs, which have no AUC, the scores are those
 reciprocal rank.
 
 A supervised model to keep is trained as any other: `--set objective.name=supervised`. What trains the cells of a sweep
-is `training.sweep`.
+is `training.workflows.sweep`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.evaluation import Score
 from schemas.lake import Lake
-from training.config import ObjectiveName, TrainConfig
+from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.data.ragged import Float64
-from training.evaluation.bootstrap import Comparison, compare
 from training.evaluation.evaluate import Evaluation, evaluate_model, interval_json, scored_ids
-from training.evaluation.metrics.links import ScoreKind, mean_scores
-from training.evaluation.metrics.spread import spearman
 from training.loop.context import Context, choose_device
 from training.loop.trainer import train
+from training.metrics.bootstrap import Comparison, compare
+from training.metrics.links import ScoreKind, mean_scores
+from training.metrics.spread import spearman
 from training.model import LinkModel
 
 
@@ -303,16 +303,13 @@ def supervised_curve(
         UsageError: the configuration is supervised already, or the data set does not fit (no link is known).
         ConfigError: a share is not in (0, 1].
     """
-    if config.objective.reads_links:
-        raise UsageError(f"objective.name = '{config.objective.name}': expected the objective to compare with")
-    supervised = ObjectiveName.SUPERVISED.value
-    shown = [
-        override(config, [f"objective.name={supervised}", f"objective.labelled_share={share}"]) for share in shares
-    ]
+    if config.needs.links:
+        raise UsageError(f"objective.name = '{config.objective_name}': expected the objective to compare with")
+    shown = [override(config, ["objective.name=supervised", f"objective.labelled_share={share}"]) for share in shares]
     began, runs = time.monotonic(), (config, *shown)
     for done, each in enumerate(runs):
-        share = each.objective.labelled_share if each.objective.reads_links else None
-        what = each.objective.name + ("" if share is None else f" on {100 * share:g}% of the links")
+        share = each.needs.links or None
+        what = each.objective_name + ("" if share is None else f" on {100 * share:g}% of the links")
         say(f"training {done + 1} of {len(runs)}: {what}{left_of(done, len(runs), time.monotonic() - began)}")
         data = load_training_data(lake, reference, each)
         with tempfile.TemporaryDirectory(prefix="multilink-") as folder:
@@ -323,7 +320,7 @@ def supervised_curve(
             )
             model = LinkModel.load(train(each, data, context, run_directory=Path(folder)).model)
         yield CurvePoint(
-            objective=each.objective.name,
+            objective=each.objective_name,
             share=share,
             labelled=sum(links is not None for links in data.training.shown_links or ()),
             means=evaluate_model(model, lake, reference, split).mean,

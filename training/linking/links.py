@@ -28,8 +28,8 @@ from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import row_of, to_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.relations import RefineConfig, RelationPredictor
+from training.metrics.calibration import Calibration
+from training.metrics.relations import RefineConfig, RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from schemas.links import DocumentLinks, TrueLink
 from training.data.documents import DocumentSet
-from training.evaluation.metrics.links import score_documents
 from training.linking.links import LinkedDocument
+from training.metrics.links import score_documents
 
 RELATION_FROM = 0.5  # probability at which a link counts as having a relation
 

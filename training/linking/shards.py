@@ -28,11 +28,11 @@ from schemas.parts import read_part, split_parts
 from schemas.tables import row_of, to_table
 from training.data.lake import Unreadable
 from training.data.loading import read_for_model
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import Linker, links_file, parquet_bytes
 from training.linking.outcomes import outcome
 from training.linking.relinked import relinked_table
+from training.metrics.calibration import Calibration
+from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 NOTE = b"multilink.linking"

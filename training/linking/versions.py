@@ -23,10 +23,10 @@ from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import check_refined, threshold_of
 from training.linking.shards import FAILURES, LINKS, LinkedShard, Linking, Shard, find_linked, link_shard
+from training.metrics.calibration import Calibration
+from training.metrics.relations import RefineConfig
 from training.model import LinkModel
 
 LinkShards = Callable[[LinkModel, Linking, Sequence[Shard]], Iterator[LinkedShard]]

@@ -20,7 +20,8 @@ from training.data.sampling import Choice, sample_rows
 from training.data.streams import seed_of
 from training.loop.context import Context
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment, Objective, Relations
+from training.objectives import batch as objectives
+from training.objectives.batch import EncodedBatch, Moment, Relations
 from training.relations import label_matrix
 from training.towers.dropout import drawing
 from training.towers.inputs import Rows, TrainingPass, image_input, on_device, text_input
@@ -92,7 +93,6 @@ def encode_batch(
     split: PreparedSplit,
     *,
     positions: Int64,
-    objective: Objective,
     moment: Moment,
     context: Context,
 ) -> EncodedBatch:
@@ -100,10 +100,9 @@ def encode_batch(
     held = split.held
     places = held.held(positions)
     own_documents = held.local[positions[places]]
-    choice = _choose(model, held, own_documents, objective, moment)
-    seed = model.card.config.training.seed
-    draw = seed_of("dropout", seed, moment.split, moment.epoch, moment.step)
-    training_pass = TrainingPass(seed=seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
+    choice = _choose(model, held, own_documents, moment)
+    draw = seed_of("dropout", moment.seed, moment.split, moment.epoch, moment.step)
+    training_pass = TrainingPass(seed=moment.seed, epoch=moment.epoch, step=moment.step, gather=context.gather)
     with autocast(model, context):
         with drawing(draw, split.sentence_keys[choice.sentence_rows], context.device):
             text_ND = model.text(split.sentences.take(choice.sentence_rows), training_pass)
@@ -228,15 +227,15 @@ def autocast(model: LinkModel, context: Context) -> torch.autocast:
     return torch.autocast(context.device.type, dtype=torch.bfloat16, enabled=enabled)
 
 
-def _choose(model: LinkModel, held: HeldSplit, rows: Int64, objective: Objective, moment: Moment) -> Choice:
+def _choose(model: LinkModel, held: HeldSplit, rows: Int64, moment: Moment) -> Choice:
     """Return the objective's choice of rows, out of at most `max_rows` sentences and images of each document."""
-    settings = model.card.config.training
-    if not settings.max_rows:
-        return objective.choose(held.documents, rows, moment)
+    terms, max_rows = model.card.config.objective, model.card.config.training.max_rows
+    if not max_rows:
+        return objectives.choose(terms, held.documents, rows, moment)
     sample = sample_rows(
-        held.documents, rows, max_rows=settings.max_rows, seed=settings.seed, epoch=moment.epoch, step=moment.step
+        held.documents, rows, max_rows=max_rows, seed=moment.seed, epoch=moment.epoch, step=moment.step
     )
-    choice = objective.choose(sample, np.arange(len(rows)), moment)
+    choice = objectives.choose(terms, sample, np.arange(len(rows)), moment)
     rows_of_choice = sample.sentence_rows[choice.sentence_rows], sample.image_rows[choice.image_rows]
     return replace(choice, sentence_rows=rows_of_choice[0], image_rows=rows_of_choice[1])
 

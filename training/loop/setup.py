@@ -7,24 +7,25 @@ number. Weights of models trained before are taken over last (`starting.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 from schemas.errors import ConfigError
-from training.config import TRAINED, TrainConfig, WordsConfig
+from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
-from training.data.requirements import RANDOM_WORDS, inputs_of, words_start
+from training.data.requirements import words_start
 from training.data.streams import StreamKey, seed_of
 from training.loop.context import Context
 from training.loop.starting import start_from_models
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words, tokenize
-from training.text.word_vectors import read_aligned, read_vectors
+from training.towers.build import text_settings
 from training.towers.inputs import gather_json
+from training.towers.words import RANDOM_WORDS
 
 
 def new_model(config: TrainConfig, data: TrainingData, context: Context) -> LinkModel:
@@ -34,11 +35,10 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
         ConfigError: word vectors, a package or a model to start from are not there, or do not fit.
     """
     vocabulary = None
-    if isinstance(config.text, WordsConfig):
+    if config.needs.words:
         if words_start(config) == RANDOM_WORDS:
             context.say("words start from random vectors, as text.word_vectors is empty; --set text.word_vectors=FILE")
-        reads_labels = inputs_of(config).labels
-        vocabulary = _vocabulary(config.text, data.training.documents, context, reads_labels=reads_labels)
+        vocabulary = _vocabulary(config, data.training.documents, context)
     rates = relation_rates(config, data, context)
     card = ModelCard(config=config, data=data.identity, relations=tuple(rates))
     with seeded(context.device, "weights", config.training.seed):
@@ -60,49 +60,35 @@ def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
         yield
 
 
-def _vocabulary(config: WordsConfig, documents: DocumentSet, context: Context, *, reads_labels: bool) -> Vocabulary:
+def _vocabulary(config: TrainConfig, documents: DocumentSet, context: Context) -> Vocabulary:
     """Return the vocabulary of all workers' training sentences, and of region labels where they are read.
 
-    Of several languages, only words that have an aligned vector are known: the vectors are frozen (N 6.3); with
-    `only_vector_words`, only those that have a vector.
+    Raises:
+        ConfigError: a document is in a language that has no word vectors.
     """
     texts: Iterable[str] = documents.texts
     if documents.sources is not None:
         texts = [" ".join(row) for row in documents.sources]
     languages = None
-    if config.aligned_vectors:
+    if known := config.needs.languages:
         languages = [(documents.languages or ())[document] for document in documents.sentences.owners]
-        _check_languages(config.aligned_vectors, languages)
+        if unknown := sorted(set(languages) - set(known)):
+            raise ConfigError(
+                f"text.aligned_vectors = {', '.join(known)}: the data set has documents in {', '.join(unknown)}; "
+                "name a file of aligned word vectors for each language"
+            )
     counts: Counter[str] = Counter()
     for part in gather_json(count_words(texts, languages), context):
         counts.update(part)
-    if reads_labels:
-        counts |= _label_words(documents, config.min_word_count, context)
-    if config.aligned_vectors:
-        known = read_aligned(config.aligned_vectors, counts, dimensions=config.word_dimensions)
-        counts = Counter({word: counts[word] for word, _ in known})
-    elif config.only_vector_words and config.word_vectors != TRAINED:
-        known = read_vectors(config.word_vectors, counts, dimensions=config.word_dimensions)
-        counts = Counter({word: counts[word] for word, _ in known})
-    return Vocabulary.from_counts(counts, min_count=config.min_word_count)
+    labels = _label_words(documents, context) if config.needs.labels else frozenset[str]()
+    return text_settings(config).vocabulary(counts, labels)
 
 
-def _label_words(documents: DocumentSet, count: int, context: Context) -> Counter[str]:
-    """Return the words of the labels of all workers' regions, each counted often enough to be known."""
-    labels = set(documents.regions.labels) if documents.regions is not None else set()
-    words: set[str] = set()
-    for part in gather_json(sorted(labels), context):
-        words.update(token for label in part for token in tokenize(label))
-    return Counter(dict.fromkeys(words, count))
-
-
-def _check_languages(aligned: Sequence[str], languages: Iterable[str]) -> None:
-    known = {source.partition("=")[0] for source in aligned}
-    if unknown := sorted(set(languages) - known):
-        raise ConfigError(
-            f"text.aligned_vectors = {tuple(aligned)!r}: the data set has documents in {', '.join(unknown)}; "
-            "name a file of aligned word vectors for each language"
-        )
+def _label_words(documents: DocumentSet, context: Context) -> frozenset[str]:
+    """Return the words of the labels of all workers' regions."""
+    labels = sorted(set(documents.regions.labels)) if documents.regions is not None else []
+    parts = gather_json(labels, context)
+    return frozenset(token for part in parts for label in part for token in tokenize(label))
 
 
 def relation_rates(config: TrainConfig, data: TrainingData, context: Context) -> dict[str, float]:
@@ -117,4 +103,4 @@ def relation_rates(config: TrainConfig, data: TrainingData, context: Context) ->
     counts: Counter[str] = Counter()
     for part in gather_json(count_labels(relations), context):
         counts.update(part)
-    return known_rates(counts, wanted=config.objective.relations, reference=data.identity.reference)
+    return known_rates(counts, wanted=config.needs.relations, reference=data.identity.reference)

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from schemas.documents import Role
 from schemas.errors import ConfigError, MultilinkError
-from training.config import LoopConfig, MultiSourceConfig, WordsConfig
+from training.config import LoopConfig
 from training.loop.context import FindModel
-from training.model import WORD_TABLES, LinkModel
+from training.model import LinkModel
 from training.text.vocabulary import Vocabulary
 
 EVERY_SOURCE = ""
 SOURCE_SIGN = "="
-_FUSER = "text.fuser."
+_FUSER, _ENCODER = "text.fuser.", "text.encoder."
 
 
 def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
@@ -40,29 +40,30 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
     if not named:
         return
     givers = {source: _load(name, find) for source, name in named.items()}
-    if not isinstance(config.text, MultiSourceConfig):
+    sources = config.needs.sources
+    if not sources:
         if set(givers) != {EVERY_SOURCE}:
             raise _mismatch(model, "expected one MODEL; ROLE=MODEL is the multi-source tower's")
         _take(model, givers[EVERY_SOURCE].state_dict(), givers[EVERY_SOURCE].vocabulary)
         return
-    by_source = _by_source(model, config.text.sources, givers)
+    by_source = _by_source(model, sources, givers)
     leader = by_source.get(Role.CAPTION, next(iter(by_source.values())))
-    weights = {name: value for name, value in leader.state_dict().items() if not name.startswith("text.encoder.")}
+    weights = {name: value for name, value in leader.state_dict().items() if not name.startswith(_ENCODER)}
     for source, giver in by_source.items():
         for name, value in giver.state_dict().items():
-            if name.startswith("text.encoder."):
-                weights[name.replace("text.encoder.", f"text.encoders.{source}.", 1)] = value
+            if name.startswith(_ENCODER):
+                weights[name.replace(_ENCODER, f"text.encoders.{source}.", 1)] = value
     _take(model, weights, leader.vocabulary)
 
 
 def set_trainable(model: LinkModel, epoch: int) -> None:
     """Say which parameters an epoch (from 1) trains: not frozen word vectors, nor for a while what was taken over."""
     config = model.card.config
-    settings, has_frozen_words = config.training, isinstance(config.text, WordsConfig) and not config.text.train_words
+    settings = config.training
     is_early = bool(settings.start_from) and epoch <= settings.frozen_epochs
     for name, parameter in model.named_parameters():
-        is_frozen_word = name in WORD_TABLES and has_frozen_words
-        is_held = is_early and _is_taken_over(name, settings)
+        is_frozen_word = name in model.word_tables and not config.text.trains_words
+        is_held = is_early and not name.startswith(_FUSER) and (settings.start_words or name not in model.word_tables)
         parameter.requires_grad_(not is_frozen_word and not is_held)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError(
@@ -83,10 +84,6 @@ def split_start(item: str) -> tuple[str, str]:
     return (source, model) if is_role else (EVERY_SOURCE, item)
 
 
-def _is_taken_over(name: str, settings: LoopConfig) -> bool:
-    return not name.startswith(_FUSER) and (settings.start_words or name not in WORD_TABLES)
-
-
 def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, LinkModel]) -> dict[str, LinkModel]:
     """Return the model that each source's encoder starts from."""
     found = {source: givers.get(source, givers.get(EVERY_SOURCE)) for source in sources}
@@ -94,7 +91,8 @@ def _by_source(model: LinkModel, sources: Sequence[str], givers: Mapping[str, Li
         raise _mismatch(model, f"expected a model for each source, found none for {', '.join(missing)}")
     given = {source: giver for source, giver in found.items() if giver is not None}
     for giver in given.values():
-        if (tower := giver.card.config.text.name) != "subword-attention":
+        if not any(name.startswith(_ENCODER) for name in giver.state_dict()):
+            tower = giver.card.config.text.name
             raise _mismatch(model, f"expected models with text.name = 'subword-attention', found '{tower}'")
     return given
 
@@ -107,7 +105,7 @@ def _take(model: LinkModel, weights: Mapping[str, Tensor], vocabulary: Vocabular
             continue
         if name not in weights:
             raise _mismatch(model, f"its models have no weights for {name}")
-        if name in WORD_TABLES:
+        if name in model.word_tables:
             if model.card.config.training.start_words:
                 _take_words(model, target, weights[name], vocabulary)
         elif target.shape != weights[name].shape:

@@ -22,9 +22,10 @@ from typing import Any
 
 import torch
 
-from schemas.configs import Json, flatten, resolve
+from schemas.configs import Json, flatten, resolve, restore
 from schemas.errors import ConfigError, IntegrityError
-from training.config import LoopConfig
+from training.config import LoopConfig, TrainConfig
+from training.formats import current_config
 from training.loop.context import Context
 from training.loop.schedules import Plateaus
 from training.model import LinkModel, ModelCard
@@ -143,8 +144,9 @@ def _values(state: RunState) -> dict[str, Any]:
 
 def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) -> None:
     """Raise unless a checkpoint's configuration and data are those of the run that resumes."""
+    then = restore(TrainConfig, current_config(values["config"]))
     for title, found, expected in (
-        ("configuration", lasting_settings(values["config"]), lasting_settings(resolve(card.config))),
+        ("configuration", lasting_settings(resolve(then)), lasting_settings(resolve(card.config))),
         ("data", flatten(values["data"]), flatten(resolve(card.data))),
     ):
         for key in sorted({*found, *expected}):

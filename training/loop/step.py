@@ -3,8 +3,7 @@
 Nothing here waits for the device: whether loss and gradient are finite is computed there, a step that is not finite
 changes no parameter (the fused optimiser reads the flag on the device), and `StepGuard` looks at the flags of steps
 that are over. On a CPU there is nothing to wait for: the step itself raises. What a step computes in numpy goes over
-without waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host, unless
-`objective.solver` is `gpu`.
+without waiting (`training.data.ragged.to_device`). AP is the exception: its assignments are solved on the host.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from training.loop.context import Context
 from training.loop.encoding import PreparedSplit, encode_batch
 from training.loop.setup import seeded
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment, Objective
+from training.objectives.batch import EncodedBatch, Moment, losses
 
 STEPS_BEHIND = 2
 COLLAPSED = 1e-6
@@ -78,7 +77,6 @@ def take_step(
     model: LinkModel,
     optimiser: torch.optim.Optimizer,
     *,
-    objective: Objective,
     split: PreparedSplit,
     positions: Int64,
     moment: Moment,
@@ -94,16 +92,15 @@ def take_step(
         BuildError: the loss or the gradient norm is not finite; no parameter has changed. With a `guard` on a GPU, it
             is the guard that raises, later.
     """
-    settings = model.card.config.training
     model.train()
     optimiser.zero_grad(set_to_none=True)
-    with seeded(context.device, "tower", settings.seed, moment.epoch, moment.step, context.rank):
-        encoded = encode_batch(model, split, positions=positions, objective=objective, moment=moment, context=context)
-    loss = objective.losses(encoded).mean()
+    with seeded(context.device, "tower", moment.seed, moment.epoch, moment.step, context.rank):
+        encoded = encode_batch(model, split, positions=positions, moment=moment, context=context)
+    loss = losses(model.card.config.objective, encoded).mean()
     if loss.requires_grad:  # a worker may hold no document of this batch
         torch.autograd.backward(loss)
     context.sum_gradients(model.parameters())
-    norm = clip(model.parameters(), settings.clip_norm)
+    norm = clip(model.parameters(), model.card.config.training.clip_norm)
     is_finite = torch.isfinite(loss.detach() + norm)
     optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's own switch
     optimiser.step()

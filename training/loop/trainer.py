@@ -32,8 +32,7 @@ from training.loop.state import RunState
 from training.loop.step import StepGuard, is_collapsed, take_step
 from training.loop.validation import Validation, validate
 from training.model import LinkModel, ModelCard
-from training.objectives.batch import Moment, Objective
-from training.objectives.registry import build_objective
+from training.objectives.batch import Moment
 
 logger = logging.getLogger(__name__)
 MODEL = "model"
@@ -76,16 +75,15 @@ def train(config: TrainConfig, data: TrainingData, context: Context, *, run_dire
     for split in (data.training, data.validation):
         if split is not None:
             check_pairs(config, data.identity.reference, split.index)
-    objective = build_objective(config.objective, seed=config.training.seed)
     run = _begin(config, data, context)
     training = prepare_split(run.model, data.training)
     validation = None if data.validation is None else prepare_split(run.model, data.validation)
     while run.epoch < config.training.epochs:
         run.epoch += 1
-        metrics = _train_epoch(run, objective, training, context)
+        metrics = _train_epoch(run, training, context)
         judged = None
         if validation is not None:
-            judged = validate(run.model, validation, objective, context, epoch=run.epoch)
+            judged = validate(run.model, validation, context, epoch=run.epoch)
             run.schedule.step(judged.loss)
         metrics |= _metrics(judged)
         _keep(run, judged, context)
@@ -116,7 +114,7 @@ def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunStat
     return states.start(new_model(config, data, context))
 
 
-def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, context: Context) -> dict[str, float]:
+def _train_epoch(run: RunState, split: PreparedSplit, context: Context) -> dict[str, float]:
     """Take one step per global batch; return the epoch's training metrics."""
     settings = run.model.card.config.training
     index = split.held.index
@@ -132,11 +130,10 @@ def _train_epoch(run: RunState, objective: Objective, split: PreparedSplit, cont
         before = (run.epoch - 1) * len(batches) + step
         rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
         set_rate(run.optimiser, rate)
-        moment = Moment(split="training", epoch=run.epoch, step=step)
+        moment = Moment(split="training", epoch=run.epoch, step=step, seed=settings.seed)
         total += take_step(
             run.model,
             run.optimiser,
-            objective=objective,
             split=split,
             positions=positions,
             moment=moment,

@@ -23,7 +23,6 @@ from training.data.documents import HeldSplit
 from training.data.loading import hold_split
 from training.data.ragged import Float64, Int64
 from training.data.sampling import choose_all
-from training.evaluation.metrics.links import score_documents
 from training.loop.context import Context
 from training.loop.encoding import (
     OwnRows,
@@ -35,13 +34,15 @@ from training.loop.encoding import (
     share,
 )
 from training.loop.step import COLLAPSED
+from training.metrics.links import score_documents
 from training.model import LinkModel
-from training.objectives.batch import EncodedBatch, Moment, Objective
-from training.objectives.registry import build_objective
+from training.objectives import batch as objectives
+from training.objectives.batch import EncodedBatch, Moment
+from training.similarity.kinds.ap import Ap
+from training.similarity.similarity import SetSimilarity
 
 logger = logging.getLogger(__name__)
 RETRIEVAL_POOL = 200
-MOMENT = Moment(split="validation", epoch=0, step=0)  # of every validation: its draws are the same
 PAIRS_POOL = 500  # Alikhani 2022, table 4
 
 
@@ -67,16 +68,14 @@ class Validation:
     precision_at_5: float | None
 
 
-def validate(
-    model: LinkModel, split: PreparedSplit, objective: Objective, context: Context, *, epoch: int
-) -> Validation:
+def validate(model: LinkModel, split: PreparedSplit, context: Context, *, epoch: int) -> Validation:
     """Return the epoch's measurements, equal on every worker."""
     own = encode_documents(model, split, context)
     everything = share(own, context)
     numbers = np.zeros(3)
     if context.rank == 0:
         with torch.no_grad():
-            numbers = _measure(model, everything, split.held, objective, epoch)
+            numbers = _measure(model.card.config, everything, split.held, epoch)
     loss, rank, median = _agree(numbers, context)
     links = _link_means(own, split.held, context)
     return Validation(
@@ -91,15 +90,13 @@ def split_loss(model: LinkModel, manifest: Manifest, folder: Folder, split: Spli
         UsageError: the data set lacks what the model reads, or no document has a sentence and an image.
     """
     config = model.card.config
-    if config.objective.reads_links:
+    if config.needs.links:
         return None
     held = hold_split(manifest, folder, model.card.data, config, split)
     if not len(held.index.usable):
         where = f"{manifest.dataset}@{manifest.version}, split {split}"
         raise UsageError(f"{where}: no document has a sentence and an image")
-    objective = build_objective(config.objective, seed=config.training.seed)
-    context = Context(device=model.device)
-    return validate(model, prepare_split(model, held), objective, context, epoch=model.card.epoch).loss
+    return validate(model, prepare_split(model, held), Context(device=model.device), epoch=model.card.epoch).loss
 
 
 def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
@@ -110,32 +107,40 @@ def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     return 1 + better + equal / 2
 
 
-def mean_loss(config: TrainConfig, rows: OwnRows, held: HeldSplit, objective: Objective) -> float:
-    """Return the mean loss of a document, over batches that are the same every time.
+def mean_loss(config: TrainConfig, rows: OwnRows, held: HeldSplit) -> float:
+    """Return the mean loss of a document, over batches and draws that are the same every time.
 
     Args:
-        config: that the model was trained with.
+        config: that the model was trained with, whose objective's loss it is.
         rows: of all documents of the split, in the common order.
         held: the split.
-        objective: whose loss it is.
     """
-    losses: list[Tensor] = []
+    found: list[Tensor] = []
+    moment = _moment(config)
     for positions in validation_batches(held.index, negative_documents=config.training.negative_documents):
         allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        choice = objective.choose(held.index, positions, MOMENT)
-        links = held.links_at(positions)
-        losses.append(objective.losses(choose_encoded(rows, choice, allowed, moment=MOMENT, links=links)))
-    return float(torch.cat(losses).mean())
+        choice = objectives.choose(config.objective, held.index, positions, moment)
+        batch = choose_encoded(rows, choice, allowed, moment=moment, links=held.links_at(positions))
+        found.append(objectives.losses(config.objective, batch))
+    return float(torch.cat(found).mean())
 
 
-def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Objective, epoch: int) -> Float64:
-    settings = model.card.config
-    loss = mean_loss(settings, rows, held, objective)
+def rank_similarity(config: TrainConfig) -> SetSimilarity:
+    """Return the similarity that own sets are ranked by: that of the first term that compares sets, else AP."""
+    found = (getattr(term, "similarity", None) for term in config.objective)
+    return next((kind for kind in found if isinstance(kind, SetSimilarity)), Ap())
+
+
+def _moment(config: TrainConfig) -> Moment:
+    return Moment(split="validation", epoch=0, step=0, seed=config.training.seed)
+
+
+def _measure(config: TrainConfig, rows: OwnRows, held: HeldSplit, epoch: int) -> Float64:
+    loss, similarity = mean_loss(config, rows, held), rank_similarity(config)
     ranks: list[Tensor] = []
     spread = 0.0
-    pool_size = PAIRS_POOL if settings.objective.is_for_pairs else RETRIEVAL_POOL
-    for pool in _pools(rows, held, pool_size):
-        similarity_BB = pool.similarity(settings.objective)
+    for pool in _pools(config, rows, held):
+        similarity_BB = pool.similarity(similarity)
         spread = max(spread, float(similarity_BB.max() - similarity_BB.min()))
         ranks.append(own_set_ranks(similarity_BB, pool.allowed))
     if spread < COLLAPSED and len(held.index.usable) > 1:
@@ -144,11 +149,11 @@ def _measure(model: LinkModel, rows: OwnRows, held: HeldSplit, objective: Object
     return np.array([loss, ranks_B.mean(), np.median(ranks_B)])
 
 
-def _pools(rows: OwnRows, held: HeldSplit, size: int) -> Iterator[EncodedBatch]:
-    usable = held.index.usable
+def _pools(config: TrainConfig, rows: OwnRows, held: HeldSplit) -> Iterator[EncodedBatch]:
+    usable, size = held.index.usable, PAIRS_POOL if config.needs.pairs else RETRIEVAL_POOL
     for positions in np.array_split(usable, -(-len(usable) // size)):
         allowed = allowed_negatives(held, positions, rows.text_vectors.device)
-        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=MOMENT)
+        yield choose_encoded(rows, choose_all(held.index, positions), allowed, moment=_moment(config))
 
 
 def _link_means(own: OwnRows, held: HeldSplit, context: Context) -> list[float | None]:

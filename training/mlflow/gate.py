@@ -30,9 +30,9 @@ from schemas.errors import UsageError
 from schemas.evaluation import LEVEL
 from training.data.ragged import Float64
 from training.data.streams import stream
-from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import Evaluation
-from training.evaluation.metrics.links import LinkScore, PairScore, ScoreKind
+from training.metrics.bootstrap import Interval
+from training.metrics.links import LinkScore, PairScore, ScoreKind
 from training.mlflow.policy import BEST, STANDARD_POLICY, Guard, Measure, Policy
 
 Scores = Mapping[str, LinkScore | PairScore]

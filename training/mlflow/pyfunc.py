@@ -25,10 +25,9 @@ from schemas.failures import Failure
 from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank
 from training.data.ragged import Float32, Ragged
-from training.data.requirements import inputs_of
 from training.data.views import TextView
-from training.evaluation.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.linking.links import Linker
+from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.model import LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"
@@ -121,7 +120,7 @@ class LinkPredictor:
         if data.region_dimensions is not None:
             regions = _regions(row, data.region_dimensions, f"row {place}")
             images = np.zeros((len(regions.images), 0), np.float32)
-        if inputs_of(self.model.card.config).jpegs:
+        if self.model.card.config.needs.jpegs:
             jpegs = [_picture(text, f"row {place}, {PICTURES}") for text in _items(row.get(PICTURES))]
             images = np.zeros((len(jpegs), 0), np.float32)
         roles, language = row.get(ROLES), row.get(LANGUAGE)
@@ -157,7 +156,7 @@ def example(model: LinkModel) -> pd.DataFrame:
 
 def _example(model: LinkModel) -> dict[str, Any]:
     """Return the columns that a model reads, each with a value."""
-    data, reads = model.card.data, inputs_of(model.card.config)
+    data, reads = model.card.data, model.card.config.needs
     sentence, image, region = (
         [0.1] * (dimensions or 0)
         for dimensions in (data.sentence_dimensions, data.image_dimensions, data.region_dimensions)

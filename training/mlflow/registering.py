@@ -14,7 +14,6 @@ import platform
 import re
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -27,12 +26,12 @@ from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property,
 
 from schemas.configs import flatten, resolve
 from schemas.errors import IntegrityError, UsageError
-from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
-from training.data.requirements import told
+from training.config import TrainConfig
+from training.data.requirements import described, similarities
 from training.evaluation.baselines import NOSTRUCT, Baseline, Rival
 from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
-from training.evaluation.metrics.calibration import FILE_NAME, Calibration
-from training.evaluation.metrics.links import ScoreKind
+from training.metrics.calibration import FILE_NAME, Calibration
+from training.metrics.links import ScoreKind
 from training.mlflow import pyfunc
 from training.mlflow.registry import (
     CHALLENGER,
@@ -47,7 +46,7 @@ from training.mlflow.registry import (
     model_name,
     models_of,
     run_of,
-    versions,
+    trained_by,
 )
 from training.mlflow.runs import log_scores
 from training.model import LinkModel
@@ -65,15 +64,6 @@ _NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z_./-]+")
 _AS_METRICS = ("retrieval", "refined retrieval", "relations", "captions", "calibration")
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the installed version of each package that a model needs to be used; absent ones are left out."""
-    found = {}
-    for package in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
-
-
 def model_card(
     model: LinkModel, version: ModelVersion, report: EvaluationReport | None, *, has_tables: bool = True
 ) -> str:
@@ -89,7 +79,8 @@ def model_card(
         version=version,
         data=card.data,
         config=card.config,
-        told=told(card.config),
+        told=described(card.config),
+        similarity=similarities(card.config),
         epoch=card.epoch,
         words=len(model.vocabulary or ()),
         report=report,
@@ -101,7 +92,8 @@ def model_card(
         own=OWN,
         tables={
             "Settings": flatten(resolve(card.config)),
-            "Environment it was registered in": {"Python": platform.python_version()} | installed_versions(),
+            "Environment it was registered in": {"Python": platform.python_version()}
+            | dict(each.partition("==")[::2] for each in requirements_of(card.config)),
             "Tags": tags,
         }
         if has_tables
@@ -126,7 +118,7 @@ def register(
             data_path=str(directory),
             signature=signature_of(model),
             input_example=pyfunc.example(model),
-            pip_requirements=_requirements(),
+            pip_requirements=requirements_of(model.card.config),
         )
     make_name(client, name)
     stored = client.create_model_version(
@@ -198,13 +190,18 @@ def signature_of(model: LinkModel) -> ModelSignature:
     )
 
 
-def _requirements() -> list[str]:
-    """Return what must be installed to use the model: this package's training core, as it is installed here."""
+def requirements_of(config: TrainConfig) -> list[str]:
+    """Return what must be installed to use a model: the training core and what its parts need, as installed here."""
+    packages = dict.fromkeys([*PACKAGES, *(package for part in config.parts for package in part.packages)])
+    plugins = dict.fromkeys(part.plugin for part in config.parts if part.plugin is not None)
+    return [_as_installed("multilink", "[core]"), *map(_as_installed, packages), *plugins]
+
+
+def _as_installed(package: str, extra: str = "") -> str:
     try:
-        own = f"multilink[core]=={metadata.version('multilink')}"
+        return f"{package}{extra}=={metadata.version(package)}"
     except metadata.PackageNotFoundError:
-        own = "multilink[core]"
-    return [own, *(f"{package}=={version}" for package, version in installed_versions().items())]
+        return package + extra
 
 
 def record_evaluation(
@@ -220,7 +217,7 @@ def record_evaluation(
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
         report.write(Path(scratch, FOLDER, f"{report.dataset}-{report.dataset_version}-{report.split}"))
         client.log_artifacts(loaded.run_id, str(Path(scratch, FOLDER)), FOLDER)
-        found = loaded.version or next(iter(versions(client, f"run_id = '{loaded.run_id}'")), None)
+        found = loaded.version or next(iter(trained_by(client, loaded.run_id)), None)
         if is_own and calibration is not None and found is not None:
             path = Path(scratch, FILE_NAME)
             path.write_text(calibration.to_json(), encoding="utf-8")
@@ -263,11 +260,10 @@ def nostruct_rival(client: mlflow.MlflowClient, loaded: LoadedModel, reference: 
         loaded: the model that is judged.
         reference: what it is judged on.
     """
-    nostruct = ObjectiveName.NOSTRUCT.value
-    if loaded.model.card.config.objective.name == nostruct:
+    if loaded.model.card.config.objective_name == NOSTRUCT:
         return Rival(model=None, note="it is the model that is judged")
     dataset, _, version = reference.partition("@")
-    name = model_name(dataset, TrainConfig(objective=ObjectiveConfig(name=nostruct)))
+    name = model_name(dataset, NOSTRUCT)
     found = models_of(client, name, version)
     if not found:
         return Rival(model=None, note=f"no model {name} of this data set version is registered")

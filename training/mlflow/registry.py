@@ -23,8 +23,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from schemas.errors import ConfigError, NotFoundError, UsageError
-from training.config import ObjectiveConfig, ObjectiveName, TrainConfig
-from training.evaluation.metrics.calibration import Calibration, read_calibration
+from schemas.plugins import OBJECTIVES, SUM, canonical_names
+from training.evaluation.baselines import NOSTRUCT
+from training.metrics.calibration import Calibration, read_calibration
 from training.mlflow.moving import SQLITE
 from training.mlflow.pyfunc import logged_calibration
 from training.mlflow.runs import DATASET_TAG, VERSION_TAG, connect, fetch_files, tracking_uri
@@ -32,7 +33,7 @@ from training.model import LinkModel
 from training.model_files import check_files
 
 CHAMPION, PREVIOUS_CHAMPION, CHALLENGER = "champion", "previous_champion", "challenger"
-EPOCHS_TAG = "epochs"
+EPOCHS_TAG, BEST_EPOCH_TAG, RUN_TAG = "epochs", "best_epoch", "run_id"
 DATASET_DIGEST_TAG, MODEL_DIGEST_TAG = "dataset_digest", "model_digest"
 DECISION_TAG = "promotion"
 APPROVED_TAG = "approved_by"  # the person who lets a version be promoted where the policy asks for one
@@ -89,9 +90,13 @@ class Standing:
     champion: str | None = None
 
 
-def model_name(dataset: str, config: TrainConfig) -> str:
-    """Return the name a data set's models with this objective are registered under, however it is spelled."""
-    return f"{PREFIX}{dataset}-{'+'.join(config.objective.terms)}"
+def model_name(dataset: str, objective: str) -> str:
+    """Return the name a data set's models with an objective are registered under, however that is spelled.
+
+    Raises:
+        ConfigError: there is no such objective.
+    """
+    return f"{PREFIX}{dataset}-{SUM.join(canonical_names(OBJECTIVES, objective, key='objective'))}"
 
 
 def canonical_name(name: str) -> str:
@@ -99,8 +104,7 @@ def canonical_name(name: str) -> str:
     parts = name.removeprefix(PREFIX).split("-")
     for place in range(1, len(parts) if name.startswith(PREFIX) else 0):
         with suppress(ConfigError):
-            objective = ObjectiveConfig(name="-".join(parts[place:]))
-            return model_name("-".join(parts[:place]), TrainConfig(objective=objective))
+            return model_name("-".join(parts[:place]), "-".join(parts[place:]))
     return name
 
 
@@ -160,6 +164,15 @@ def models_of(client: mlflow.MlflowClient, name: str, dataset_version: str) -> l
     return versions(client, f"name = '{name}' and tags.{VERSION_TAG} = '{dataset_version}'")
 
 
+def trained_by(client: mlflow.MlflowClient, run_id: str) -> list[ModelVersion]:
+    """Return the versions of all registered models that a run trained, newest first.
+
+    An MLflow server gives an entry in a log of champions the run of the model that it names; those are left out.
+    """
+    found = versions(client, f"run_id = '{run_id}'")
+    return [version for version in found if not version.name.endswith(LOG_SUFFIX)]
+
+
 def trained_on(client: mlflow.MlflowClient, dataset: str, version: str) -> list[ModelVersion]:
     """Return the versions of all registered models that were trained on a data set version, newest first."""
     return versions(client, f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'")
@@ -174,7 +187,7 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> ModelVersi
     """
     prefix = f"{PREFIX}{dataset}-"
     names = [name for name in model_names(client) if name.startswith(prefix)]
-    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + ObjectiveName.NOSTRUCT]
+    champions = [alias_holder(client, name, CHAMPION) for name in names if name != prefix + NOSTRUCT]
     found = [each for each in champions if each is not None and each.tags.get(DATASET_TAG, dataset) == dataset]
     if not found:
         there = ", ".join(names) or "none"

@@ -25,9 +25,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import flatten, resolve, restore
 from schemas.errors import NotFoundError, UsageError
-from schemas.versions import code_version
+from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.data.requirements import told
+from training.data.requirements import described, similarities
+from training.formats import current_config
 from training.mlflow.moving import SQLITE, check_place, folder_tags
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -40,6 +41,7 @@ CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
 SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+CONFIG_TAG = "config_fingerprint"
 
 
 @dataclass(slots=True)
@@ -65,6 +67,12 @@ class TrackedRun:
     def log_json(self, name: str, value: object) -> None:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
 
+    def keep_config(self, config: TrainConfig) -> None:
+        """Write down the configuration that the run trains with, and the tag that it is found by."""
+        settings = resolve(config)
+        self.log_json(CONFIG_FILE, settings)
+        self.client.set_tag(self.id, CONFIG_TAG, fingerprint(settings))
+
     def config(self) -> TrainConfig:
         """Return the configuration the run was started with.
 
@@ -74,7 +82,7 @@ class TrackedRun:
         text = read_artifact(self.client, self.id, CONFIG_FILE)
         if text is None:
             raise NotFoundError(f"--resume {self.id}: the run ended before it began to train; start a new one")
-        return restore(TrainConfig, json.loads(text))
+        return restore(TrainConfig, current_config(json.loads(text)))
 
 
 def tracking_uri(
@@ -169,6 +177,7 @@ def start_run(
         git_commit: commit of the source tree, or None where it is not one.
         parent: id of the run that it is a part of, such as a sweep's.
     """
+    by = f" with similarity {similarities(config)}" if similarities(config) else ""
     tags = {
         DATASET_TAG: dataset,
         VERSION_TAG: version,
@@ -176,23 +185,23 @@ def start_run(
         LAKE_TAG: lake,
         "workers": str(workers),
         "code_version": code_version(),
-        **told(config),
+        **described(config),
         "mlflow.source.type": "JOB",
         "mlflow.source.name": f"multilink train --dataset {dataset}@{version} --recipe {config.recipe}",
-        "mlflow.note.content": f"{'+'.join(config.objective.terms)} with similarity {config.objective.similarity} on "
+        "mlflow.note.content": f"{config.objective_name}{by} on "
         f"`{dataset}@{version}`, recipe `{config.recipe}`, {config.training.epochs} epochs, {workers} workers. "
         "`report` among the artefacts is the evaluation.",
         **({"mlflow.source.git.commit": git_commit} if git_commit else {}),
         **({PARENT_TAG: parent} if parent else {}),
     }
-    name = f"{config.recipe} {config.objective.name} {config.objective.similarity}"
+    name = f"{config.recipe} {config.objective_name} {similarities(config)}".rstrip()
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
-    run, settings = TrackedRun(client, made.info.run_id, tags), resolve(config)
-    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(settings).items()])
+    run = TrackedRun(client, made.info.run_id, tags)
+    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])
     kind = uri.partition(":")[0] if "://" in uri else "local"
     read = Dataset(name=dataset, digest=version, source_type=kind, source=json.dumps({"uri": uri}))
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
-    run.log_json(CONFIG_FILE, settings)
+    run.keep_config(config)
     return run
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import UsageError
-from training.evaluation.metrics.calibration import Calibration
 from training.listening import REQUEST_S, TimedProtocol, bind
+from training.metrics.calibration import Calibration
 from training.mlflow import pyfunc
 from training.mlflow.pyfunc import LinkPredictor
 from training.mlflow.registry import LoadedModel, calibration_of, load, open_registry
@@ -54,9 +54,8 @@ def run_serve(
     port: int,
     calibration_path: Path | None = None,
     tracking: str | None = None,
-    announce: Callable[[list[str], dict[str, str]], None],
-) -> None:
-    """Serve a model until interrupted; `announce` is told once where, in lines and in values.
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Yield where a model is served, in lines and in values, and then serve it until interrupted.
 
     Raises:
         UsageError: there is no such model or calibration, or the address cannot be had.
@@ -66,7 +65,7 @@ def run_serve(
     address = bind(host, port)
     ask = f"curl -s {address.url}/invocations -H 'Content-Type: application/json' -d @-"
     lines = [f"{loaded.uri} at {address.url}, until Ctrl-C", f"try: curl -s {address.url}/example | {ask}"]
-    announce(lines, {"model": loaded.uri, "address": address.url})
+    yield lines, {"model": loaded.uri, "address": address.url}
     config = uvicorn.Config(app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS)
     uvicorn.Server(config).run(sockets=[address.bound])
 

@@ -5,8 +5,9 @@ the MLflow run, launch, log, register. Ray is imported late: its import takes se
 
 Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
 run begins, so that the run's configuration says what it started from, and leaves copies in the run's folder in the
-lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A scheduler asks `earlier_run` before it
-trains, so that a step that was killed is continued and one that was done is not done twice.
+lake, where every worker finds them (`training.loop.run_folder.fetch_start`). A run's folder is written under a lease,
+so that two processes never train one run. Schedules and sweeps train with `reuse`: what was stopped is continued, what
+another process trains is waited for, and what was done is not done twice.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,9 @@ from schemas.configs import override, resolve
 from schemas.console import Passing, Say, left_of
 from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.leases import hold
 from schemas.manifest import Manifest, read_manifest, small_splits
+from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.run_folder import has_start, is_address, is_of_ray, runs_folder, store_start
@@ -36,16 +38,18 @@ from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
 from training.mlflow.registering import register
 from training.mlflow.registry import (
+    BEST_EPOCH_TAG,
     EPOCHS_TAG,
+    RUN_TAG,
     ModelVersion,
     download,
     find_version,
     model_name,
     registered_name,
-    versions,
+    trained_by,
 )
 from training.mlflow.runs import (
-    CONFIG_FILE,
+    CONFIG_TAG,
     CURVE_FILE,
     DATASET_TAG,
     LAKE_TAG,
@@ -59,15 +63,6 @@ from training.mlflow.runs import (
 )
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRun:
-    """A run of one configuration on one data set version; `version` is its model, once that was registered."""
-
-    id: str
-    status: str
-    version: ModelVersion | None
 
 
 def pin_start(config: TrainConfig, client: mlflow.MlflowClient) -> TrainConfig:
@@ -93,24 +88,18 @@ def keep_start(config: TrainConfig, run: Folder) -> None:
                 store_start(run, address, folder)
 
 
-def earlier_run(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, version: str) -> EarlierRun | None:
-    """Return the newest run with exactly this configuration on `dataset`@`version`, one with a model first.
+def earlier_runs(client: mlflow.MlflowClient, config: TrainConfig, dataset: str, version: str) -> list[str]:
+    """Return the ids of the runs with exactly this configuration on `dataset`@`version`, the newest first.
 
-    Aliases in `training.start_from` count as the versions they stand for now.
+    `training.start_from` names versions in place of aliases (`pin_start`).
     """
-    config = pin_start(config, client)
     experiment = client.get_experiment_by_name(f"multilink-{dataset}")
     if experiment is None:
-        return None
-    wanted = f"tags.{DATASET_TAG} = '{dataset}' and tags.{VERSION_TAG} = '{version}'"
-    found: list[EarlierRun] = []
-    for run in client.search_runs([experiment.experiment_id], wanted, order_by=["attributes.start_time DESC"]):
-        with suppress(UsageError):  # a run without a configuration that this code can read
-            if TrackedRun(client, run.info.run_id, run.data.tags).config() == config:
-                models = versions(client, f"run_id = '{run.info.run_id}'")
-                own = models[0] if models else None
-                found.append(EarlierRun(id=run.info.run_id, status=run.info.status, version=own))
-    return min(found, key=lambda run: run.version is None, default=None)
+        return []
+    wanted = {DATASET_TAG: dataset, VERSION_TAG: version, CONFIG_TAG: fingerprint(resolve(config))}
+    where = " and ".join(f"tags.{name} = '{value}'" for name, value in wanted.items())
+    found = client.search_runs([experiment.experiment_id], where, order_by=["attributes.start_time DESC"])
+    return [run.info.run_id for run in found]
 
 
 def _pinned(item: str, client: mlflow.MlflowClient) -> str:
@@ -125,9 +114,15 @@ def _pinned(item: str, client: mlflow.MlflowClient) -> str:
     return f"{source}{SOURCE_SIGN}{version.uri}" if source else version.uri
 
 
+TASKS = "tasks"  # of the folder of runs: leases on what is trained, by its fingerprint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSummary:
-    """What came of a training run; `best_validation_loss` is None without a validation split."""
+    """What came of a training run.
+
+    `best_validation_loss` is None without a validation split, and where the model `is_reused`: an earlier run's.
+    """
 
     run_id: str
     model: str
@@ -139,6 +134,7 @@ class TrainSummary:
     dataset_version: str
     recipe: str
     tracking_uri: str
+    is_reused: bool = False
 
     @property
     def model_uri(self) -> str:
@@ -146,7 +142,8 @@ class TrainSummary:
 
     def lines(self) -> list[str]:
         loss = "" if self.best_validation_loss is None else f", validation loss {self.best_validation_loss:.4f}"
-        kept = f"{self.model_uri}: epoch {self.best_epoch} of {self.epochs} kept{loss}"
+        reused = ", trained before" if self.is_reused else ""
+        kept = f"{self.model_uri}: epoch {self.best_epoch} of {self.epochs} kept{loss}{reused}"
         return [kept, f"run {self.run_id} in {self.tracking_uri}"]
 
     def to_json(self) -> dict[str, Any]:
@@ -161,6 +158,7 @@ def run_train(
     overrides: Sequence[str] = (),
     workers: int = 1,
     resume: str | None = None,
+    reuse: bool = False,
     parent: str | None = None,
     tracking: str | None = None,
     say: Say,
@@ -174,12 +172,14 @@ def run_train(
         overrides: dotted `key=value` assignments on top of it.
         workers: training processes.
         resume: id of the run to continue from its last checkpoint.
+        reuse: return the model that a run with the same configuration on the same version came to; continue such a run
+            that was stopped, and wait for one that another process trains.
         parent: id of the run that a new one is a part of.
         tracking: URI of the MLflow store; None: the environment's, or `mlflow.db` in this directory.
         say: takes a line of progress.
 
     Raises:
-        UsageError: something asked for does not exist or does not fit together.
+        UsageError: something asked for does not exist or does not fit together, or another process trains the run.
         BuildError: training could not be finished.
     """
     home = Lake.at(lake)
@@ -189,6 +189,37 @@ def run_train(
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config)  # a wrong feature column is said before anything starts
+    training = partial(_train, config, manifest, folder, lake=home, workers=workers, parent=parent, say=say)
+    if not reuse:
+        return training(client, run)
+    task = runs_folder(home).child(TASKS, fingerprint([reference, resolve(config)]))
+
+    def on_wait(holder: str) -> None:
+        say(f"{holder} trains this already; waiting for it")
+
+    with hold(task, on_wait=on_wait):
+        earlier = earlier_runs(client, config, manifest.dataset, manifest.version)
+        done = [version for each in earlier for version in trained_by(client, each)]
+        if done:
+            say(f"reused: {done[0].uri} was trained on this version with these settings")
+            return _summary_of(done[0], recipe=config.recipe, tracking_uri=client.tracking_uri)
+        return training(client, resume_run(client, earlier[0]) if earlier else None, on_wait=on_wait)
+
+
+def _train(
+    config: TrainConfig,
+    manifest: Manifest,
+    folder: Folder,
+    client: mlflow.MlflowClient,
+    run: TrackedRun | None,
+    *,
+    lake: Lake,
+    workers: int,
+    parent: str | None,
+    on_wait: Callable[[str], None] | None = None,
+    say: Say,
+) -> TrainSummary:
+    """Train a new run, or go on with one, while its folder's lease is held."""
     if run is not None:
         _keep_changes(run, config)
     run = run or start_run(
@@ -197,30 +228,38 @@ def run_train(
         dataset=manifest.dataset,
         version=manifest.version,
         uri=folder.uri,
-        lake=home.root.uri,
+        lake=lake.root.uri,
         workers=workers,
         git_commit=_git_commit(),
         parent=parent,
     )
-    say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}")
-    if small := small_splits(manifest):
-        say(f"warning: {small}")
-    with finishing(run):
-        keep_start(config, runs_folder(home).child(run.id))
-        result = _launch(config, run, lake=home, reference=reference, workers=workers, say=say)
-        version = _register(run, config, manifest, lake=home, result=result)
+    reference, own = f"{manifest.dataset}@{manifest.version}", runs_folder(lake).child(run.id)
+    with hold(own, on_wait=on_wait), finishing(run):
+        say(f"run {run.id}: {reference}, {config.recipe}, workers: {workers}")
+        if small := small_splits(manifest):
+            say(f"warning: {small}")
+        keep_start(config, own)
+        result = _launch(config, run, lake=lake, reference=reference, workers=workers, say=say)
+        version = _register(run, config, manifest, lake=lake, result=result)
         say(f"registered {version.uri} as challenger")
+    summary = _summary_of(version, recipe=config.recipe, tracking_uri=client.tracking_uri)
+    return replace(summary, best_validation_loss=result.best_validation_loss, is_reused=False)
+
+
+def _summary_of(version: ModelVersion, *, recipe: str, tracking_uri: str) -> TrainSummary:
+    """Return what a registered version says of the run that trained it."""
     return TrainSummary(
-        run_id=run.id,
+        run_id=version.run_id or version.tags[RUN_TAG],
         model=version.name,
         version=version.version,
-        epochs=result.epochs,
-        best_epoch=result.best_epoch,
-        best_validation_loss=result.best_validation_loss,
-        dataset=manifest.dataset,
-        dataset_version=manifest.version,
-        recipe=config.recipe,
-        tracking_uri=client.tracking_uri,
+        epochs=int(version.tags[EPOCHS_TAG]),
+        best_epoch=int(version.tags[BEST_EPOCH_TAG]),
+        best_validation_loss=None,
+        dataset=version.tags[DATASET_TAG],
+        dataset_version=version.tags[VERSION_TAG],
+        recipe=recipe,
+        tracking_uri=tracking_uri,
+        is_reused=True,
     )
 
 
@@ -249,7 +288,7 @@ def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
             f"--set {key}: run {run.id} has trained with {key} = {old.get(key)!r}; of a resumed run only "
             f"{' and '.join(MAY_CHANGE)} may change"
         )
-    run.log_json(CONFIG_FILE, resolve(now))
+    run.keep_config(now)
 
 
 def _reference(dataset: str | None, run: TrackedRun | None) -> str:
@@ -294,7 +333,7 @@ def _register(
     run: TrackedRun, config: TrainConfig, manifest: Manifest, *, lake: Lake, result: TrainResult
 ) -> ModelVersion:
     """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
-    for version in versions(run.client, f"run_id = '{run.id}'"):
+    for version in trained_by(run.client, run.id):
         if version.tags.get(EPOCHS_TAG) == str(result.epochs):
             return version
     tags = {
@@ -302,11 +341,11 @@ def _register(
         VERSION_TAG: manifest.version,
         RECIPE_TAG: config.recipe,
         LAKE_TAG: lake.root.uri,
-        "run_id": run.id,
+        RUN_TAG: run.id,
         EPOCHS_TAG: str(result.epochs),
-        "best_epoch": str(result.best_epoch),
+        BEST_EPOCH_TAG: str(result.best_epoch),
     }
-    name = model_name(manifest.dataset, config)
+    name = model_name(manifest.dataset, config.objective_name)
     return register(run.client, result.model, name=name, run_id=run.id, tags=tags)
 
 

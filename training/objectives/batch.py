@@ -1,32 +1,40 @@
-"""What an objective sees: documents to choose rows from before they are encoded, and the encoded batch of all workers.
+"""What an objective is, and what it sees: documents to choose rows from, then the encoded batch of all workers.
 
-Choosing comes first so that an objective that uses a few rows of a document (NoStruct) does not pay for the others.
+An objective is a sum of terms over the same batch (Li 2022, eq. 5; Alikhani 2022, eq. 3). Choosing comes before
+encoding, so that an objective that uses a few rows of a document (NoStruct) does not pay for the others.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from training.config import ObjectiveConfig
+from schemas.errors import ConfigError, UsageError
+from training.config import TermSettings
 from training.data.ragged import Int64, Ragged
 from training.data.sampling import Choice, Documents, choose_all
-from training.similarity.sets import blocks_similarity
+from training.similarity.similarity import SetSimilarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a draw is made: split, epoch and step; with seed and document id it is the whole key of a random draw."""
+    """When a draw is made: with a document's id it is the whole key of a random draw.
+
+    Attributes:
+        split: that is passed over.
+        epoch: from 1 in training.
+        step: of the epoch, from 0.
+        seed: of the run.
+    """
 
     split: str
     epoch: int
     step: int
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ class EncodedBatch:
     moment: Moment = START
     relations: Relations | None = None
     links: tuple[Int64 | None, ...] | None = None
-    _similarities: dict[ObjectiveConfig, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _similarities: dict[SetSimilarity, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -83,43 +91,46 @@ class EncodedBatch:
         """Return the N x M cosines of all sentences with all images; every term of an objective starts from them."""
         return self.text_vectors @ self.image_vectors.T
 
-    def similarity(self, config: ObjectiveConfig) -> Tensor:
+    def similarity(self, kind: SetSimilarity) -> Tensor:
         """Return the B x B similarities of all sentence sets with all image sets, computed once a batch."""
-        if config not in self._similarities:
-            self._similarities[config] = blocks_similarity(
-                self.cosines,
-                self.sentences,
-                self.images,
-                config.similarity,
-                k=config.k,
-                combine=config.combine,
-                matching=config.matching,
-                solver=config.solver,
-            )
-        return self._similarities[config]
+        if kind not in self._similarities:
+            self._similarities[kind] = kind.blocks(self.cosines, self.sentences, self.images)
+        return self._similarities[kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Objective(ABC):
-    """A term that can be minimised: what it needs encoded, and its losses.
-
-    Attributes:
-        reads: of an objective of another package, the settings of `ObjectiveConfig` that it reads.
-        options: its own settings, with what they are by default; `config.option(name)` returns one.
-        config: its settings.
-        seed: keys its random draws.
-    """
-
-    reads: ClassVar[Collection[str]] = ()
-    options: ClassVar[Mapping[str, float]] = MappingProxyType({})
-
-    config: ObjectiveConfig
-    seed: int = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term(TermSettings):
+    """A term that can be minimised: its settings, what it needs encoded, and its losses."""
 
     def choose(self, documents: Documents, chosen: Int64, moment: Moment) -> Choice:
-        """Return which sentences and images of some documents take part: all of them, unless the objective draws."""
+        """Return which sentences and images of some documents take part: all of them, unless the term draws."""
         return choose_all(documents, chosen)
 
-    @abstractmethod
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return the B losses, one a document."""
+        raise NotImplementedError
+
+
+def choose(terms: Sequence[TermSettings], documents: Documents, chosen: Int64, moment: Moment) -> Choice:
+    """Return which rows of some documents an objective needs encoded: of several terms, all."""
+    if len(terms) == 1:
+        return _term(terms[0]).choose(documents, chosen, moment)
+    return choose_all(documents, chosen)
+
+
+def losses(terms: Sequence[TermSettings], batch: EncodedBatch) -> Tensor:
+    """Return the B losses of an objective, the sums of its terms'."""
+    return torch.stack([_term(each).losses(batch) for each in terms]).sum(dim=0)
+
+
+def check_pairs(batch: EncodedBatch, name: str) -> None:
+    """Raise a `UsageError` unless every document of a batch is one text and one image."""
+    for id_, n, m in zip(batch.ids, batch.sentences.counts.tolist(), batch.images.counts.tolist(), strict=True):
+        if (n, m) != (1, 1):
+            raise UsageError(f"objective '{name}': document {id_} has {n} texts and {m} images, expected one of each")
+
+
+def _term(settings: TermSettings) -> Term:
+    if not isinstance(settings, Term):
+        raise ConfigError(f"objective.name = '{settings.name}': expected settings on top of training.objectives.Term")
+    return settings

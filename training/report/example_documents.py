@@ -21,7 +21,7 @@ from schemas.parts import read_part, split_parts
 from training.data.loading import read_for_model
 from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import Evaluation
-from training.evaluation.metrics.spread import spread
+from training.metrics.spread import spread
 from training.model import LinkModel
 from training.report.examples import ExampleDocument, ExampleGroup, choose_examples, main_concepts
 from training.similarity.assignment import predicted_pairs

@@ -22,7 +22,7 @@ from schemas.evaluation import Score
 from schemas.lake import Folder
 from schemas.manifest import SplitStatistics
 from training.config import Select, TrainConfig
-from training.data.requirements import told
+from training.data.requirements import described, similarities
 from training.evaluation.evaluate import (
     DOCUMENT,
     EvaluationReport,
@@ -33,10 +33,10 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, CONFUSION, ConfusedImages
-from training.evaluation.metrics.calibration import Calibration
-from training.evaluation.metrics.links import ScoreKind
-from training.evaluation.metrics.spread import spearman
 from training.evaluation.studies import CurvePoint, ModelComparison, ModelResult, Sweep, TransferCell
+from training.metrics.calibration import Calibration
+from training.metrics.links import ScoreKind
+from training.metrics.spread import spearman
 from training.report.examples import (
     Edge,
     EdgeKind,
@@ -192,7 +192,8 @@ def report_page(content: ReportContent) -> str:
         candidates=candidates_of(rows) if kind is ScoreKind.PAIRS else None,
         documents=documents_of(rows),
         left_out=left_out_of(rows),
-        told=told(config),
+        told=described(config),
+        similarity=similarities(config),
         epochs=len(content.history) or config.training.epochs,
         kept_epoch=content.kept_epoch,
         means=means_of(rows, kind),

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING
 from schemas.console import aligned
 from schemas.evaluation import Score
 from training.evaluation.baselines import TITLES
-from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.evaluation.judge import ANALYSIS, BIAS, CALIBRATION, CAPTIONS, REFINED, RELATIONS, RETRIEVAL
-from training.evaluation.metrics.links import LANGUAGE, ScoreKind
-from training.evaluation.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
 from training.evaluation.position import VALIDATION_LOSS
+from training.metrics.bootstrap import Interval
+from training.metrics.links import LANGUAGE, ScoreKind
+from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
 
 if TYPE_CHECKING:
     from training.report.figures import Axis

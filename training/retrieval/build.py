@@ -35,8 +35,8 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32
-from training.evaluation.metrics.calibration import Calibration
 from training.linking.shards import one_thread
+from training.metrics.calibration import Calibration
 from training.model import LinkModel
 from training.retrieval.records import Picture, write_records
 from training.retrieval.vectors import EXACT_BELOW, QUERIES, faiss, make_cells

@@ -29,9 +29,9 @@ from schemas.manifest import read_manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Bool, Float64, Floats, Int64
-from training.evaluation.bootstrap import pooled_interval
 from training.evaluation.evaluate import absent
-from training.evaluation.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
+from training.metrics.bootstrap import pooled_interval
+from training.metrics.retrieval import NUMBERS_AT_ONCE, Ranks, count_ranked
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader
 from training.retrieval.search import RRF

@@ -11,7 +11,7 @@ from typing import cast
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder
-from training.evaluation.metrics.calibration import Calibration, read_calibration
+from training.metrics.calibration import Calibration, read_calibration
 from training.model import LinkModel
 from training.retrieval.build import CALIBRATION, CELLS, MODEL, RECORDS, VECTORS, WORDS
 from training.retrieval.records import Records

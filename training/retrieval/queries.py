@@ -19,7 +19,6 @@ from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
 from training.data.documents import GivenDocument
 from training.data.ragged import Float32
-from training.data.requirements import inputs_of
 from training.data.views import TextView
 from training.model import LinkModel
 from training.text.vocabulary import token_spans
@@ -138,7 +137,7 @@ class QueryReader:
         view, given = TextView.of(self.model.card.config), query.given
         if not given:
             return RawDocument((), query.language, query.picture)
-        languages = inputs_of(self.model.card.config).languages
+        languages = self.model.card.config.needs.languages
         if languages and query.language not in languages:
             known = ", ".join(languages)
             raise UsageError(

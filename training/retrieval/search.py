@@ -20,7 +20,7 @@ import numpy as np
 
 from schemas.errors import NotFoundError, UsageError
 from training.data.ragged import Float32, Float64, Int64
-from training.evaluation.metrics.relations import RefineConfig, RelationPredictor
+from training.metrics.relations import RefineConfig, RelationPredictor
 from training.retrieval.filters import NO_FILTERS, Filters
 from training.retrieval.index import Index
 from training.retrieval.queries import Query, QueryReader, Reader, SourceText, read_words

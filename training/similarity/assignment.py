@@ -8,15 +8,14 @@ entry:
                  width     height - edges places
     height rows  gains     bonus
 
-`assign` solves on the host. `training.similarity.assignment_gpu` solves where the matrix lies on a GPU; it is
-experimental, and used where `Solver.GPU` asks for it. Which entries are
-selected is not differentiated, the entries are.
+A matrix on a GPU is fetched: assignments are solved on the host. Which entries are selected is not differentiated, the
+entries are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +24,16 @@ from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from schemas.errors import ConfigError
-from training.config import Matching, Solver
 from training.data.ragged import Bool, Floats, Int64, Ragged, to_device
 
 SMALLEST_FOR_LAPJV = 16  # columns
+
+
+class Matching(StrEnum):
+    """`exact` selects exactly k edges (H's code); `at_most` leaves out an edge that would lower the sum."""
+
+    EXACT = "exact"
+    AT_MOST = "at_most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,6 @@ def match_batch(
     *,
     k: str,
     matching: Matching | str,
-    solver: Solver = Solver.HOST,
 ) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
 
@@ -160,13 +163,12 @@ def match_batch(
         images: which columns are of which of the C image sets.
         k: see `edge_counts`.
         matching: see `match`.
-        solver: what solves the assignment problems.
 
     Returns:
         Edges whose pair `(i, j)` is number `i * C + j`.
     """
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
-    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching), solver)
+    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching))
 
 
 def match_own(
@@ -176,14 +178,13 @@ def match_own(
     *,
     k: str,
     matching: Matching | str,
-    solver: Solver = Solver.HOST,
 ) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
     Arguments as of `match_batch`.
     """
     sets = np.arange(len(sentences))
-    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching), solver)
+    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
 
 
 def assign(gains: Floats, problems: Problems) -> Int64:
@@ -233,31 +234,13 @@ def _columns(costs: Floats, places: int, stay: float) -> Int64:
     return columns
 
 
-def _match(weights: Tensor, problems: Problems, matching: Matching, solver: Solver) -> Edges:
+def _match(weights: Tensor, problems: Problems, matching: Matching) -> Edges:
     finite = torch.nan_to_num(weights.detach(), posinf=0.0, neginf=0.0)
-    solve = _assign_on_gpu if solver is Solver.GPU else _assign_on_host
-    taken = solve(finite.clamp(min=0) if matching is Matching.AT_MOST else finite, problems)
+    gains = finite.clamp(min=0) if matching is Matching.AT_MOST else finite
+    known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32)).cpu().numpy()
+    taken = to_device(assign(known_to_numpy, problems), weights.device)
     is_selected = taken >= 0
     entries = torch.where(is_selected, taken, ~taken)
     if matching is Matching.AT_MOST:
         is_selected &= finite.flatten().index_select(0, entries) >= 0
     return Edges(entries, is_selected, to_device(problems.rows.owners, weights.device))
-
-
-def _assign_on_host(gains: Tensor, problems: Problems) -> Tensor:
-    """Return what `assign` does, as a tensor beside `gains`; a matrix on a GPU is fetched."""
-    known_to_numpy = gains.to(torch.promote_types(gains.dtype, torch.float32))
-    return to_device(assign(known_to_numpy.cpu().numpy(), problems), gains.device)
-
-
-def _assign_on_gpu(gains: Tensor, problems: Problems) -> Tensor:
-    """Return what `assign` does, solved where the matrix lies.
-
-    Raises:
-        ConfigError: the matrix lies on no GPU, or Triton is not there.
-    """
-    if not gains.is_cuda or find_spec("triton") is None:
-        raise ConfigError("objective.solver = 'gpu': expected training on a GPU, and Triton; use solver=host")
-    from training.similarity.assignment_gpu import assign_on_gpu
-
-    return assign_on_gpu(gains, problems)

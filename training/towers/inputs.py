@@ -1,14 +1,16 @@
-"""What every tower is: built from sizes, started from the training split, then from inputs to rows to unit vectors.
+"""What every tower is: built from its settings, started from the training split, then from inputs to unit vectors.
 
-A tower takes of its inputs what it reads and refuses what is missing.
+A tower takes of its inputs what it reads and refuses what is missing. Its settings are a dataclass on top of
+`TextTowerSettings` or `ImageTowerSettings`, which builds it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import ConfigError, UsageError
+from training.config import ImageSettings, TextSettings
 from training.data.documents import DocumentSet, HeldSplit, RegionBank
 from training.data.ragged import Floats, Int64, to_device
+from training.text.vocabulary import Vocabulary
 
 Gather = Callable[[Tensor], list[Tensor]]
 Found = TypeVar("Found")
@@ -175,7 +179,13 @@ class Workers(Protocol):
 
 
 class Tower(nn.Module):
-    """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`."""
+    """Rows that it prepared -> N x d unit vectors: `tower(rows, training_pass)`.
+
+    Attributes:
+        word_tables: names of the parameters that hold a vector a word.
+    """
+
+    word_tables: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Any) -> Rows:
         """Return the rows of a `TextInput` or an `ImageInput`.
@@ -203,6 +213,41 @@ class Tower(nn.Module):
         One name for all layers, or one for each in the order they attend; {} where the tower has no attention.
         """
         return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTowerSettings(TextSettings):
+    """Settings of a text tower, which they build."""
+
+    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
+        """Return the tower with random weights.
+
+        Raises:
+            ConfigError: it reads what is not given, or its package is not installed.
+        """
+        raise NotImplementedError
+
+    def vocabulary(self, counts: Counter[str], labels: Collection[str]) -> Vocabulary:
+        """Return the words that the tower knows, of a tower that needs words.
+
+        Args:
+            counts: of the words of the training split, in a language where the tower needs languages.
+            labels: words of the labels of regions, which must be known.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageTowerSettings(ImageSettings):
+    """Settings of an image tower, which they build."""
+
+    def build(self, sizes: Sizes, text: Tower) -> Tower:
+        """Return the tower with random weights; it may share modules of the text tower.
+
+        Raises:
+            ConfigError: it reads what is not given, or its package is not installed.
+        """
+        raise NotImplementedError
 
 
 def unit(rows: Tensor) -> Tensor:

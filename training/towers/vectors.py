@@ -1,10 +1,8 @@
-"""Towers over one fixed vector a row: an affine map into the joint space.
+"""What the towers over one fixed vector a row share: an affine map into the joint space.
 
-`linear` is Hessel 2019's (3.1) and Liu 2020's (4.2) image tower, `linear-bn` Alikhani 2022's (batch norm before the
-map), `sentence` a text tower over the vectors of a frozen sentence encoder (SPEC 6). Where features are standardised,
-their moments are those of the training split. They are buffers, so they are saved with the weights, and they are taken
-over occurrences: a sentence or an image that occurs in several documents counts each time, which makes them the same
-for any partition of the documents.
+Where features are standardised, their moments are those of the training split. They are buffers, so they are saved with
+the weights, and they are taken over occurrences: a sentence or an image that occurs in several documents counts each
+time, which makes them the same for any partition of the documents.
 """
 
 from __future__ import annotations
@@ -13,17 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.errors import UsageError
-from training.config import LinearBnConfig, LinearConfig, SentenceConfig
 from training.data.documents import HeldSplit
 from training.data.ragged import Float64, Floats, Int64
 from training.towers.batch_norm import BatchNorm
 from training.towers.dropout import RowDropout
 from training.towers.inputs import (
     ImageInput,
+    ImageTowerSettings,
     Rows,
     Sizes,
-    TextInput,
     Tower,
     TrainingPass,
     VectorRows,
@@ -70,44 +66,18 @@ class VectorTower(Tower):
             self.standardise.set_moments(torch.cat(workers.gather(row)).sum(dim=0).cpu().numpy())
 
 
-class SentenceTower(VectorTower):
-    """The text tower `sentence`."""
+class ImageVectorTower(VectorTower):
+    """N images with a vector of an extractor -> N x d unit vectors.
 
-    def __init__(self, config: SentenceConfig, sizes: Sizes, vocabulary: object = None) -> None:
-        features = required(sizes.sentence, tower="text.name = 'sentence'", what="a sentence extractor in the data set")
-        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
+    Raises:
+        ConfigError: the data set has no such vectors.
+    """
 
-    def prepare(self, given: TextInput) -> Rows:
-        """Return the rows of given sentence vectors; of the texts only the number counts.
-
-        Raises:
-            UsageError: there are no vectors, not one a sentence, or they have another size.
-        """
-        if given.vectors is None:
-            raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
-        if len(given.vectors) != len(given.texts):
-            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
-        return VectorRows.checked(given.vectors, self.features)
-
-    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
-        vectors = split.documents.sentence_vectors
-        self._set_moments(moments(required(vectors, tower="text.name = 'sentence'", what="sentence vectors")), workers)
-
-
-class LinearTower(VectorTower):
-    """The image towers `linear` and `linear-bn`."""
-
-    def __init__(self, config: LinearConfig | LinearBnConfig, sizes: Sizes, text: object = None) -> None:
-        features = required(
-            sizes.image, tower=f"image.name = '{config.name}'", what="an image extractor in the data set"
-        )
-        super().__init__(
-            features,
-            sizes.dimensions,
-            dropout=config.dropout,
-            standardised=isinstance(config, LinearConfig) and config.standardise,
-            normalised=isinstance(config, LinearBnConfig),
-        )
+    def __init__(self, config: ImageTowerSettings, sizes: Sizes, *, standardised: bool, normalised: bool) -> None:
+        name = f"image.name = '{config.name}'"
+        features = required(sizes.image, tower=name, what="an image extractor in the data set")
+        dropout, dimensions = config.dropout, sizes.dimensions
+        super().__init__(features, dimensions, dropout=dropout, standardised=standardised, normalised=normalised)
 
     def prepare(self, given: ImageInput) -> Rows:
         return VectorRows.checked(given.vectors, self.features)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,100 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from schemas.configs import NonNegativeInt, PositiveInt, require
 from schemas.errors import UsageError
-from training.config import TRAINED, WordsConfig
+from training.config import TRAINED, Needs, TowerSettings
 from training.data.documents import HeldSplit
 from training.data.ragged import Float32, Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary, tokenize
 from training.text.word_vectors import WordVector, initial_vectors, read_aligned, read_vectors, train_word2vec
-from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, Workers, gather_json, required
+from training.towers.inputs import (
+    Sizes,
+    TextInput,
+    TextTowerSettings,
+    Tower,
+    TrainingPass,
+    Workers,
+    gather_json,
+    required,
+)
+
+RANDOM_WORDS = "random"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordsSettings(TextTowerSettings):
+    """Settings of the text towers that read words.
+
+    Attributes:
+        word_dimensions: size of a word vector (H: 300).
+        word_vectors: what word vectors start from: a file (word2vec binary or text, GloVe, fastText `.vec` or `.bin`,
+            MUSE), `glove-6b-50d` (packaged), `word2vec` (trained on the training split, A); empty: random in +-0.2.
+        aligned_vectors: one-for-all (N 5.2.2): `LANGUAGE=FILE` of aligned word vectors (MUSE) per language; a word is
+            looked up in its document's language. Empty: one language.
+        train_words: whether word vectors are trained; with `aligned_vectors` they must not be.
+        min_word_count: a word seen fewer times in the training split is unknown (H: 5).
+        only_vector_words: whether words without a vector in `text.word_vectors` are unknown, although the vectors are
+            trained (N table 4, lines 4.3 and 4.5: the vocabulary of MUSE alone).
+        max_words: words of a sentence that are read; 0: 20 of the crowd-labelled sets (mscoco, story-dii, story-sis,
+            dii-stress), 50 of the others (H).
+    """
+
+    word_dimensions: PositiveInt = 300
+    word_vectors: str = ""
+    aligned_vectors: tuple[str, ...] = ()
+    train_words: bool = True
+    min_word_count: PositiveInt = 5
+    only_vector_words: bool = False
+    max_words: NonNegativeInt = 0
+
+    def __post_init__(self) -> None:
+        TowerSettings.__post_init__(self)
+        has_vectors = bool(self.word_vectors) or not self.only_vector_words
+        rule = "expected text.word_vectors beside it"
+        require(has_vectors, field="text.only_vector_words", value=self.only_vector_words, rule=rule)
+        for item in self.aligned_vectors:
+            language, _, path = item.partition("=")
+            require(bool(language and path), field="text.aligned_vectors", value=item, rule="expected LANGUAGE=FILE")
+        rule = "aligned word vectors are frozen, else their languages drift apart; set text.train_words=false"
+        is_frozen = not (self.aligned_vectors and self.train_words)
+        require(is_frozen, field="text.aligned_vectors", value=self.aligned_vectors, rule=rule)
+
+    @property
+    def needs(self) -> Needs:
+        """Return what the tower reads of a data set."""
+        return Needs(words=True, languages=tuple(item.partition("=")[0] for item in self.aligned_vectors))
+
+    @property
+    def words_from(self) -> str:
+        """Return what word vectors start from."""
+        return ", ".join(self.aligned_vectors) or self.word_vectors or RANDOM_WORDS
+
+    @property
+    def trains_words(self) -> bool:
+        """Return whether word vectors are trained."""
+        return self.train_words
+
+    @property
+    def shares_words(self) -> bool:
+        """Return whether the image tower can read its word vectors."""
+        return True
+
+    def vocabulary(self, counts: Counter[str], labels: Collection[str]) -> Vocabulary:
+        """Return the words that are seen often enough, and those of labels.
+
+        Of several languages, only words that have an aligned vector are known: the vectors are frozen (N 6.3); with
+        `only_vector_words`, only those that have a vector.
+        """
+        counts = counts | Counter(dict.fromkeys(labels, self.min_word_count))
+        known: Iterable[WordVector] | None = None
+        if self.aligned_vectors:
+            known = read_aligned(self.aligned_vectors, counts, dimensions=self.word_dimensions)
+        elif self.only_vector_words and self.word_vectors != TRAINED:
+            known = read_vectors(self.word_vectors, counts, dimensions=self.word_dimensions)
+        if known is not None:
+            counts = Counter({word: counts[word] for word, _ in known})
+        return Vocabulary.from_counts(counts, min_count=self.min_word_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +128,9 @@ class WordTower(Tower):
         ConfigError: there is no vocabulary.
     """
 
-    def __init__(self, config: WordsConfig, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+    word_tables = ("embedding.weight",)
+
+    def __init__(self, config: WordsSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
         super().__init__()
         self.config = config
         self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
@@ -80,7 +170,7 @@ def words_of(texts: Sequence[str], max_words: int) -> list[tuple[str, ...]]:
     return [tuple(tokenize(text)[:max_words]) or ("",) for text in texts]
 
 
-def languages_of(given: TextInput, config: WordsConfig) -> tuple[str, ...] | None:
+def languages_of(given: TextInput, config: WordsSettings) -> tuple[str, ...] | None:
     """Return the sentences' languages for a tower of several languages (N 5.2.2), None for another.
 
     Raises:
@@ -94,7 +184,7 @@ def languages_of(given: TextInput, config: WordsConfig) -> tuple[str, ...] | Non
 
 
 def starting_vectors(
-    config: WordsConfig, vocabulary: Vocabulary, split: HeldSplit, workers: Workers, seed: int
+    config: WordsSettings, vocabulary: Vocabulary, split: HeldSplit, workers: Workers, seed: int
 ) -> Float32:
     """Return V x w starting vectors, as `text.word_vectors` or `text.aligned_vectors` names them."""
     known: Iterable[WordVector] = ()

@@ -5,18 +5,36 @@ multilink train ... --set text.name=sentence-mlp --set text.hidden=128
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
-from multilink_parts.tower_settings import SentenceMlpConfig
-from training.towers.inputs import Sizes, TrainingPass, VectorRows, unit
-from training.towers.vectors import SentenceTower
+from schemas.configs import PositiveInt
+from training.towers.inputs import Sizes, Tower, TrainingPass, VectorRows, unit
+from training.towers.text.sentence import SentenceSettings, SentenceTower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceMlpSettings(SentenceSettings):
+    """Two layers over the frozen vectors of a sentence encoder.
+
+    Attributes:
+        hidden: width of the first layer.
+    """
+
+    name: str = "sentence-mlp"
+    hidden: PositiveInt = 256
+
+    def build(self, sizes: Sizes, vocabulary: object) -> Tower:
+        """Return the tower with random weights."""
+        return SentenceMlpTower(self, sizes)
 
 
 class SentenceMlpTower(SentenceTower):
     """N x v vectors -> N x d unit vectors: standardisation, dropout, two layers."""
 
-    def __init__(self, config: SentenceMlpConfig, sizes: Sizes, vocabulary: object = None) -> None:
-        super().__init__(config, sizes, vocabulary)
+    def __init__(self, config: SentenceMlpSettings, sizes: Sizes) -> None:
+        super().__init__(config, sizes)
         self.hidden = nn.Linear(self.features, config.hidden)
         self.affine = nn.Linear(config.hidden, sizes.dimensions)
 

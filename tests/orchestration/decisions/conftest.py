@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from multilink.datasets import open_dataset
 from orchestration.cli import run
-from orchestration.database import database_in, open_database
-from orchestration.datasets import open_dataset
+from orchestration.decisions.database import database_in, open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Ranking, ShownPicture
 

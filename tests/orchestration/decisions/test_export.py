@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from multilink.datasets import open_dataset
 from orchestration.cli import run
-from orchestration.datasets import open_dataset
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Objection
 

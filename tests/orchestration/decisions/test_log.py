@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from orchestration.database import database_in, open_database
+from orchestration.decisions.database import database_in, open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from schemas.errors import BuildError, NotFoundError, UsageError
@@ -35,7 +35,7 @@ CHOICE = Decision(action=Action.CHOOSE, image=HASHES[1], dataset="archive@1a2b",
 WRITER = """
 import sys
 from dataclasses import replace
-from orchestration.database import open_database
+from orchestration.decisions.database import open_database
 from orchestration.decisions.log import DecisionLog
 from schemas.decisions import Action, Decision, Ranking, ShownPicture
 

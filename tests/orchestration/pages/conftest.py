@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
-from orchestration.archive import Archive
+from orchestration.inference.archive import Archive
 from orchestration.pages.settings import PagesSettings
 from schemas.lake import Lake
 
@@ -27,7 +27,7 @@ WAIT_MS = 120_000
 @pytest.fixture(scope="session")
 def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     """Build the news and an archive that means harm, train on the news, index both, and show them."""
-    from training.evaluation.metrics.calibration import Calibration, Method
+    from training.metrics.calibration import Calibration, Method
     from training.model import LinkModel
 
     folder = tmp_path_factory.mktemp("newsroom")

@@ -14,9 +14,9 @@ import httpx
 import pytest
 from newsroom import ROOT, Newsroom, Rivals, searched, served, shown, token_in
 
-from orchestration.archive import Archive
-from orchestration.database import open_database
+from orchestration.decisions.database import open_database
 from orchestration.decisions.log import DecisionLog
+from orchestration.inference.archive import Archive
 from orchestration.pages.settings import PagesSettings
 from schemas.decisions import Action, Decision, Objection, Ranking
 

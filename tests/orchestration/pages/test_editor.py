@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from newsroom import Newsroom, Rivals, searched, shown
 
+from multilink.datasets import open_dataset
 from orchestration.cli import run
-from orchestration.datasets import open_dataset
 from schemas.features import column_to_vectors
 
 if TYPE_CHECKING:

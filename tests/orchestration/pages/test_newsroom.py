@@ -11,7 +11,7 @@ import httpx
 import pytest
 from newsroom import NEWS, Newsroom, searched, shown, token_in
 
-from orchestration.archive import Archive
+from orchestration.inference.archive import Archive
 from orchestration.pages.articles import link_of
 from orchestration.pages.asking import Asked, Coloured, _texts
 from training.retrieval.queries import Query

@@ -14,7 +14,7 @@ import pytest
 from newsroom import Newsroom, searched, shown, token_in
 from PIL import Image
 
-from orchestration.archive import Archive
+from orchestration.inference.archive import Archive
 from pipelines.sources.text import split_sentences
 from training.retrieval.placement import place
 

@@ -35,16 +35,18 @@ from schemas.lake import Folder, Lake
 from schemas.links import LINKED_SCHEMA
 from schemas.manifest import FileEntry, Manifest, commit, read_manifest
 from schemas.tables import row_of, to_table
-from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.evaluation.metrics.calibration import Calibration, Method
 from training.linking.versions import link_here, link_version, prepare_linking
 from training.listening import TimedProtocol, bind
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method
 from training.model import LinkModel, ModelCard
 from training.similarity.assignment import predicted_pairs
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -58,8 +60,8 @@ EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0),
     training=LoopConfig(epochs=8, learning_rate=1e-2, select=Select.LAST),
 )
 CALIBRATION = Calibration(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration.cli import app
 from pipelines.card.show import explain_failures, failure_rows
-from pipelines.cli import datasets_app
 from pipelines.shards.writing import write_rows
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder, Lake
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def run(*arguments: str) -> Any:
-    return CliRunner().invoke(datasets_app, [*arguments])
+    return CliRunner().invoke(app, ["datasets", *arguments])
 
 
 def test_each_reason_has_its_commonest_message_and_a_record() -> None:

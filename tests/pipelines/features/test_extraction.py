@@ -183,9 +183,9 @@ def test_settings_are_checked(tmp_path: Path, counts: Counter[str]) -> None:
     for setting, words in (
         ("features.images=colours,colours", "a name may be given once"),
         ("features.images=../up", "expected names of letters"),
-        ("features.max_regions=101", "must be in 1..100"),
-        ("features.min_regions=37", r"must be in 0..features.max_regions"),
-        ("features.batch_images=0", "must be at least 1"),
+        ("features.max_regions=101", r"must be in \[1, 100\]"),
+        ("features.min_regions=37", "must be at most features.max_regions"),
+        ("features.batch_images=0", "must be positive"),
         ("features.storage=float8", "expected one of float16, float32, int8"),
         ("features.weights=densenet169", "expected NAME=URI"),
         ("features.images=unknown", "expected one of .*cells, colours"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orchestration.link import extraction_for, given_documents
+from orchestration.inference.extraction import extraction_for, given_documents
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipelines.features.nasnet_mobile import NasnetMobile
+from multilink.nasnet_mobile import NasnetMobile
 from pipelines.features.networks import fold_batch_norms
 
 # `pretrainedmodels` 0.7.4, nasnetamobile(num_classes=1000, pretrained=None), its state filled by `made_up`, looking at

@@ -20,9 +20,9 @@ from pipelines.images import obtain
 from pipelines.images.obtain import Found, ImageAccess, obtain_images
 from pipelines.images.packed import PackedImage, copy_packs
 from pipelines.images.transforms import ObtainImages
-from pipelines.launch import Runner, run_pipeline
+from pipelines.launch import run_pipeline
 from pipelines.progress import Progress
-from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig, Runner
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.takedowns import parse_takedowns
 from schemas.documents import Provenance

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pipelines.dedupe.transforms import FindDuplicates
 from pipelines.documents.settle import SettledDocument
 from pipelines.images.packed import PackedImage
-from pipelines.launch import Runner, run_pipeline
-from pipelines.settings import Policy, SharedThing, SplitsConfig
+from pipelines.launch import run_pipeline
+from pipelines.settings import Policy, Runner, SharedThing, SplitsConfig
 from pipelines.splits.leaks import LeakCount, count_lines, is_heeded, is_weaker_end, refuse_leaks
 from pipelines.splits.shared import (
     Items,

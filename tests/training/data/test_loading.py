@@ -15,12 +15,13 @@ from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageErro
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.config import DataConfig, SentenceConfig, TrainConfig
+from training.config import DataConfig, TrainConfig
 from training.data.lake import Columns, read_index, read_split
 from training.data.loading import load_training_data
 from training.data.ragged import Ragged
+from training.towers.text.sentence import SentenceSettings
 
-CONFIG = TrainConfig(text=SentenceConfig())
+CONFIG = TrainConfig(text=SentenceSettings())
 
 
 @pytest.fixture

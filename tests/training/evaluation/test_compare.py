@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from schemas.errors import UsageError
-from training.evaluation.bootstrap import compare
 from training.evaluation.evaluate import evaluate_matrices
-from training.evaluation.metrics.spread import spearman
 from training.evaluation.studies import Contestant, compare_models
+from training.metrics.bootstrap import compare
+from training.metrics.spread import spearman
 from training.report.pages import comparison_lines, comparison_page
 
 WHERE = {"dataset": "diy@v1", "split": "test"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training.evaluation.metrics.links import language_groups, link_scores, role_groups, score, score_documents
+from training.metrics.links import language_groups, link_scores, role_groups, score, score_documents
 
 
 def made(seed, shape=(3, 4), links=((0, 1), (2, 3))):

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from training.evaluation.bootstrap import median_interval
-from training.evaluation.metrics.retrieval import Pool, expected_reciprocal_rank, retrieval_scores, score_pairs
+from training.metrics.bootstrap import median_interval
+from training.metrics.retrieval import Pool, expected_reciprocal_rank, retrieval_scores, score_pairs
 
 
 @pytest.mark.parametrize(("above", "others", "partners"), [(0, 0, 1), (2, 0, 3), (0, 4, 1), (1, 3, 2), (0, 2, 3)])

@@ -1,7 +1,7 @@
 import numpy as np
 
 from training.evaluation.evaluate import random_similarities
-from training.evaluation.metrics.links import score_documents
+from training.metrics.links import score_documents
 
 
 def test_scores_depend_on_document_and_seed_alone() -> None:

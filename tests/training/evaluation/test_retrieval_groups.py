@@ -13,18 +13,20 @@ from schemas.documents import Split
 from schemas.evaluation import Score
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import DataConfig, MultiSourceConfig, SubwordAttentionConfig, TrainConfig
+from training.config import DataConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.evaluation.evaluate import embedded_pool, read_documents
 from training.evaluation.judge import judge_model
-from training.evaluation.metrics.retrieval import Direction, retrieval_scores
+from training.metrics.retrieval import Direction, retrieval_scores
 from training.model import LinkModel, ModelCard
 from training.report.sections import sections
 from training.text.vocabulary import Vocabulary
+from training.towers.text.multi_source import MultiSourceSettings
+from training.towers.text.subword_attention import SubwordAttentionSettings
 
 CONFIG = TrainConfig(
-    dimensions=12, text=MultiSourceConfig(sources=("headline", "caption"), word_dimensions=8, dropout=0.0)
+    dimensions=12, text=MultiSourceSettings(sources=("headline", "caption"), word_dimensions=8, dropout=0.0)
 )
 
 
@@ -90,7 +92,7 @@ def test_a_source_of_a_fused_model_is_read_alone(lake: Lake) -> None:
 def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
     config = TrainConfig(
         dimensions=12,
-        text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0),
+        text=SubwordAttentionSettings(word_dimensions=8, dropout=0.0),
         data=DataConfig(roles=("headline", "caption")),
     )
     rows = judge_model(fused(lake, config), lake, "synthetic").rows
@@ -105,7 +107,7 @@ def test_a_relation_is_the_pairs_that_have_it(lakes: ModuleType, tmp_path: Path)
     world = lakes.World(sentences=(1, 1), images=(1, 1))
     made = lakes.with_relations(lakes.make_documents(Split.TEST, 40, world))
     found = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made})
-    config = TrainConfig(dimensions=12, text=SubwordAttentionConfig(word_dimensions=8, dropout=0.0))
+    config = TrainConfig(dimensions=12, text=SubwordAttentionSettings(word_dimensions=8, dropout=0.0))
     groups = by_group(judge_model(fused(found, config), found, "synthetic").rows)
     true = Counter(
         name for document in made.documents for link in document.links or () for name, value in link.relations if value

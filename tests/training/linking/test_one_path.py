@@ -17,17 +17,18 @@ from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from training.config import DataConfig, SentenceConfig, TrainConfig
+from training.config import DataConfig, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, read_for_model
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker, check_refined
+from training.metrics.relations import RefineConfig
 from training.mlflow.registry import LoadedModel
 from training.mlflow.serving import make_app
 from training.model import LinkModel, ModelCard
 from training.recipes import RECIPES
 from training.text.vocabulary import Vocabulary
+from training.towers.text.sentence import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
 SIZES = {
@@ -54,7 +55,7 @@ def configurations() -> dict[str, TrainConfig]:
     gru = small["hessel-2019"]
     aligned = replace(gru.text, aligned_vectors=("de=de.vec", "fr=fr.vec"), train_words=False)
     return small | {
-        "sentence": replace(gru, text=SentenceConfig()),
+        "sentence": replace(gru, text=SentenceSettings()),
         "one for all": replace(gru, text=aligned),
         "captions and bodies": replace(gru, data=DataConfig(roles=("caption", "body"))),
     }

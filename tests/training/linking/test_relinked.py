@@ -16,20 +16,22 @@ from schemas.documents import Given, GivenLink, Split, to_row
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import RELINKED_SCHEMA
 from schemas.tables import check_schema
-from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
-from training.linking_commands import compare_links
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.link import RayWorkers
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
+from training.workflows.link import compare_links
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 KILLED = """

@@ -21,23 +21,25 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest
 from schemas.manifest import FileEntry, commit, read_manifest
 from schemas.tables import check_schema
-from training.config import LinearConfig, LoopConfig, Matching, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
-from training.evaluation.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.linking.shards import LinkedShard, Linking, Shard
 from training.linking.versions import LinkedVersion, LinkShards, link_here, link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method, PrecisionPoint
 from training.model import LinkModel
 from training.ray.link import RayWorkers
-from training.similarity.assignment import match
+from training.similarity.assignment import Matching, match
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 COUNTS = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}

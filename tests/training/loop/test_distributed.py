@@ -11,58 +11,49 @@ from forked import clean_environment, start
 from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.lake import Lake
-from training.config import (
-    BilstmAttentionConfig,
-    GruConfig,
-    LinearBnConfig,
-    LinearConfig,
-    LoopConfig,
-    MultiSourceConfig,
-    ObjectiveConfig,
-    ObjectiveName,
-    Precision,
-    Select,
-    SentenceConfig,
-    Similarity,
-    StepsSchedule,
-    TrainConfig,
-)
+from training.config import LoopConfig, Precision, Select, StepsSchedule, TrainConfig, objective
 from training.data.loading import load_training_data
 from training.loop.context import CPU, Context
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
+from training.towers.image.linear import LinearSettings
+from training.towers.image.linear_bn import LinearBnSettings
+from training.towers.text.bilstm_attention import BilstmAttentionSettings
+from training.towers.text.gru import GruSettings
+from training.towers.text.multi_source import MultiSourceSettings
+from training.towers.text.sentence import SentenceSettings
 
 WORKER = Path(__file__).with_name("worker.py")
 FROZEN = TrainConfig(
     dimensions=16,
-    text=SentenceConfig(dropout=0.3),
-    image=LinearConfig(dropout=0.3, standardise=True),
-    objective=ObjectiveConfig(name="cross+intra+dropout", similarity=Similarity.AP),
+    text=SentenceSettings(dropout=0.3),
+    image=LinearSettings(dropout=0.3, standardise=True),
+    objective=objective("cross+intra+dropout", similarity="ap"),
     training=LoopConfig(epochs=2, learning_rate=1e-2, negative_documents=4),
 )
 WORDS = replace(
     FROZEN,
     recipe="words",
-    text=GruConfig(dropout=0.3, word_dimensions=8, min_word_count=2),
-    image=LinearConfig(dropout=0.3),
-    objective=ObjectiveConfig(similarity=Similarity.TK),
+    text=GruSettings(dropout=0.3, word_dimensions=8, min_word_count=2),
+    image=LinearSettings(dropout=0.3),
+    objective=objective("cross", similarity="tk"),
 )
 COHERENT = replace(
     FROZEN,
     recipe="coherent",
-    objective=ObjectiveConfig(name="coherence-aware", margin=0.3, relation_weight=1.0),
+    objective=objective("coherence-aware", margin=0.3, relation_weight=1.0),
 )
 NORMALISED = replace(
     WORDS,
     recipe="normalised",
-    text=BilstmAttentionConfig(dropout=0.3, word_dimensions=8, min_word_count=2),
-    image=LinearBnConfig(dropout=0.3),
+    text=BilstmAttentionSettings(dropout=0.3, word_dimensions=8, min_word_count=2),
+    image=LinearBnSettings(dropout=0.3),
     training=replace(WORDS.training, max_rows=2, warmup_steps=5, schedule=StepsSchedule(epochs=1)),
 )
 FUSED = replace(
     WORDS,
     recipe="fused",
-    text=MultiSourceConfig(
+    text=MultiSourceSettings(
         dropout=0.3,
         word_dimensions=8,
         min_word_count=2,
@@ -74,19 +65,17 @@ FUSED = replace(
         buckets=50,
     ),
 )
-SHOWN = replace(
-    FROZEN, recipe="shown", objective=ObjectiveConfig(name="cross+supervised", labelled_share=0.5, mean_epochs=1)
-)
+SHOWN = replace(FROZEN, recipe="shown", objective=objective("cross+supervised", labelled_share=0.5, mean_epochs=1))
 FEW_SHOWN = replace(
     FROZEN,
     recipe="few-shown",
-    objective=ObjectiveConfig(name="supervised", labelled_share=0.2),
+    objective=objective("supervised", labelled_share=0.2),
     training=replace(FROZEN.training, learning_rate=1e-2, negative_documents=2, select=Select.LAST),
 )
 GPU = torch.device("cuda")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 GPU_TOLERANCE = 1e-3  # float32 sums in another order, over the steps of two epochs
-SINGLES = replace(WORDS, recipe="singles", objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
+SINGLES = replace(WORDS, recipe="singles", objective=objective("nostruct"))
 
 
 def make_lake(lakes: ModuleType, folder: Path) -> Lake:

@@ -15,16 +15,7 @@ from schemas.configs import override
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import (
-    DataConfig,
-    GruConfig,
-    LinearConfig,
-    LoopConfig,
-    ObjectiveConfig,
-    Select,
-    Similarity,
-    TrainConfig,
-)
+from training.config import DataConfig, LoopConfig, Select, TrainConfig, objective
 from training.data.documents import HeldSplit, RegionBank
 from training.data.loading import TrainingData, load_training_data
 from training.data.ragged import Ragged
@@ -32,8 +23,10 @@ from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
-from training.towers.multi_source import MultiSourceTower
-from training.towers.subword_attention import SubwordAttentionTower
+from training.towers.image.linear import LinearSettings
+from training.towers.text.gru import GruSettings
+from training.towers.text.multi_source import MultiSourceTower
+from training.towers.text.subword_attention import SubwordAttentionTower
 
 PARTS = ("text", "image")
 ROLES = ("headline", "caption", "body")
@@ -49,9 +42,9 @@ SIZES = {
 }
 BASE = TrainConfig(
     dimensions=16,
-    text=GruConfig(word_dimensions=8, dropout=0.0, min_word_count=1),
-    image=LinearConfig(dropout=0.0),
-    objective=ObjectiveConfig(similarity=Similarity.DC),
+    text=GruSettings(word_dimensions=8, dropout=0.0, min_word_count=1),
+    image=LinearSettings(dropout=0.0),
+    objective=objective("cross", similarity="dc"),
     training=LoopConfig(epochs=8, learning_rate=1e-2, negative_documents=4, select=Select.LAST),
 )
 

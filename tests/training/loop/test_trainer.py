@@ -11,23 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from set_similarity import set_similarity
 
+from schemas.configs import override
 from schemas.documents import Sentence, Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import (
-    GruConfig,
-    LinearConfig,
-    LoopConfig,
-    ObjectiveConfig,
-    ObjectiveName,
-    PlateauSchedule,
-    Precision,
-    Select,
-    SentenceConfig,
-    Similarity,
-    TrainConfig,
-)
+from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.loop import progress, state, trainer
 from training.loop.context import Context
@@ -38,27 +28,28 @@ from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch, Moment
-from training.objectives.cross_document import CrossDocument
-from training.objectives.registry import build_objective
+from training.objectives.terms.cross_document import CrossDocument
 from training.relations import label_matrix
-from training.similarity.sets import set_similarity
+from training.towers.image.linear import LinearSettings
 from training.towers.inputs import image_input, text_input
+from training.towers.text.gru import GruSettings
+from training.towers.text.sentence import SentenceSettings
 
 FROZEN = TrainConfig(
     dimensions=24,
-    text=SentenceConfig(dropout=0.2),
-    image=LinearConfig(dropout=0.2, standardise=True),
+    text=SentenceSettings(dropout=0.2),
+    image=LinearSettings(dropout=0.2, standardise=True),
     training=LoopConfig(epochs=4, learning_rate=5e-3, negative_documents=6),
 )
 WORDS = replace(
     FROZEN,
-    text=GruConfig(dropout=0.2, word_dimensions=12, min_word_count=2),
-    image=LinearConfig(dropout=0.2),
+    text=GruSettings(dropout=0.2, word_dimensions=12, min_word_count=2),
+    image=LinearSettings(dropout=0.2),
 )
 
-SUM = replace(FROZEN, objective=ObjectiveConfig(name="cross+intra+dropout+nostruct", similarity=Similarity.TK))
-PAIRS = replace(FROZEN, objective=ObjectiveConfig(name="triplet-hardest", margin=0.3))
-COHERENT = replace(FROZEN, objective=ObjectiveConfig(name="coherence-aware", margin=0.3))
+SUM = replace(FROZEN, objective=objective("cross+intra+dropout+nostruct", similarity="tk"))
+PAIRS = replace(FROZEN, objective=objective("triplet-hardest", margin=0.3))
+COHERENT = replace(FROZEN, objective=objective("coherence-aware", margin=0.3))
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +84,9 @@ def with_loop(config: TrainConfig, **changes: object) -> TrainConfig:
     return replace(config, training=replace(config.training, **changes))
 
 
-@pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
-def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path, similarity: Similarity) -> None:
-    config = replace(with_loop(FROZEN, epochs=6), objective=ObjectiveConfig(similarity=similarity))
+@pytest.mark.parametrize("similarity", ["dc", "tk", "ap"])
+def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path, similarity: str) -> None:
+    config = replace(with_loop(FROZEN, epochs=6), objective=objective("cross", similarity=similarity))
     result = train(config, data, Context(), run_directory=tmp_path)
     first, last = result.history[0], result.history[-1]
     assert last["train_loss"] < first["train_loss"] / 2
@@ -114,7 +105,7 @@ def test_words_are_learnt(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_nostruct_learns(data: TrainingData, tmp_path: Path) -> None:
-    config = replace(with_loop(FROZEN, epochs=16), objective=ObjectiveConfig(name=ObjectiveName.NOSTRUCT))
+    config = replace(with_loop(FROZEN, epochs=16), objective=objective("nostruct"))
     result = train(config, data, Context(), run_directory=tmp_path)
     assert result.history[-1]["validation_auc"] > 75
 
@@ -180,10 +171,10 @@ def test_relations_of_validation_are_not_read(lakes: ModuleType, tmp_path: Path)
 
 
 def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
-    one = replace(COHERENT, objective=replace(COHERENT.objective, relations="story"))
+    one = override(COHERENT, ["objective.relations=story"])
     lake = pairs(lakes, tmp_path / "lake")
     assert LinkModel.load(train_on(lake, with_loop(one, epochs=1), tmp_path / "run").model).card.relations == ("story",)
-    missing = replace(COHERENT, objective=replace(COHERENT.objective, relations="meta"))
+    missing = override(COHERENT, ["objective.relations=meta"])
     with pytest.raises(UsageError, match="no training document of synthetic@v1 has it; it has action, story"):
         train_on(lake, missing, tmp_path / "none")
 
@@ -321,14 +312,11 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
 def test_the_median_rank_is_that_of_own_image_sets_document_by_document(data: TrainingData) -> None:
     model, held = new_model(FROZEN, data, Context()), data.validation
     assert held is not None
-    found = validate(model, prepare_split(model, held), build_objective(FROZEN.objective, seed=0), Context(), epoch=1)
+    found = validate(model, prepare_split(model, held), Context(), epoch=1)
     vectors = model.embed(held.documents)
     ranks = []
     for own in vectors:
-        values = [
-            float(set_similarity(torch.from_numpy(own.texts @ other.images.T), FROZEN.objective.similarity))
-            for other in vectors
-        ]
+        values = [float(set_similarity(torch.from_numpy(own.texts @ other.images.T), "ap")) for other in vectors]
         mine = values[len(ranks)]
         ranks.append(sum(value > mine for value in values) + 1)
     assert len(set(ranks)) > 2 and found.median_rank == np.median(ranks)
@@ -388,18 +376,17 @@ class Broken(CrossDocument):
     """An objective that is not a number for one document."""
 
     def losses(self, batch: EncodedBatch) -> torch.Tensor:
-        losses = super().losses(batch)
+        losses = CrossDocument.losses(self, batch)
         return losses * torch.where(torch.arange(len(losses)) == 1, torch.nan, 1.0)
 
 
 def test_a_loss_that_is_not_finite_stops_before_anything_changes(data: TrainingData) -> None:
-    run = state.start(new_model(FROZEN, data, Context()))
+    run = state.start(new_model(replace(FROZEN, objective=(Broken(),)), data, Context()))
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     with pytest.raises(BuildError, match=r"epoch 2, step 7: loss nan, .*: train-\d+, .*training\.learning_rate"):
         take_step(
             run.model,
             run.optimiser,
-            objective=Broken(FROZEN.objective),
             split=prepare_split(run.model, data.training),
             positions=np.arange(5),
             moment=Moment(split="training", epoch=2, step=7),
@@ -417,7 +404,6 @@ def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> Non
         take_step(
             run.model,
             run.optimiser,
-            objective=CrossDocument(FROZEN.objective),
             split=prepare_split(run.model, replace(data.training, documents=documents)),
             positions=np.flatnonzero(data.training.local >= 0)[:6],
             moment=Moment(split="training", epoch=1, step=0),

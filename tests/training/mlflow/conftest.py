@@ -11,18 +11,20 @@ import torch
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import identify, load_training_data
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.model import LinkModel, ModelCard
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
 )
 

@@ -13,14 +13,16 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_baseline, run_compare, run_evaluate, run_report
-from training.config import ObjectiveConfig
+from training.config import objective
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig, EvaluationReport, evaluate_model
-from training.evaluation.metrics.links import score_documents
+from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines
+from training.workflows.compare import run_compare
+from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate
+from training.workflows.report import run_report
 
 Register = Callable[[Path], str]
 
@@ -49,7 +51,7 @@ def absent(summary: EvaluateSummary) -> dict[str, str]:
 
 def save_as_nostruct(source: Path, target: Path) -> Path:
     model = LinkModel.load(source)
-    model.card = replace(model.card, config=replace(model.card.config, objective=ObjectiveConfig(name="nostruct")))
+    model.card = replace(model.card, config=replace(model.card.config, objective=objective("nostruct")))
     model.save(target)
     return target
 

@@ -8,7 +8,7 @@ import mlflow
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestration.commands import app
+from orchestration.cli import app
 from schemas.errors import ConfigError, GateError
 
 Run = Callable[..., Result]

@@ -14,13 +14,13 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_evaluate, run_evaluate_scores
 from training.data.documents import GivenDocument
 from training.evaluation.evaluate import evaluate_model
-from training.linking_commands import run_link
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version, load
 from training.model import LinkModel
+from training.workflows.evaluate import run_evaluate, run_evaluate_scores
+from training.workflows.link import run_link
 
 Register = Callable[[Path], str]
 

@@ -13,7 +13,7 @@ from orchestration.cli import run
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import LinearConfig, LoopConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
@@ -22,12 +22,14 @@ from training.loop.trainer import train
 from training.model import LinkModel
 from training.report.example_documents import example_groups
 from training.similarity.assignment import predicted_pairs
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=8,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=2, learning_rate=1e-2, select=Select.LAST),
 )
 

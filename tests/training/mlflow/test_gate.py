@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import ConfigError, NotFoundError
-from training.evaluation.metrics.links import LinkScore
+from training.metrics.links import LinkScore
 from training.mlflow.gate import (
     Check,
     Contest,

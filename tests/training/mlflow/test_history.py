@@ -10,7 +10,7 @@ import mlflow
 import pytest
 from typer.testing import CliRunner
 
-from orchestration.commands import app
+from orchestration.cli import app
 from schemas.errors import GateError, NotFoundError, UsageError
 from training.mlflow.copying import copy_version
 from training.mlflow.history import approve, championships

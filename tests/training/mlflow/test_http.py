@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 
 from schemas.lake import Lake
-from training.commands import run_evaluate, run_report
 from training.data.documents import GivenDocument
-from training.linking_commands import run_link
 from training.mlflow.copying import copy_version
 from training.mlflow.promotion import current, promote, rollback
 from training.mlflow.registering import artifact_folder, register
 from training.mlflow.registry import DECISION_TAG, find_version, load
 from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel
+from training.workflows.evaluate import run_evaluate
+from training.workflows.link import run_link
+from training.workflows.report import run_report
 
 START_S = 120.0
 

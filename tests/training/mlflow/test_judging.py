@@ -14,16 +14,18 @@ from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.commands import EvaluateSummary, run_compare, run_evaluate, run_report
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
-from training.evaluation.metrics.links import score_documents
-from training.linking_commands import run_link
+from training.metrics.links import score_documents
 from training.mlflow.registry import calibration_of, find_version, load
 from training.model import LinkModel
 from training.report.pages import comparison_page
+from training.workflows.compare import run_compare
+from training.workflows.evaluate import EvaluateSummary, run_evaluate
+from training.workflows.link import run_link
+from training.workflows.report import run_report
 
 Register = Callable[[Path], str]
 

@@ -23,17 +23,17 @@ from fastapi.responses import JSONResponse
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training import listening
-from training.commands import run_evaluate
 from training.evaluation.evaluate import read_documents
-from training.linking_commands import run_link_version
 from training.listening import bind
 from training.mlflow import serving
 from training.mlflow.registry import CHAMPION, champion_of_dataset, load
 from training.mlflow.serving import MAX_BODY_BYTES
 from training.model import LinkModel
+from training.workflows.evaluate import run_evaluate
+from training.workflows.link import run_link_version
 
 Register = Callable[[Path], str]
-COMMAND = [sys.executable, "-c", "from orchestration.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from orchestration.__main__ import main; main()"]
 
 
 def link(client: mlflow.MlflowClient, lake: Lake, output: Path, model: str | None, **settings: Any) -> dict[str, Any]:

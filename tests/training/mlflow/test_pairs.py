@@ -11,11 +11,12 @@ import pytest
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
-from training.commands import run_compare, run_evaluate
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
 from training.report.pages import comparison_lines, comparison_page
+from training.workflows.compare import run_compare
+from training.workflows.evaluate import run_evaluate
 
 Register = Callable[[Path], str]
 

@@ -11,9 +11,10 @@ from orchestration.cli import run
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.commands import run_baseline, run_transfer
 from training.evaluation.evaluate import evaluate_model
 from training.model import LinkModel
+from training.workflows.compare import run_transfer
+from training.workflows.evaluate import run_baseline
 
 
 def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,17 @@ import mlflow
 import pytest
 
 from orchestration.cli import run
-from schemas.configs import override
 from schemas.errors import BuildError, ConfigError
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
-from training import sweep
 from training.config import TrainConfig
-from training.data.loading import load_training_data
 from training.evaluation.evaluate import evaluate_model
 from training.evaluation.studies import combinations
-from training.loop.context import Context
-from training.loop.trainer import train
-from training.mlflow.registering import register
+from training.loop.trainer import TrainResult
+from training.mlflow import tracked_training
 from training.mlflow.registry import load
-from training.mlflow.runs import connect, finishing, resume_run, start_run
-from training.mlflow.tracked_training import TrainSummary
-from training.recipes import recipe
+from training.mlflow.runs import TrackedRun
+from training.objectives.terms.cross_document import CrossDocument
+from training.workflows import sweep
 
 SMALL = ("dimensions=8", "training.epochs=1", "text.dropout=0")
 VARY = ("training.negative_documents=3,6", "objective.negatives=hardest,mean")
@@ -35,50 +29,26 @@ Trained = list[tuple[str, ...]]
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trained:
-    """Train in this process in place of Ray; the settings of each run. One with a rate of 9 fails."""
+def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """Note the settings of each run that trains, and the run where it was begun before.
+
+    The third of margin 0.3 is stopped before its first epoch, one with a rate of 9 fails.
+    """
     done: Trained = []
+    launch = tracked_training._launch
 
-    def run_train(
-        *, lake: str, dataset: str, overrides: Sequence[str], resume: str | None, tracking: str, **more: Any
-    ) -> TrainSummary:
-        client, home = connect(tracking), Lake.at(lake)
-        manifest, folder = read_manifest(home, dataset)
-        known = None if resume is None else resume_run(client, resume)
-        config: TrainConfig = known.config() if known else override(recipe(more["recipe"]), overrides)
-        tracked = known or start_run(
-            client,
-            config,
-            dataset=manifest.dataset,
-            version=manifest.version,
-            uri=folder.uri,
-            lake=home.root.uri,
-            workers=1,
-            parent=more["parent"],
-        )
-        done.append((resume or "", f"{config.training.negative_documents} {config.objective.negatives}"))
-        with finishing(tracked):
-            if len(done) == 3 and config.objective.margin == 0.3:
-                raise KeyboardInterrupt
-            if config.training.learning_rate == 9:
-                raise BuildError("loss nan")
-            given = load_training_data(home, dataset, config)
-            result = train(config, given, Context(), run_directory=tmp_path / tracked.id)
-            version = register(client, result.model, name="swept", run_id=tracked.id, tags={})
-        return TrainSummary(
-            run_id=tracked.id,
-            model=version.name,
-            version=version.version,
-            epochs=1,
-            best_epoch=1,
-            best_validation_loss=None,
-            dataset=manifest.dataset,
-            dataset_version=manifest.version,
-            recipe=config.recipe,
-            tracking_uri=client.tracking_uri,
-        )
+    def noted(config: TrainConfig, run: TrackedRun, **more: Any) -> TrainResult:
+        resumed = run.client.get_run(run.id).data.tags.get("resumed")
+        (term,) = config.objective
+        assert isinstance(term, CrossDocument)
+        done.append((run.id if resumed else "", f"{config.training.negative_documents} {term.negatives}"))
+        if len(done) == 3 and term.margin == 0.3:
+            raise KeyboardInterrupt
+        if config.training.learning_rate == 9:
+            raise BuildError("loss nan")
+        return launch(config, run, **more)
 
-    monkeypatch.setattr(sweep, "run_train", run_train)
+    monkeypatch.setattr(tracked_training, "_launch", noted)
     return done
 
 
@@ -143,7 +113,7 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     assert run([*arguments, *vary]) == 0
     printed = capsys.readouterr().out.splitlines()
     good, bad = json.loads(printed[-1])["cells"]
-    assert 0 <= good["auc"]["mean"] <= 100 and good["model"] == "models:/swept/1"
+    assert 0 <= good["auc"]["mean"] <= 100 and good["model"] == "models:/multilink-synthetic-cross-document/1"
     assert "auc" not in bad and bad["problem"] == "loss nan"
     assert "- training.learning_rate=9: loss nan" in printed
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ import pytest
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.commands import judged_split, run_training_report
 from training.mlflow.registering import artifact_folder
 from training.mlflow.registry import find_version
 from training.mlflow.tracked_training import TrainSummary
+from training.workflows.report import judged_split, run_training_report
 
 Register = Callable[[Path], str]
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from set_similarity import set_similarity
 
-from training.config import Negatives, ObjectiveConfig, ObjectiveName, Similarity
 from training.data.documents import DocumentSet
 from training.data.ragged import Ragged
 from training.objectives.batch import EncodedBatch, Moment
-from training.objectives.cross_document import CrossDocument, cross_document_losses
-from training.objectives.nostruct import NoStruct
-from training.objectives.registry import build_objective
-from training.similarity.sets import set_similarity
+from training.objectives.negatives import Negatives, cross_document_losses
+from training.objectives.terms.cross_document import CrossDocument
+from training.objectives.terms.nostruct import NoStruct
 
 SIMILARITY = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]])
 OTHERS = ~torch.eye(3, dtype=torch.bool)
@@ -46,8 +45,8 @@ def test_equal_similarities_cost_two_margins() -> None:
     assert losses.tolist() == pytest.approx([0.4, 0.4, 0.4])
 
 
-@pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
-def test_cross_document_is_the_paper_s_equation(similarity: Similarity) -> None:
+@pytest.mark.parametrize("similarity", ["dc", "tk", "ap"])
+def test_cross_document_is_the_paper_s_equation(similarity: str) -> None:
     torch.manual_seed(0)
     sentences, images = [2, 3, 1], [4, 1, 2]
     text = torch.nn.functional.normalize(torch.randn(6, 5), dim=1)
@@ -60,7 +59,7 @@ def test_cross_document_is_the_paper_s_equation(similarity: Similarity) -> None:
         images=Ragged.of(np.array(images)),
         allowed=OTHERS,
     )
-    found = CrossDocument(ObjectiveConfig(similarity=similarity)).losses(batch)
+    found = CrossDocument(similarity=similarity).losses(batch)  # type: ignore[arg-type]
     s, v = text.split(sentences), image.split(images)
     for i in range(3):
         own = float(set_similarity(s[i] @ v[i].T, similarity))
@@ -92,9 +91,9 @@ def moment(step: int = 0) -> Moment:
 
 def test_nostruct_draws_one_of_each_document_s_own() -> None:
     given = documents()
-    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    term = NoStruct()
     rows = np.arange(30)
-    choice = objective.choose(given, rows, moment())
+    choice = term.choose(given, rows, moment())
     assert (choice.sentence_rows >= given.sentences.offsets[rows]).all()
     assert (choice.sentence_rows < given.sentences.offsets[rows + 1]).all()
     assert (choice.image_rows >= given.images.offsets[rows]).all()
@@ -103,22 +102,22 @@ def test_nostruct_draws_one_of_each_document_s_own() -> None:
 
 
 def test_nostruct_draws_depend_on_the_document_and_the_moment_alone() -> None:
-    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    term = NoStruct()
     given = documents()
-    together = objective.choose(given, np.arange(30), moment())
+    together = term.choose(given, np.arange(30), moment())
     for row in (3, 17):
-        alone = objective.choose(given, np.array([row]), moment())
+        alone = term.choose(given, np.array([row]), moment())
         assert alone.sentence_rows[0] == together.sentence_rows[row]
         assert alone.image_rows[0] == together.image_rows[row]
-    other = objective.choose(given, np.arange(30), moment(step=1))
+    other = term.choose(given, np.arange(30), moment(step=1))
     assert (other.sentence_rows != together.sentence_rows).any()
-    assert objective.choose(given, np.array([], np.int64), moment()).sentence_rows.shape == (0,)
+    assert term.choose(given, np.array([], np.int64), moment()).sentence_rows.shape == (0,)
 
 
 def test_nostruct_draws_are_uniform() -> None:
-    objective = NoStruct(ObjectiveConfig(name=ObjectiveName.NOSTRUCT), seed=0)
+    term = NoStruct()
     drawn = Counter(
-        int(objective.choose(documents(4), np.array([3]), moment(step)).sentence_rows[0] - 6) for step in range(2000)
+        int(term.choose(documents(4), np.array([3]), moment(step)).sentence_rows[0] - 6) for step in range(2000)
     )
     assert sorted(drawn) == [0, 1, 2, 3]
     assert all(abs(count - 500) < 100 for count in drawn.values())
@@ -126,7 +125,7 @@ def test_nostruct_draws_are_uniform() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_nostruct_compares_scaled_cosines(scale: float) -> None:
-    config = ObjectiveConfig(name=ObjectiveName.NOSTRUCT, cosine_scale=scale)
+    term = NoStruct(cosine_scale=scale)
     text, image = torch.eye(3), torch.tensor([[0.6, 0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
     ones = Ragged.of([1, 1, 1])
     batch = EncodedBatch(
@@ -139,8 +138,8 @@ def test_nostruct_compares_scaled_cosines(scale: float) -> None:
         texts = [max(0.0, 0.2 - cosines[i][i] + cosines[j][i]) for j in range(3) if j != i]
         mean.append(sum(images) / 2 + sum(texts) / 2)
         hardest.append(max(images) + max(texts))
-    assert torch.allclose(build_objective(config, seed=0).losses(batch), torch.tensor(mean))
-    early = replace(config, negatives=Negatives.HARDEST, mean_epochs=1)
+    assert torch.allclose(term.losses(batch), torch.tensor(mean))
+    early = replace(term, negatives=Negatives.HARDEST, mean_epochs=1)
     for epoch, expected in ((1, mean), (2, hardest)):
         later = replace(batch, moment=Moment(split="training", epoch=epoch, step=0))
-        assert torch.allclose(build_objective(early, seed=0).losses(later), torch.tensor(expected))
+        assert torch.allclose(early.losses(later), torch.tensor(expected))

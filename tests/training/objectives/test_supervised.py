@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from training.config import ObjectiveConfig
 from training.data.ragged import Ragged
 from training.objectives.batch import EncodedBatch
-from training.objectives.registry import build_objective
-from training.objectives.supervised import link_loss
+from training.objectives.terms.supervised import Supervised, link_loss
 
 
 def by_loops(matrix: np.ndarray, links: list[tuple[int, int]], margin: float) -> float:
@@ -52,7 +50,7 @@ def test_documents_whose_links_are_not_shown_cost_nothing_and_get_no_gradient() 
         allowed=~torch.eye(2, dtype=torch.bool),
         links=(np.array([[0, 0]]), None),
     )
-    losses = build_objective(ObjectiveConfig(name="supervised", margin=0.2), seed=0).losses(batch)
+    losses = Supervised(margin=0.2).losses(batch)
     assert losses.tolist() == pytest.approx([2.4, 0.0])  # the link's cosine is 0, its rivals' 1
     torch.autograd.backward(losses.sum())
     assert texts.grad is not None and texts.grad[:2].any() and not texts.grad[2:].any()

@@ -7,28 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from set_similarity import set_similarity
 from torch.nn import functional as F
 
 from schemas.configs import override, resolve, restore
 from schemas.errors import ConfigError, UsageError
-from training.config import Loss, Negatives, ObjectiveConfig, ObjectiveName, Similarity, TrainConfig
+from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.data.sampling import choose_all
 from training.objectives.batch import EncodedBatch, Moment, Relations
-from training.objectives.coherence import relation_losses
-from training.objectives.cross_document import cross_document_losses
-from training.objectives.dropout_subdocument import sub_documents
-from training.objectives.pair_retrieval import (
-    euclidean_batch_hard_losses,
-    hal_losses,
-    triplet_hardest_losses,
-    triplet_sum_losses,
-)
-from training.objectives.registry import build_objective
-from training.similarity.sets import set_similarity
+from training.objectives.batch import losses as total_losses
+from training.objectives.negatives import Loss, Negatives, cross_document_losses
+from training.objectives.pairs import triplet_sum_losses
+from training.objectives.terms.coherence import relation_losses
+from training.objectives.terms.cross_document import CrossDocument
+from training.objectives.terms.dropout_subdocument import DropoutSubdocument, sub_documents
+from training.objectives.terms.euclidean_batch_hard import euclidean_batch_hard_losses
+from training.objectives.terms.hal import hal_losses
+from training.objectives.terms.nostruct import NoStruct
 
 SENTENCES, IMAGES = [3, 5, 1, 4], [2, 4, 3, 1]
-MOMENT = Moment(split="training", epoch=2, step=5)
+MOMENT = Moment(split="training", epoch=2, step=5, seed=3)
 
 
 def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBatch:
@@ -50,27 +49,27 @@ def batch(sentences: list[int], images: list[int], **more: object) -> EncodedBat
 
 
 def losses(name: str, given: EncodedBatch, **settings: object) -> torch.Tensor:
-    return build_objective(ObjectiveConfig(name=name, **settings), seed=3).losses(given).detach()
+    return total_losses(objective(name, **settings), given).detach()
 
 
 def test_intra_document_by_the_equation() -> None:
     given = batch(SENTENCES, IMAGES)
-    found = losses("intra", given, margin=0.5, similarity=Similarity.AP)
+    found = losses("intra", given, margin=0.5)
     blocks = [
         s @ v.T for s, v in zip(given.text_vectors.split(SENTENCES), given.image_vectors.split(IMAGES), strict=True)
     ]
     for value, matrix in zip(found.tolist(), blocks, strict=True):
-        most = float(set_similarity(matrix.detach(), Similarity.TK))
-        least = -float(set_similarity(-matrix.detach(), Similarity.TK))
+        most = float(set_similarity(matrix.detach(), "tk"))
+        least = -float(set_similarity(-matrix.detach(), "tk"))
         assert value == pytest.approx(max(0.0, 0.25 - most + least))
 
 
-@pytest.mark.parametrize("similarity", [Similarity.DC, Similarity.TK, Similarity.AP])
-def test_dropout_sub_document_by_the_equation(similarity: Similarity) -> None:
+@pytest.mark.parametrize("similarity", ["dc", "tk", "ap"])
+def test_dropout_sub_document_by_the_equation(similarity: str) -> None:
     given = batch(SENTENCES, IMAGES)
     found = losses("dropout", given, similarity=similarity, kept_share=0.6, margin=0.4)
     texts, images = given.text_vectors.detach().split(SENTENCES), given.image_vectors.detach().split(IMAGES)
-    parts = sub_documents(given, np.arange(4), MOMENT, kept_share=0.6, seed=3)
+    parts = sub_documents(given, np.arange(4), MOMENT, kept_share=0.6)
     assert parts.sentences.counts.tolist() == [1, 3, 1, 2]
     assert parts.images.counts.tolist() == [1, 2, 1, 1]
     sub_texts = given.text_vectors.detach()[parts.sentence_rows].split(parts.sentences.counts.tolist())
@@ -85,7 +84,7 @@ def test_dropout_sub_document_by_the_equation(similarity: Similarity) -> None:
 
 def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_step() -> None:
     given = batch([9, 10], [7, 10])
-    parts = sub_documents(given, np.arange(2), MOMENT, kept_share=0.7, seed=0)
+    parts = sub_documents(given, np.arange(2), MOMENT, kept_share=0.7)
     assert parts.sentences.counts.tolist() == [6, 7]
     assert parts.images.counts.tolist() == [4, 7]
     for chosen, offsets, counts in (
@@ -95,10 +94,10 @@ def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_ste
         assert len(set(chosen.tolist())) == len(chosen)
         owners = np.searchsorted(offsets, chosen, side="right") - 1
         assert owners.tolist() == np.repeat([0, 1], counts).tolist()
-    alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7, seed=0)
+    alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7)
     assert alone.sentence_rows.tolist() == parts.sentence_rows[6:].tolist()
     later = Moment(split="training", epoch=2, step=6)
-    other = sub_documents(given, np.arange(2), later, kept_share=0.7, seed=0)
+    other = sub_documents(given, np.arange(2), later, kept_share=0.7)
     assert other.sentence_rows.tolist() != parts.sentence_rows.tolist()
 
 
@@ -107,7 +106,7 @@ def test_a_sub_document_keeps_each_row_equally_often() -> None:
     kept = np.zeros(5)
     for step in range(1500):
         moment = Moment(split="training", epoch=1, step=step)
-        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6, seed=0).sentence_rows] += 1
+        kept[sub_documents(given, np.array([0]), moment, kept_share=0.6).sentence_rows] += 1
     assert np.abs(kept / 1500 - 0.6).max() < 0.05
 
 
@@ -126,9 +125,9 @@ def test_a_sum_is_the_sum_of_its_terms(name: str, parts: tuple[str, ...]) -> Non
 
 
 def test_nostruct_in_a_sum_draws_what_it_draws_alone() -> None:
-    objective = build_objective(ObjectiveConfig(name="nostruct"), seed=3)
+    term = NoStruct()
     whole = batch(SENTENCES, IMAGES)
-    choice = objective.choose(whole, np.arange(4), MOMENT)
+    choice = term.choose(whole, np.arange(4), MOMENT)
     drawn = EncodedBatch(
         ids=whole.ids,
         text_vectors=whole.text_vectors[choice.sentence_rows],
@@ -138,7 +137,7 @@ def test_nostruct_in_a_sum_draws_what_it_draws_alone() -> None:
         allowed=whole.allowed,
         moment=MOMENT,
     )
-    assert torch.allclose(objective.losses(drawn), losses("nostruct", whole))
+    assert torch.allclose(term.losses(drawn), losses("nostruct", whole))
 
 
 @pytest.mark.parametrize("loss", list(Loss))
@@ -169,7 +168,7 @@ def test_pair_losses_by_the_equations() -> None:
     allowed[1, 2] = allowed[2, 1] = False
     cosines = text @ image.T
     s = cosines.tolist()
-    hardest = triplet_hardest_losses(cosines, allowed, margin=0.3).tolist()
+    hardest = cross_document_losses(cosines, allowed, margin=0.3).tolist()
     total = triplet_sum_losses(cosines, allowed, margin=0.3).tolist()
     hal = hal_losses(cosines, allowed, alpha=20, beta=30, epsilon=0.2).tolist()
     euclidean = euclidean_batch_hard_losses(text, image, allowed, margin=0.3).tolist()
@@ -193,7 +192,7 @@ def test_pair_losses_by_the_equations() -> None:
 def test_pairs_without_a_negative_cost_nothing_but_their_own() -> None:
     one = torch.tensor([[0.5]], dtype=torch.float64)
     nothing = torch.zeros(1, 1, dtype=torch.bool)
-    assert triplet_hardest_losses(one, nothing, margin=0.3).tolist() == [0]
+    assert cross_document_losses(one, nothing, margin=0.3).tolist() == [0]
     assert triplet_sum_losses(one, nothing, margin=0.3).tolist() == [0]
     assert hal_losses(one, nothing, alpha=20, beta=30, epsilon=0.2).tolist() == pytest.approx([-math.log(16)])
     row = torch.tensor([[0.6, 0.8]])
@@ -269,31 +268,26 @@ def test_a_pair_objective_names_the_document_that_is_no_pair(name: str) -> None:
 )
 def test_a_wrong_name_is_one_line(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ObjectiveConfig(name=name)
-
-
-def test_documents_are_not_compared_by_what_belongs_least_together() -> None:
-    with pytest.raises(ConfigError, match="dc, tk or ap"):
-        ObjectiveConfig(similarity=Similarity.NEG_TK)
+        TrainConfig(objective=objective(name))
 
 
 def test_names_are_settings() -> None:
     config = override(
         TrainConfig(),
         ["objective.name=dropout+intra+cross", "objective.kept_share=0.8", "objective.loss=softmax"],
-    ).objective
-    expected = (ObjectiveName.CROSS_DOCUMENT, ObjectiveName.INTRA_DOCUMENT, ObjectiveName.DROPOUT_SUBDOCUMENT)
-    assert config.terms == expected
-    assert restore(ObjectiveConfig, resolve(config)) == config
-    assert ObjectiveConfig(name="coherence-aware").reads_relations
-    assert ObjectiveConfig(name="hal").is_for_pairs and not config.is_for_pairs
+    )
+    assert config.objective_name == "cross-document+intra-document+dropout-subdocument"
+    assert restore(TrainConfig, resolve(config)) == config
+    cross, _, dropout = config.objective
+    assert isinstance(cross, CrossDocument) and isinstance(dropout, DropoutSubdocument)
+    assert cross.loss is dropout.loss is Loss.SOFTMAX and dropout.kept_share == 0.8
+    assert replace(config, objective=objective("coherence-aware")).needs.relations == "all"
+    assert replace(config, objective=objective("hal")).needs.pairs and not config.needs.pairs
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [("cross+intra+dropout", {"similarity": Similarity.TK}), ("nostruct", {})]
-)
+@pytest.mark.parametrize(("name", "settings"), [("cross+intra+dropout", {"similarity": "tk"}), ("nostruct", {})])
 def test_every_term_s_gradient_is_its_derivative(name: str, settings: dict[str, Any]) -> None:
-    objective = build_objective(ObjectiveConfig(name=name, loss=Loss.SOFTMAX, **settings), seed=0)
+    terms = objective(name, loss=Loss.SOFTMAX, **settings)
     given = batch([3, 2, 2], [2, 3, 1])
 
     def total(texts: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
@@ -305,7 +299,7 @@ def test_every_term_s_gradient_is_its_derivative(name: str, settings: dict[str, 
             images=given.images,
             allowed=given.allowed,
         )
-        return objective.losses(changed).sum()
+        return total_losses(terms, changed).sum()
 
     assert torch.autograd.gradcheck(total, (given.text_vectors, given.image_vectors))
 

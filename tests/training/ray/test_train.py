@@ -18,7 +18,7 @@ from schemas.configs import resolve
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Folder, Lake
-from training.config import LinearConfig, LoopConfig, SentenceConfig, TrainConfig
+from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
 from training.loop.run_folder import runs_folder
@@ -27,12 +27,14 @@ from training.mlflow.runs import connect
 from training.mlflow.tracked_training import run_train
 from training.model import LinkModel
 from training.ray.train import _drop_torn_snapshot, _own_error, cluster, launch
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.2),
-    image=LinearConfig(dropout=0.2, standardise=True),
+    text=SentenceSettings(dropout=0.2),
+    image=LinearSettings(dropout=0.2, standardise=True),
     training=LoopConfig(epochs=12, learning_rate=1e-3),
 )
 DRIVER = """

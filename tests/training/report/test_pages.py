@@ -12,10 +12,10 @@ from PIL import Image
 
 from schemas.evaluation import Score
 from schemas.manifest import SplitStatistics
-from training.config import GruConfig, LoopConfig, ObjectiveConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.evaluation.judge import ConfusedImages
-from training.evaluation.metrics.calibration import Observations, calibration_scores, fit_calibration
+from training.metrics.calibration import Observations, calibration_scores, fit_calibration
 from training.report.examples import (
     EdgeKind,
     ExampleDocument,
@@ -31,6 +31,8 @@ from training.report.examples import (
 )
 from training.report.pages import ReportContent, own_documents_page, report_page, training_panels, write_page
 from training.report.sections import published, published_rows
+from training.towers.text.gru import GruSettings
+from training.towers.text.sentence import SentenceSettings
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 SCRIPT = "<script>alert('a & b')</script>"
@@ -150,9 +152,9 @@ def test_the_page_is_balanced_and_says_what_was_evaluated():
 
 def test_the_page_says_where_words_start_and_which_negatives_count():
     assert "Words start from random vectors" in words() and "Negatives hardest" in words()
-    known = TrainConfig(text=GruConfig(word_vectors="vectors.bin"), objective=ObjectiveConfig(name="nostruct"))
+    known = TrainConfig(text=GruSettings(word_vectors="vectors.bin"), objective=objective("nostruct"))
     assert "Words start from vectors.bin" in words(config=known) and "Negatives mean" in words(config=known)
-    frozen = TrainConfig(text=SentenceConfig(), objective=ObjectiveConfig(name="hal"))
+    frozen = TrainConfig(text=SentenceSettings(), objective=objective("hal"))
     assert "Words start" not in words(config=frozen) and "Negatives" not in words(config=frozen)
 
 
@@ -177,7 +179,7 @@ def test_markup_in_names_is_text():
         Score("recall_at_1", 5.0, group="<u>", measure="retrieval"),
         model="<b>x</b>",
     )
-    html = report_page(content(table=named, config=TrainConfig(objective=ObjectiveConfig(name="cross"), recipe="<v>")))
+    html = report_page(content(table=named, config=TrainConfig(objective=objective("cross"), recipe="<v>")))
     Page(html)
     assert not any(tag in html for tag in ("<b>x", "<i>", "<u>", "<v>"))
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from schemas.evaluation import Score
-from training.evaluation.bootstrap import Interval
 from training.evaluation.evaluate import EvaluationReport, absent, evaluate_matrices
+from training.metrics.bootstrap import Interval
 from training.report.sections import Row, Table, absent_baselines, cell_text, difference, pivot, score_table, sections
 
 

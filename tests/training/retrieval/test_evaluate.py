@@ -14,7 +14,7 @@ from schemas.documents import Link, Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.config import LinearConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify
 from training.model import LinkModel, ModelCard
@@ -23,6 +23,8 @@ from training.retrieval.evaluate import BM25, FUSION, NEAREST, SEARCH, evaluate_
 from training.retrieval.index import Index, open_index
 from training.retrieval.queries import RawDocument
 from training.retrieval.search import RRF
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
 COUNT = 60
@@ -86,7 +88,7 @@ def lake(lakes: ModuleType, articles: Any, tmp_path_factory: pytest.TempPathFact
 
 def index_of(lake: Lake) -> Index:
     torch.manual_seed(0)
-    config = TrainConfig(dimensions=16, text=SentenceConfig(), image=LinearConfig())
+    config = TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings())
     model = LinkModel(ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config)), None).eval()
     return open_index(build_index(model, lake, "synthetic", uri="m", name="m", say=lambda line: None).folder.uri)
 

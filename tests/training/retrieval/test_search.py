@@ -14,14 +14,14 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
-from training.config import GruConfig, LinearConfig, LoopConfig, MultiSourceConfig, Select, SentenceConfig, TrainConfig
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.loading import identify, load_training_data, read_for_model
-from training.evaluation.metrics.calibration import Calibration, Method
-from training.evaluation.metrics.relations import RefineConfig
 from training.linking.links import LinkedDocument, Linker
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import Calibration, Method
+from training.metrics.relations import RefineConfig
 from training.model import LinkModel, ModelCard
 from training.retrieval.build import BuiltIndex, build_index
 from training.retrieval.filters import parse_filters
@@ -30,12 +30,16 @@ from training.retrieval.placement import Placed, place
 from training.retrieval.queries import Query, QueryReader, RawDocument
 from training.retrieval.search import RRF, RankBy, search
 from training.text.vocabulary import Vocabulary
+from training.towers.image.linear import LinearSettings
+from training.towers.text.gru import GruSettings
+from training.towers.text.multi_source import MultiSourceSettings
+from training.towers.text.sentence import SentenceSettings
 
 CONFIG = TrainConfig(
     recipe="tiny",
     dimensions=16,
-    text=SentenceConfig(dropout=0.0),
-    image=LinearConfig(dropout=0.0, standardise=True),
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
     training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
 )
 URI = "models:/searcher/1"
@@ -333,8 +337,8 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
     world = lakes.World(sentences=(4, 4), images=(1, 1))
     part = lakes.with_roles(lakes.make_documents(Split.TEST, 12, world), roles, "de")
     lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: part}, world=world)
-    text = MultiSourceConfig(sources=roles, word_dimensions=8, dropout=0.0)
-    config = replace(CONFIG, text=text, image=LinearConfig(dropout=0.0))
+    text = MultiSourceSettings(sources=roles, word_dimensions=8, dropout=0.0)
+    config = replace(CONFIG, text=text, image=LinearSettings(dropout=0.0))
     words = ["a", "seen", "from", *(f"thing{number}" for number in range(40))]
     torch.manual_seed(0)
     card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config))
@@ -366,7 +370,7 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
 
 
 def test_a_model_of_several_languages_is_told_which(model: LinkModel, lake: Lake) -> None:
-    config = replace(CONFIG, text=GruConfig(word_dimensions=8, aligned_vectors=("de=a", "fr=b"), train_words=False))
+    config = replace(CONFIG, text=GruSettings(word_dimensions=8, aligned_vectors=("de=a", "fr=b"), train_words=False))
     many = LinkModel(
         replace(model.card, config=config), Vocabulary.from_counts({"de:boot": 1, "fr:bateau": 1}, min_count=1)
     )

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
-from training.config import Matching
 from training.data.ragged import Ragged
-from training.similarity.assignment import edge_counts, match, match_batch, match_own
+from training.similarity.assignment import Matching, edge_counts, match, match_batch, match_own
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 WEIGHTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-8, 8).map(lambda x: x / 8)))

@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from pipelines.features.nasnet_mobile import NasnetMobile
+from multilink.nasnet_mobile import NasnetMobile
 from schemas.errors import ConfigError, UsageError
-from training.config import FineTunedConfig
-from training.towers.fine_tuned import (
+from training.towers.image.fine_tuned import (
     IMAGENET,
+    FineTunedSettings,
     FineTunedTower,
     Network,
     PictureRows,
@@ -49,8 +49,8 @@ def small_tower(*, batch_norm: bool = False) -> FineTunedTower:
     layers = nn.Sequential(
         nn.Conv2d(3, 4, 7, stride=7), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()
     )
-    with patch("training.towers.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
-        return FineTunedTower(FineTunedConfig(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
+    with patch("training.towers.image.fine_tuned.build_network", return_value=Network(layers, 36, IMAGENET)):
+        return FineTunedTower(FineTunedSettings(dropout=0.0, batch_norm=batch_norm), Sizes(dimensions=8))
 
 
 def test_pictures_are_resized_and_their_centre_is_cropped() -> None:
@@ -143,7 +143,7 @@ def test_nasnet_is_the_extractors_and_is_trained(tmp_path: Path) -> None:
         if isinstance(module, nn.BatchNorm2d):
             module.running_var.uniform_(0.5, 1.5)
     torch.save(extractor.state_dict(), tmp_path / "nasnet.pth")
-    config = FineTunedConfig(cnn="nasnet-mobile", weights=str(tmp_path / "nasnet.pth"), dropout=0.0)
+    config = FineTunedSettings(cnn="nasnet-mobile", weights=str(tmp_path / "nasnet.pth"), dropout=0.0)
     tower = FineTunedTower(config, Sizes(dimensions=8))
     start_weights(tower.cnn, config.cnn, config.weights)
     rows = tower.prepare(pictures(2))
@@ -169,3 +169,26 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
     assert torch.allclose(found, nn.functional.normalize(expected, dim=1), atol=1e-4)
     assert tower.norm is not None
     assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cnn", "features"), [("timm/mobilenetv3_small_050", 1024), ("shufflenet-v2-x0-5", 1024), ("squeezenet1-1", None)]
+)
+def test_networks_of_timm_and_torchvision_are_taken_by_name(cnn: str, features: int | None) -> None:
+    if features is None:
+        with pytest.raises(ConfigError, match="expected a network that classifies"):
+            build_network(cnn)
+        return
+    network = build_network(cnn)
+    network.module.eval()
+    with torch.no_grad():
+        assert network.module(torch.zeros(2, 3, 64, 64)).shape == (2, features) == (2, network.features)
+
+
+@pytest.mark.parametrize(
+    ("cnn", "words"), [("timm/none", "timm has no network of that name"), ("none", "one of torchvision's by its name")]
+)
+def test_a_network_that_nobody_has_is_one_line(cnn: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        build_network(cnn)
+    assert "\n" not in str(caught.value)

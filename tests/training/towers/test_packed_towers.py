@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import BilstmAttentionConfig, RegionConceptConfig, TransformerConfig
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
 from training.towers.attention import attention_weights
-from training.towers.bilstm_attention import BilstmAttentionTower
 from training.towers.dropout import drawing, salt_dropouts
+from training.towers.image.region_concept import RegionConceptSettings, RegionConceptTower
 from training.towers.inputs import ImageInput, Sizes, TextInput
 from training.towers.packing import Packing, attend, blocks, largest_of, mean_of, pool, softmax_pool
-from training.towers.region_concept import RegionConceptTower
-from training.towers.transformer import Transformer, TransformerLayer, TransformerTower
+from training.towers.text.bilstm_attention import BilstmAttentionSettings, BilstmAttentionTower
+from training.towers.text.transformer import TransformerSettings, TransformerTower
+from training.towers.transformer_layers import Transformer, TransformerLayer
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
 TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w1 w2 w3"]
@@ -28,7 +28,9 @@ TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w
 
 def transformer_tower(dropout: float = 0.0) -> TransformerTower:
     torch.manual_seed(0)
-    config = TransformerConfig(word_dimensions=6, layers=2, heads=2, hidden_dimensions=10, dropout=dropout, max_words=5)
+    config = TransformerSettings(
+        word_dimensions=6, layers=2, heads=2, hidden_dimensions=10, dropout=dropout, max_words=5
+    )
     return TransformerTower(config, Sizes(dimensions=8), VOCABULARY)
 
 
@@ -81,7 +83,7 @@ def images(bank: RegionBank) -> ImageInput:
 def region_tower(
     *, concepts: bool, layers: int, most: int = 36, text: TransformerTower | None = None
 ) -> RegionConceptTower:
-    config = RegionConceptConfig(
+    config = RegionConceptSettings(
         concepts=concepts,
         transformer=bool(layers),
         layers=max(layers, 1),
@@ -141,7 +143,7 @@ def test_transformer_tower_equals_torch_on_padded_sentences() -> None:
 @pytest.mark.parametrize("pooling", ["attention", "tanh-attention", "last", "mean"])
 def test_bilstm_equals_one_sentence_at_a_time(pooling: Any) -> None:
     torch.manual_seed(0)
-    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, pooling=pooling)
+    config = BilstmAttentionSettings(word_dimensions=5, dropout=0.0, max_words=4, pooling=pooling)
     tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
     rows = tower.prepare(TextInput(texts=TEXTS))
     together = tower(rows)
@@ -251,7 +253,7 @@ def test_attention_over_regions_and_their_labels(layers: int) -> None:
 
 def test_attention_of_a_bilstm_weighs_its_states_and_a_mean_has_none() -> None:
     torch.manual_seed(0)
-    config = BilstmAttentionConfig(word_dimensions=5, dropout=0.0, max_words=4, pooling="tanh-attention")
+    config = BilstmAttentionSettings(word_dimensions=5, dropout=0.0, max_words=4, pooling="tanh-attention")
     tower = BilstmAttentionTower(config, Sizes(dimensions=7), VOCABULARY).eval()
     assert tower.query is not None and tower.key is not None
     found = attention_weights(tower, TextInput(texts=["w1 w2 w3", "w4"]))

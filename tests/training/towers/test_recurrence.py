@@ -6,8 +6,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from training.data.ragged import Ragged
 from training.towers.dropout import RowDropout, drawing
-from training.towers.gru import dropped_states, sentence_states
-from training.towers.recurrence import last_states
+from training.towers.recurrence import dropped_states, last_states, sentence_states
 
 SIZES = [np.array([7, 6, 6, 3, 1]), np.array([3]), np.array([1, 1, 1, 1]), np.array([2, 2])]
 

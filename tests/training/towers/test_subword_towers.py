@@ -4,15 +4,17 @@ import torch
 from torch.nn import functional as F
 
 from schemas.errors import UsageError
-from training.config import MultiSourceConfig, SubwordAttentionConfig, SubwordGruConfig, TrainConfig
+from training.config import TrainConfig
 from training.text.fasttext import Subwords
 from training.text.vocabulary import Vocabulary
 from training.towers.attention import attention_weights
 from training.towers.build import build_towers
-from training.towers.gru import SubwordGruTower
 from training.towers.inputs import Sizes, TextInput, TrainingPass
-from training.towers.multi_source import MultiSourceTower, drop_sources
-from training.towers.subword_attention import SelfAttention, SubwordAttentionTower, SubwordEmbedding
+from training.towers.self_attention import SelfAttention
+from training.towers.subwords import SubwordEmbedding
+from training.towers.text.multi_source import MultiSourceSettings, MultiSourceTower, drop_sources
+from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordAttentionTower
+from training.towers.text.subword_gru import SubwordGruSettings, SubwordGruTower
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", "gotthard", "tunnel", "im"))
 SUBWORDS = Subwords(shortest=3, longest=5, buckets=50)
@@ -29,7 +31,7 @@ CONFIG = {
 
 
 def tower(
-    kind: type[SubwordAttentionConfig] = SubwordAttentionConfig, **settings: object
+    kind: type[SubwordAttentionSettings] = SubwordAttentionSettings, **settings: object
 ) -> SubwordAttentionTower | MultiSourceTower:
     torch.manual_seed(0)
     config = TrainConfig(dimensions=8, text=kind(**(CONFIG | settings)))  # type: ignore[arg-type]
@@ -72,7 +74,7 @@ def test_equals_the_paper_one_text_at_a_time(has_attention: bool, has_subwords: 
 
 
 def test_an_unknown_compound_is_near_its_parts_by_its_ngrams() -> None:
-    embedding = SubwordEmbedding(SubwordAttentionConfig(buckets=50), Sizes(dimensions=8), VOCABULARY)
+    embedding = SubwordEmbedding(SubwordAttentionSettings(buckets=50), Sizes(dimensions=8), VOCABULARY)
     torch.manual_seed(0)
     embedding.table.weight.data.normal_()
     whole, part, other = (word_vector(embedding, word) for word in ("gotthardtunnels", "tunnel", "im"))
@@ -89,7 +91,7 @@ def test_taking_rows_is_encoding_those_texts() -> None:
 
 @pytest.mark.parametrize("fuser", ["attention", "max", "add", "neural-net"])
 def test_sources_are_fused_as_in_the_paper(fuser: str) -> None:
-    built = tower(MultiSourceConfig, sources=("lead", "caption"), fuser=fuser)
+    built = tower(MultiSourceSettings, sources=("lead", "caption"), fuser=fuser)
     assert isinstance(built, MultiSourceTower)
     documents = [("im Gotthard", "Tunnel"), ("", "a b c")]
     together = built(built.prepare(TextInput(texts=["", ""], sources=documents)))
@@ -105,7 +107,7 @@ def test_sources_are_fused_as_in_the_paper(fuser: str) -> None:
             expected = stacked.max(dim=0).values if fuser == "max" else stacked[0] + stacked[1]
         else:
             assert built.fuser.first is not None and built.fuser.second is not None
-            if built.fuser.attention is not None:
+            if built.fuser.attends:
                 stacked = attention(built.fuser.attention, stacked)
             expected = built.fuser.second(F.relu(built.fuser.first(stacked.flatten())))
             expected = F.relu(expected) if fuser == "neural-net" else expected
@@ -114,7 +116,7 @@ def test_sources_are_fused_as_in_the_paper(fuser: str) -> None:
 
 
 def test_dropped_sources_read_as_empty_texts() -> None:
-    built = tower(MultiSourceConfig, sources=("lead", "caption"), source_drop=0.9)
+    built = tower(MultiSourceSettings, sources=("lead", "caption"), source_drop=0.9)
     keys = tuple(f"d{i}" for i in range(20))
     given = TextInput(texts=[""] * 20, sources=[("im Gotthard", "Tunnel")] * 20, keys=keys)
     rows = built.prepare(given)
@@ -145,11 +147,11 @@ def test_source_drops_depend_on_document_and_step_alone() -> None:
 
 def test_texts_without_roles_are_refused() -> None:
     with pytest.raises(UsageError, match="the texts have no roles"):
-        tower(MultiSourceConfig).prepare(TextInput(texts=["a"]))
+        tower(MultiSourceSettings).prepare(TextInput(texts=["a"]))
 
 
 def test_a_body_is_read_further_than_other_sources() -> None:
-    built = tower(MultiSourceConfig, sources=("caption", "body"), max_words=2, body_words=4)
+    built = tower(MultiSourceSettings, sources=("caption", "body"), max_words=2, body_words=4)
     words = "tunnel im gotthard im tunnel im gotthard"
     rows = built.prepare(TextInput(texts=[""], sources=[(words, words)]))
     assert [source.sentences.total for source in rows.sources] == [2, 4]  # type: ignore[union-attr]
@@ -157,7 +159,7 @@ def test_a_body_is_read_further_than_other_sources() -> None:
 
 def test_a_gru_reads_words_with_their_ngrams() -> None:
     torch.manual_seed(0)
-    config = SubwordGruConfig(word_dimensions=6, buckets=50, dropout=0.0, max_words=9)
+    config = SubwordGruSettings(word_dimensions=6, buckets=50, dropout=0.0, max_words=9)
     built, _ = build_towers(TrainConfig(dimensions=8, text=config), Sizes(dimensions=8, image=4), VOCABULARY)
     assert isinstance(built, SubwordGruTower)
     together = built.eval()(built.prepare(TextInput(texts=TEXTS)))
@@ -169,7 +171,7 @@ def test_a_gru_reads_words_with_their_ngrams() -> None:
 
 
 def test_attention_over_words_and_sources_is_that_of_the_equation() -> None:
-    built = tower(MultiSourceConfig, sources=("lead", "caption"))
+    built = tower(MultiSourceSettings, sources=("lead", "caption"))
     assert isinstance(built, MultiSourceTower)
     documents = [("im Gotthard im Tunnel", "Tunnel"), ("", "a b c"), ("im", "im tunnel")]
     found = attention_weights(built, TextInput(texts=[""] * 3, sources=documents))

@@ -3,13 +3,17 @@ import pytest
 import torch
 
 from schemas.errors import ConfigError, UsageError
-from training.config import GruConfig, LinearConfig, RegionConceptConfig, SentenceConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary
 from training.towers.build import build_towers
-from training.towers.gru import GruTower, time_steps
+from training.towers.image.linear import LinearSettings
+from training.towers.image.region_concept import RegionConceptSettings
 from training.towers.inputs import Sizes, TextInput, VectorRows
-from training.towers.vectors import LinearTower, SentenceTower, Standardise, VectorTower, moments
+from training.towers.recurrence import time_steps
+from training.towers.text.gru import GruSettings, GruTower
+from training.towers.text.sentence import SentenceSettings, SentenceTower
+from training.towers.vectors import ImageVectorTower, Standardise, VectorTower, moments
 from training.towers.words import WordRows
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
@@ -18,11 +22,11 @@ TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3"]
 
 def gru_tower() -> GruTower:
     torch.manual_seed(0)
-    return GruTower(GruConfig(word_dimensions=5, dropout=0.0, max_words=4), Sizes(dimensions=7), VOCABULARY).eval()
+    return GruTower(GruSettings(word_dimensions=5, dropout=0.0, max_words=4), Sizes(dimensions=7), VOCABULARY).eval()
 
 
 def sentence_tower() -> SentenceTower:
-    return SentenceTower(SentenceConfig(dropout=0.0), Sizes(dimensions=7, sentence=6))
+    return SentenceTower(SentenceSettings(dropout=0.0), Sizes(dimensions=7, sentence=6))
 
 
 def test_gru_equals_one_sentence_at_a_time() -> None:
@@ -111,18 +115,18 @@ def test_wrong_vectors_are_refused() -> None:
 
 def test_images_are_standardised_where_that_is_set() -> None:
     for standardise in (False, True):
-        config = TrainConfig(image=LinearConfig(standardise=standardise))
+        config = TrainConfig(image=LinearSettings(standardise=standardise))
         text, image = build_towers(config, Sizes(dimensions=8, image=4), VOCABULARY)
-        assert isinstance(text, GruTower) and isinstance(image, LinearTower)
+        assert isinstance(text, GruTower) and isinstance(image, ImageVectorTower)
         assert (image.standardise is not None) == standardise
 
 
 def test_what_a_tower_reads_must_be_there() -> None:
     for config, words, sizes, message in (
         (TrainConfig(), None, Sizes(dimensions=8, image=4), "expected a vocabulary"),
-        (TrainConfig(text=SentenceConfig()), None, Sizes(dimensions=8, image=4), "sentence extractor"),
+        (TrainConfig(text=SentenceSettings()), None, Sizes(dimensions=8, image=4), "sentence extractor"),
         (TrainConfig(), VOCABULARY, Sizes(dimensions=8), "image extractor"),
-        (TrainConfig(image=RegionConceptConfig()), VOCABULARY, Sizes(dimensions=8, image=4), "expected regions"),
+        (TrainConfig(image=RegionConceptSettings()), VOCABULARY, Sizes(dimensions=8, image=4), "expected regions"),
     ):
         with pytest.raises(ConfigError, match=message):
             build_towers(config, sizes, words)

@@ -1,0 +1,144 @@
+"""A registered model for programs: raw texts and pictures in, links out.
+
+import multilink
+
+with multilink.load("models:/multilink-diy-cross-document@champion") as model:
+for link in model.link(["Cut the boards.", "Glue them."], ["shelf/1.jpg", "shelf/2.jpg"]):
+print(link.sentence, link.image, link.similarity, link.probability)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from PIL import Image
+
+from orchestration.inference.extraction import extraction_for, given_documents
+from orchestration.project import remembered_store
+from pipelines.config import recipe
+from pipelines.documents_for_linking import read_vectors
+from pipelines.sources.records import CandidateDocument, sentence
+from schemas.configs import override
+from schemas.documents import UNDETERMINED, Provenance, Role
+from schemas.errors import UsageError
+from schemas.failures import Failure
+from schemas.lake import Folder
+from schemas.links import PredictedLink
+from training.data.ragged import Floats
+from training.linking.links import LinkedDocument, Linker
+from training.mlflow.registry import load, open_registry
+
+Picture = str | Path | bytes | Image.Image
+_DOCUMENT = "document"
+
+
+class Model:
+    """A model with its calibration; a context manager, since extractors keep scratch files.
+
+    Args:
+        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model or a folder.
+        tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
+        settings: `key=value` of the `documents` recipe, such as where weights are.
+
+    Raises:
+        UsageError: there is no such model, or it reads features that cannot be made here.
+    """
+
+    def __init__(self, address: str, *, tracking_uri: str | None = None, settings: Sequence[str] = ()) -> None:
+        loaded = load(address, open_registry(tracking_uri or remembered_store(), [address]))
+        self.uri = loaded.uri
+        self._linker = Linker(model=loaded.model, uri=loaded.uri, calibration=loaded.calibration)
+        self._config = override(recipe("documents"), settings)
+        self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")
+        self._extraction = extraction_for(loaded.model.card, list(settings), Folder(self._scratch.name))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+    def link(
+        self,
+        sentences: Sequence[str],
+        images: Sequence[Picture],
+        *,
+        roles: Sequence[str] | None = None,
+        language: str = UNDETERMINED,
+    ) -> list[PredictedLink]:
+        """Return the predicted links of one document, the most similar first; `sentence` and `image` count from 0.
+
+        Args:
+            sentences: n texts.
+            images: m pictures: paths, URLs, the bytes of files, or Pillow images.
+            roles: n roles of the texts, for a model that goes by them.
+            language: of the texts, as an ISO 639-1 code.
+
+        Raises:
+            UsageError: a text or a picture cannot be used; the message says which and why.
+        """
+        return list(self._linked(sentences, images, roles, language).links)
+
+    def similarity(
+        self,
+        sentences: Sequence[str],
+        images: Sequence[Picture],
+        *,
+        roles: Sequence[str] | None = None,
+        language: str = UNDETERMINED,
+    ) -> Floats:
+        """Return the n x m cosines of a document's sentences and images; NaN of sentences that the model does not read.
+
+        Arguments and errors as of `link`.
+        """
+        found = self._linked(sentences, images, roles, language)
+        matrix = np.full((len(sentences), len(images)), np.nan, np.float32)
+        matrix[found.sentence_numbers] = found.similarities
+        return matrix
+
+    def _linked(
+        self, sentences: Sequence[str], images: Sequence[Picture], roles: Sequence[str] | None, language: str
+    ) -> LinkedDocument:
+        if roles is not None and len(roles) != len(sentences):
+            raise UsageError(f"roles: expected {len(sentences)}, one of each sentence, found {len(roles)}")
+        given_roles = [Role(role) for role in roles] if roles is not None else [None] * len(sentences)
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
+            candidate = CandidateDocument(
+                id=_DOCUMENT,
+                dataset="documents",
+                sentences=tuple(
+                    sentence(text) if role is None else sentence(text, role)
+                    for text, role in zip(sentences, given_roles, strict=True)
+                ),
+                image_uris=tuple(_address(image, Path(folder, f"{number}")) for number, image in enumerate(images)),
+                links=None,
+                provenance=Provenance(source="documents", record_id=_DOCUMENT),
+                language=language,
+            )
+            failures: list[Failure] = []
+            scratch = Folder(self._scratch.name)
+            read = read_vectors([candidate], self._config, files="/", scratch=scratch, extraction=self._extraction)
+            documents = list(given_documents(read, failures))
+        if failures:
+            raise UsageError(f"{failures[0].record_id}: {failures[0].reason}: {failures[0].message}")
+        (found,) = self._linker.link_given(documents)
+        if isinstance(found, Failure):
+            raise UsageError(f"{found.reason}: {found.message}")
+        return found
+
+
+def _address(picture: Picture, path: Path) -> str:
+    """Return where a picture is; one in memory is written to `path` first."""
+    if isinstance(picture, Image.Image):
+        picture.save(path, format="PNG")
+    elif isinstance(picture, bytes):
+        path.write_bytes(picture)
+    elif "://" in str(picture):
+        return str(picture)
+    else:
+        return str(Path(picture).absolute()).lstrip("/")
+    return str(path).lstrip("/")

@@ -1,0 +1,9 @@
+"""The commands of `multilink`, a file each: its options, one call, its table. A group of commands is a folder.
+
+The function `command` of a file is the command: its parameters are the options (`options.py` has those that several
+commands share), its docstring is the help. It yields its summary, lines for a person and values for a machine; the tree
+(`orchestration/cli.py`) adds `--json` and prints it. A command may go on after that: to serve, or to raise.
+
+What a command calls is a plain function of `pipelines`, `training` or another folder here, which programs call as well.
+It is imported inside of `command`, so that help and a mistake do not wait for libraries that they do not need.
+"""

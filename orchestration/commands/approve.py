@@ -1,0 +1,20 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+
+
+def command(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    by: Annotated[str, typer.Option(metavar="WHO", help="Name of the person who approves.")],
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Approve a version for promotion, where the policy asks for that; its next promotion moves the alias."""
+    from training.mlflow.history import approve
+    from training.mlflow.registry import open_registry
+
+    found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
+    values = {"model": found.name, "version": found.version, "approved_by": by}
+    yield [f"{found.uri} is approved by {by}"], values

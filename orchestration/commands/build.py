@@ -1,0 +1,41 @@
+import os
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from pipelines.config import recipe as recipe_of
+from schemas.configs import override
+from schemas.console import Console
+from schemas.lake import Lake
+
+
+def command(
+    dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
+    lake: options.LakePath,
+    beam_options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- BEAM_OPTION...]", help="Beam's own options.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
+    settings: options.Settings = None,
+    runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
+    workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
+) -> options.Summaries:
+    """Build a version of a data set: scrape or read its source, and write shards with features.
+
+    Run twice, it fetches nothing twice and gives the same bytes. Beam's own options may follow, after `--`.
+    """
+    config = override(recipe_of(dataset, recipe), settings or [])
+    from pipelines.run import build_dataset, parse_runner, summary_lines
+    from pipelines.sources.diy.submissions import Credentials
+
+    summary = build_dataset(
+        config,
+        lake=Lake.at(lake),
+        credentials=Credentials.from_environment(os.environ),
+        runner=parse_runner(runner),
+        workers=workers,
+        beam_options=beam_options or (),
+        say=Console().say,
+    )
+    yield summary_lines(summary), summary.to_json()

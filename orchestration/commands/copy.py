@@ -1,0 +1,26 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.console import Console
+
+
+def command(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as champion.")],
+    to: Annotated[str, typer.Option(metavar="URI", help="MLflow's address of the other registry.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Its name there; the same by default.")
+    ] = None,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Copy a version with its run to another registry, such as staging's to production's: the challenger there."""
+    from training.mlflow.copying import copy_version
+    from training.mlflow.registry import open_registry
+    from training.mlflow.runs import tracking_uri
+
+    source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
+    done = copy_version(source, model, version, to=target, new_name=name, say=Console().say)
+    verb = "is a copy" if done.is_new else "has been a copy before"
+    yield [f"{done.version.uri} {verb} of {done.copied_from}", f"sha256 {done.digest}"], done.to_json()

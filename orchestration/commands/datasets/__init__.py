@@ -1,0 +1,1 @@
+"""Look at the data sets of a lake."""

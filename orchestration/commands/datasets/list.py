@@ -1,0 +1,15 @@
+from orchestration.commands import options
+from schemas.lake import Lake
+
+
+def command(lake: options.LakePath) -> options.Summaries:
+    """List the data sets of a lake with their versions; `*` marks the latest."""
+    home = Lake.at(lake)
+    home.check_exists()
+    found = {name: {"latest": home.latest(name), "versions": home.versions(name)} for name in home.dataset_names()}
+    lines = [
+        f"{name}@{version}{' *' if version == row['latest'] else ''}"
+        for name, row in found.items()
+        for version in row["versions"] or ()
+    ]
+    yield lines or [f"no data set in {home.root.uri}"], found

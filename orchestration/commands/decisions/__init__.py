@@ -1,0 +1,1 @@
+"""Look at what editors decided, and use it."""

@@ -1,0 +1,94 @@
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.configs import override
+from schemas.console import Console
+from schemas.errors import UsageError
+
+
+def command(
+    model: Annotated[
+        str | None, typer.Option(help="models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model or a folder.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
+    split: options.Split = "test",
+    lake: options.LakePath = "",
+    report: options.Report = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=options.is_there, help="Score matrices made elsewhere: JSON Lines."),
+    ] = None,
+    with_captions: Annotated[bool, typer.Option("--captions", help="Caption metrics, too; most need Java.")] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Instead of a model: random, nearest-sentence, object-detection, joint-embeddings."),
+    ] = None,
+    with_baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Score the baselines beside the model, too.")
+    ] = True,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="What baselines read, samples of retrieval, position=true for the ablation.",
+        ),
+    ] = None,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Score a model's links on a data set: AUC and precision at 1 and 5, each with its 95% bootstrap interval.
+
+    Retrieval, relations, calibration and the rest are measured where they apply, beside the baselines the data set
+    carries what they need for; all numbers are kept as a table with the model's run and beside the report.
+
+    With --scores, the matrices of a file are scored: one JSON line a document, {"id", "scores": [[...]], "links":
+    [[sentence, image], ...]}.
+    """
+    given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
+    if settings and scores is not None:
+        raise UsageError("--set: of the baselines and of retrieval, and a scores file has neither")
+    if baseline is not None:
+        _check("--baseline", given, needed=["--dataset", "--lake"], refused=["--model", "--scores", "--report"])
+    elif scores is not None:
+        _check("--scores", given, refused=["--model", "--dataset", "--report"])
+    else:
+        _check("", given, needed=["--model", "--dataset", "--lake"])
+    reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
+    from training.evaluation.evaluate import STANDARD_CONFIG
+    from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
+    from training.workflows.report import run_report
+
+    config = override(STANDARD_CONFIG, settings or [])
+    if baseline is not None:
+        summary = run_baseline(baseline=baseline, dataset=reference, lake=lake, split=split, config=config)
+    elif scores is not None:
+        summary = run_evaluate_scores(scores)
+    else:
+        summary = run_evaluate(
+            model=model or "",
+            dataset=reference,
+            lake=lake,
+            split=split,
+            tracking=tracking,
+            config=config,
+            with_captions=with_captions,
+            with_baselines=with_baselines,
+            say=Console().say,
+        )
+    page = None if report is None else run_report(summary, lake=lake, directory=report, tracking=tracking)
+    yield options.with_report(summary.lines(), summary.to_json(), page)
+
+
+def _check(
+    option: str, given: Mapping[str, object], *, needed: Sequence[str] = (), refused: Sequence[str] = ()
+) -> None:
+    """Raise a UsageError where options do not go together."""
+    command_ = f"evaluate {option}".rstrip()
+    if missing := [name for name in needed if not given[name]]:
+        raise UsageError(f"{command_}: expected {', '.join(missing)} as well")
+    if unwanted := [name for name in refused if given[name]]:
+        raise UsageError(f"{command_}: expected no {', '.join(unwanted)}")

@@ -1,0 +1,1 @@
+"""Choose an extractor of features."""

@@ -1,0 +1,15 @@
+from orchestration.commands import options
+from schemas.configs import override
+
+
+def command(settings: options.Settings = None) -> options.Summaries:
+    """List the extractors with what they give, where their weights come from, and what is missing to use them.
+
+    With `--set features.weights=NAME=FILE` it tells whether that file will do.
+    """
+    from pipelines.config import recipe
+    from pipelines.features.catalogue import listed_extractors, listing
+
+    config = override(recipe("documents"), settings or [])
+    rows = listed_extractors(config.features, config.http)
+    yield listing(rows), {row["name"]: row for row in rows}

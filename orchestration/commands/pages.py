@@ -1,0 +1,48 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+
+PORT = 8090
+
+
+def command(
+    lake: options.LakePath,
+    indexes: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Folder that `multilink index` printed; may be given again. All of the lake's."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on. One that others reach needs --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: one that is free.")] = PORT,
+    token: Annotated[
+        str, typer.Option(envvar="MULTILINK_PAGES_TOKEN", help="What a visitor must show. Better in the environment.")
+    ] = "",
+    user_header: Annotated[
+        str, typer.Option(metavar="NAME", help="Instead of a token: the header in which a reverse proxy names a user.")
+    ] = "",
+    store: options.Store = "",
+    settings: options.ReadingSettings = None,
+    tracking: options.KnownTracking = None,
+) -> options.Summaries:
+    """Show the newsroom's pages: search an archive for an article, look at links and data sets.
+
+    Serves until Ctrl-C. On loopback nobody is asked who they are; elsewhere a token or a proxy's header is required.
+    """
+    from orchestration.decisions.database import database_in
+    from orchestration.pages.serving import run_pages
+    from orchestration.pages.settings import PagesSettings
+
+    yield from run_pages(
+        PagesSettings(
+            lake=lake,
+            indexes=tuple(indexes or ()),
+            store=store or database_in(lake),
+            tracking=tracking,
+            host=host,
+            port=port,
+            token=token,
+            user_header=user_header,
+            reading=tuple(settings or ()),
+        )
+    )

@@ -1,0 +1,51 @@
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.console import Console
+from schemas.errors import GateError
+from schemas.lake import Lake
+
+
+def command(
+    model: options.Model,
+    version: Annotated[str, typer.Option(help="Its version, or an alias such as challenger.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of the gate: TOML; see training/mlflow/policy.py.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="NAME or NAME@VERSION to score on; what the model was trained on, by default.")
+    ] = None,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move and record nothing.")] = False,
+    lake: Annotated[str | None, typer.Option("--lake", help="Lake of the data set; the model knows its own.")] = None,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Make a version the champion if the policy allows it; exit status 1 where not.
+
+    Without a policy: it must beat random, not be worse than the champion, on at least 20 documents of the validation
+    split of the latest version.
+    """
+    from training.mlflow.policy import read_policy
+
+    rules = read_policy(policy)
+    from training.mlflow.promotion import promote
+    from training.mlflow.registry import open_registry
+
+    promotion = promote(
+        open_registry(tracking, [f"models:/{model}"]),
+        model,
+        version,
+        lake=None if lake is None else Lake.at(lake),
+        dataset=dataset,
+        policy=rules,
+        is_dry_run=is_dry_run,
+        say=Console().say,
+    )
+    candidate, decision = promotion.candidate, promotion.decision
+    verb = "would be" if is_dry_run else "is"
+    verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
+    yield [verdict, *(f"  {reason}" for reason in decision.reasons)], promotion.to_json()
+    if not decision.is_promoted:
+        raise GateError(f"{candidate.uri} was not promoted: {'; '.join(decision.reasons)}")

@@ -1,0 +1,21 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+
+
+def command(
+    model: options.Model,
+    champion: Annotated[
+        str | None, typer.Option("--from", metavar="VERSION", help="Only if this version is the champion.")
+    ] = None,
+    tracking: options.Tracking = None,
+) -> options.Summaries:
+    """Make the previous champion the champion again; exit status 1 where there is none."""
+    from training.mlflow.promotion import rollback
+    from training.mlflow.registry import open_registry
+
+    restored, replaced = rollback(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
+    line = f"{restored.uri} is the champion again, in place of version {replaced}"
+    yield [line], {"model": restored.name, "version": restored.version, "champion_before": replaced}

@@ -1,0 +1,38 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.configs import override
+from schemas.console import Console
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from training.recipes import known_recipe
+
+
+def command(
+    lake: options.LakePath,
+    dataset: options.Dataset,
+    recipe: Annotated[str, typer.Option(help="Named settings, whose objective is the one compared with.")] = "tiny",
+    settings: options.Settings = None,
+    shares: Annotated[str, typer.Option(help="Shares of labelled documents, separated by commas.")] = "0.1,0.2,0.4,1",
+    split: options.Split = "test",
+    report: options.Report = None,
+) -> options.Summaries:
+    """Show how many labelled documents a supervised model needs to match what is learnt without links.
+
+    Trains in this process; nothing is registered.
+    """
+    make, reference = known_recipe(recipe), options.known_dataset(lake, dataset)
+    config = override(make(), settings or [])
+    try:
+        parts = [float(share) for share in options.items(shares, "--shares")]
+    except ValueError:
+        raise UsageError(f"--shares {shares!r}: expected numbers in (0, 1], separated by commas") from None
+    from training.evaluation.studies import supervised_curve
+    from training.report.pages import curve_table, supervised_page, write_page
+
+    points = list(supervised_curve(config, Lake.at(lake), reference, shares=parts, split=split, say=Console().say))
+    page = None if report is None else write_page(report, supervised_page(points, dataset=reference, split=split))
+    values = {"dataset": reference, "split": split, "points": [point.to_json() for point in points]}
+    yield options.with_report([f"{reference}, {split}", *curve_table(points).lines()], values, page)

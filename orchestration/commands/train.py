@@ -1,0 +1,60 @@
+from typing import Annotated
+
+import typer
+
+from orchestration.commands import options
+from schemas.configs import override
+from schemas.console import Console
+from schemas.errors import UsageError
+from training.recipes import DEFAULT_RECIPE, known_recipe
+
+
+def command(
+    lake: options.LakePath,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; a resumed run knows its own.")] = None,
+    recipe: options.Recipe = None,
+    settings: options.Settings = None,
+    workers: options.TrainWorkers = 1,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Continue this run from its last checkpoint.")
+    ] = None,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take the model of an earlier run with these settings; continue a stopped run."),
+    ] = False,
+    with_report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Judge the kept model, and keep its report and scores with it.")
+    ] = True,
+    tracking: options.NewTracking = None,
+) -> options.Summaries:
+    """Train on a data set, log the run in MLflow, and register the kept model as the challenger."""
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: expected at least 1")
+    if reuse and resume is not None:
+        raise UsageError("--reuse finds the run to continue by its settings; leave out --resume")
+    if resume is None:
+        make = known_recipe(recipe or DEFAULT_RECIPE)
+        dataset = options.known_dataset(lake, dataset or "")
+        override(make(), settings or [])
+    from training.mlflow.tracked_training import run_train
+
+    say = Console().say
+    summary = run_train(
+        lake=lake,
+        dataset=dataset,
+        recipe=recipe,
+        overrides=settings or [],
+        workers=workers,
+        resume=resume,
+        reuse=reuse,
+        tracking=tracking,
+        say=say,
+    )
+    lines, values = summary.lines(), summary.to_json()
+    if with_report:
+        from training.workflows.report import run_training_report
+
+        judged = run_training_report(summary, lake=lake, tracking=tracking, say=say)
+        lines += [] if judged is None else judged.lines()
+        values["evaluation"] = None if judged is None else judged.to_json()
+    yield lines, values

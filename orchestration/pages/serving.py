@@ -1,0 +1,27 @@
+"""The pages are served on this machine, until interrupted."""
+
+from collections.abc import Iterator
+
+import torch
+import uvicorn
+
+from orchestration.pages.app import create_app
+from orchestration.pages.limits import MAX_CONNECTIONS
+from orchestration.pages.settings import PagesSettings
+from training.listening import TimedProtocol, bind
+
+
+def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Yield where the pages are, in lines and in values, and then serve them until interrupted.
+
+    Raises:
+        UsageError: the address cannot be had, or the settings do not fit together.
+    """
+    torch.set_num_threads(1)  # a request takes a core: 24 ms of processor time; 167 where two cores share each product
+    app = create_app(settings)
+    address = bind(settings.host, settings.port)
+    yield [f"{address.url}, until Ctrl-C"], {"address": address.url}
+    config = uvicorn.Config(
+        app, log_level="warning", http=TimedProtocol, limit_concurrency=MAX_CONNECTIONS, server_header=False
+    )
+    uvicorn.Server(config).run(sockets=[address.bound])

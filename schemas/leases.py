@@ -1,0 +1,181 @@
+"""One process at a time: a lease on a folder, held while somebody works in it and free again when the holder dies.
+
+    <folder>/lease.json     who holds it: machine, process, since when, last sign of life
+
+On a file system the operating system keeps the lease (`flock`), and frees it the moment its process ends. On an object
+store the file itself is the lease: it is written by conditional requests, renewed while the work lasts, and lapses when
+it was not renewed for `LAPSE_S`, or at once where its process was one of this machine and is gone. On a store without
+conditional requests (other than S3) there is no lease, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from schemas.errors import BuildError, UsageError
+from schemas.lake import Folder
+from schemas.stores import S3, read_object, write_object
+
+LEASE = "lease.json"
+RENEW_S, LAPSE_S, POLL_S = 20.0, 180.0, 1.0
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that holds a lease.
+
+    Attributes:
+        token: its own name for this lease.
+        machine: host name, and the id of its start where the system has one.
+        process: number on that machine.
+        since: when it took the lease, ISO 8601 in UTC.
+        renewed_s: its last sign of life, in seconds since 1970 by its own clock.
+    """
+
+    token: str
+    machine: tuple[str, str]
+    process: int
+    since: str
+    renewed_s: float
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.machine[0]}, since {self.since}"
+
+
+class HeldError(UsageError):
+    """Another process holds the lease; `holder` says which."""
+
+    def __init__(self, folder: Folder, data: bytes) -> None:
+        self.holder = str(_parsed(data) or "another process")
+        super().__init__(f"{folder.uri}: {self.holder} is working there; wait until it has ended")
+
+
+@contextmanager
+def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lease on a folder while the body runs.
+
+    Args:
+        folder: what is worked in; made where it is not there.
+        on_wait: takes the holder as a text, once, before it is waited for; None: another holder is an error.
+
+    Raises:
+        HeldError: another process holds it.
+        BuildError: the lease lapsed while the body ran, and another process has taken it.
+    """
+    release = None
+    while release is None:
+        try:
+            release = _take_lock(folder) if folder.local is not None else _take_object(folder)
+        except HeldError as problem:
+            if on_wait is None:
+                raise
+            on_wait(problem.holder)
+            on_wait = _no_more
+            time.sleep(POLL_S)
+    try:
+        yield
+    finally:
+        release()
+
+
+def _no_more(_: str) -> None: ...
+
+
+def _take_lock(folder: Folder) -> Callable[[], None]:
+    path = Path(str(folder.local), LEASE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        data = os.pread(descriptor, _MOST_BYTES, 0)
+        os.close(descriptor)
+        raise HeldError(folder, data) from problem
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, _written(_own()), 0)
+
+    def release() -> None:
+        os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+
+    return release
+
+
+def _take_object(folder: Folder) -> Callable[[], None]:
+    if not folder.uri.startswith(S3):
+        return _no_lease
+    own, found = _own(), read_object(folder.uri, LEASE)
+    is_free = found is None or not _is_live(found[0])
+    if not (is_free and write_object(folder.uri, LEASE, _written(own), tag=found[1] if found else None)):
+        raise HeldError(folder, found[0] if found else b"")
+    is_over, is_lost = threading.Event(), threading.Event()
+
+    def renew() -> None:
+        while not is_over.wait(RENEW_S) and not is_lost.is_set():
+            with suppress(OSError):  # the store is away: the next time
+                found = read_object(folder.uri, LEASE)
+                if found is None or (_parsed(found[0]) or own).token != own.token:
+                    is_lost.set()
+                else:
+                    renewed = _written(replace(own, renewed_s=time.time()))
+                    write_object(folder.uri, LEASE, renewed, tag=found[1])
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+
+    def release() -> None:
+        is_over.set()
+        thread.join()
+        if is_lost.is_set():
+            raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
+        folder.delete(LEASE)
+
+    return release
+
+
+def _no_lease() -> None: ...
+
+
+def _own() -> Holder:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Holder(token=uuid.uuid4().hex, machine=_machine(), process=os.getpid(), since=now, renewed_s=time.time())
+
+
+@cache
+def _machine() -> tuple[str, str]:
+    start = Path("/proc/sys/kernel/random/boot_id")
+    return socket.gethostname(), start.read_text().strip() if start.exists() else ""
+
+
+def _written(found: Holder) -> bytes:
+    return json.dumps(asdict(found)).encode()
+
+
+def _parsed(data: bytes) -> Holder | None:
+    try:
+        values = json.loads(data)
+        return Holder(**values | {"machine": tuple(values["machine"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_live(data: bytes) -> bool:
+    """Return whether an object names a holder that is at work: it has not lapsed, nor ended on this machine."""
+    found = _parsed(data)
+    if found is None or time.time() - found.renewed_s > LAPSE_S:
+        return False
+    is_here = found.machine == _machine() and bool(found.machine[1])
+    return not is_here or Path(f"/proc/{found.process}").exists()

@@ -1,0 +1,114 @@
+"""The command relink, from shards of a corpus to documents with both assignments, and from a version of a lake."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from pipelines.config import recipe
+from pipelines.run import build_dataset
+from pipelines.sources.diy.submissions import Credentials
+from schemas.configs import override
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.config import TrainConfig
+from training.data.loading import identify
+from training.model import LinkModel, ModelCard
+from training.towers.image.linear import LinearSettings
+from training.towers.text.sentence import SentenceSettings
+
+TEXTS = ("Cut the boards to length.", "A cat sleeps on the sofa.", "Bake the bread for an hour.")
+
+
+def corpus(folder: Path) -> Path:
+    """Write two shards of MMC4 with their pictures beside them."""
+    folder.mkdir()
+    for shard in range(2):
+        lines = []
+        for number in range(4):
+            names = [f"{shard}-{number}-{image}.jpg" for image in range(2)]
+            for image, name in enumerate(names):
+                picture = Image.effect_mandelbrot((64, 48), (-2 - number / 9, -1 - shard / 5, 1 + image / 3, 1), 40)
+                buffer = io.BytesIO()
+                picture.convert("RGB").save(buffer, "JPEG")
+                (folder / name).write_bytes(buffer.getvalue())
+            shown = [
+                {"image_name": name, "raw_url": f"https://h.example/{name}", "matched_text_index": image,
+                 "matched_sim": 0.25}
+                for image, name in enumerate(names)
+            ]  # fmt: skip
+            lines.append(json.dumps({"text_list": TEXTS, "image_info": shown, "url": f"https://h.example/{number}"}))
+        (folder / f"docs_no_face_shard_{shard}_v3.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
+    """Save a model, with random weights, of the features that a build of the corpus has by default."""
+    settings = [f"source.documents={shards}", f"source.images={shards}"]
+    summary = build_dataset(
+        override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), credentials=Credentials(), say=print
+    )
+    manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
+    torch.manual_seed(0)
+    config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
+    folder.mkdir()
+    LinkModel(ModelCard(config=config, data=identify(manifest, version, config)), None).eval().save(folder)
+    return folder
+
+
+def run(*arguments: object) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output.strip().splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
+    shards = corpus(tmp_path / "mmc4")
+    model = saved_model(tmp_path / "other", shards, tmp_path / "model")
+    where = ("--lake", tmp_path / "lake", "--model", model)
+    source = ("--input", shards, "--format", "mmc4", "--set", f"source.images={shards}")
+    page = tmp_path / "page"
+    summary = run("relink", *where, *source, "--output", tmp_path / "out", "--page", page)
+    assert (summary["documents"], summary["failures"]) == (8, {})
+    assert summary["agreement"]["documents"] == 8 and summary["agreement"]["given"] == 16
+    rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
+    assert len(rows) == 8
+    for row in rows:
+        assert [sentence["text"] for sentence in row["sentences"]] == list(TEXTS)
+        assert [image["source"].rpartition("/")[0] for image in row["images"]] == ["https://h.example"] * 2
+        assert [(link["sentence"], link["image"]) for link in row["given_links"]] == [(0, 0), (1, 1)]
+        assert {link["image"] for link in row["predicted_links"]} <= {0, 1}
+    same = sum((link["sentence"], link["image"]) in {(0, 0), (1, 1)} for row in rows for link in row["predicted_links"])
+    assert summary["agreement"]["same"] == same
+    assert "Where they differ" in (page / "index.html").read_text()
+
+    version = summary["dataset"]
+    again = run("relink", *where, "--dataset", version, "--output", tmp_path / "out")
+    assert (again["shards_reused"], again["agreement"]) == (again["shards"], summary["agreement"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--dataset", "x", "--input", "y"], "either --input PATH with --format, or --dataset NAME"),
+        ([], "either --input PATH with --format, or --dataset NAME"),
+        (["--input", "y", "--format", "mmc4"], "takes --model and --format"),
+        (["--input", "y", "--model", "m"], "takes --model and --format"),
+        (["--dataset", "x", "--format", "mmc4"], "of --input alone"),
+    ],
+)
+def test_mistakes_are_told(arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["relink", "--output", "out", "--lake", "lake", *arguments])
+    assert result.exit_code != 0
+    assert told in str(result.exception)

@@ -1,0 +1,107 @@
+"""Help and mistakes are answered before anything heavy is imported: what is loaded is compared, no clock is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from orchestration.cli import TREE, app, help_line
+
+COMMANDS = Path(__file__).parents[3] / "orchestration" / "commands"
+HEAVY = ("apache_beam", "dagster", "faiss", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "ray", "requests")
+HEAVY += ("scipy", "sklearn", "spacy", "torch", "torchvision")
+OF_PARTS = ("scipy", "torch")
+PROGRAM = """
+import os, sys
+from orchestration.__main__ import main
+try:
+    main()
+except SystemExit as end:
+    found = {name.partition(".")[0] for name in sys.modules}
+    print(end.code, *sorted(found), file=open(os.environ["LOADED"], "w"))
+"""
+
+
+def loaded(folder: Path, arguments: Sequence[str]) -> tuple[int, set[str], str]:
+    """Return the exit status of a command, the top-level modules that it imported, and its standard error."""
+    note = folder / "loaded.txt"
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "LOADED": str(note)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert note.is_file(), done.stderr
+    status, *names = note.read_text().split()
+    return int(status), set(names), done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["trian"]])
+def test_help_and_a_mistyped_command_import_nothing_of_a_command(tmp_path: Path, arguments: list[str]) -> None:
+    _, names, _ = loaded(tmp_path, arguments)
+    assert not names & {*HEAVY, "numpy", "pyarrow", "urllib3", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("build dyi --lake lake", "unknown data set 'dyi'; did you mean 'diy'?"),
+        ("train --lake lake --dataset documents --recipe tinny", "unknown recipe 'tinny'; did you mean 'tiny'?"),
+        ("settings tiny --set objective.similarty=dc", "did you mean 'objective.similarity'?"),
+        ("train --lake lake", "--dataset: expected NAME"),
+        ("train --lake nowhere --dataset documents", "no folder is there"),
+        ("train --lake lake --dataset dyi", "no data set 'dyi' in"),
+        ("train --lake lake --dataset dyi --tracking-uri sqlite:///nowhere/x.db", "nowhere/x.db: no such folder"),
+        ("sweep --lake lake --dataset dyi --set objective.similarty=dc", "no data set 'dyi' in"),
+        ("supervised --lake lake --dataset dyi --recipe tinny", "did you mean 'tiny'?"),
+        ("evaluate --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
+        ("evaluate --model m --dataset dyi --lake lake --split tset", "--split tset: expected one of train, val"),
+        ("evaluate --scores none.jsonl", "--scores none.jsonl: no such file"),
+        ("examples --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
+        ("compare one --lake lake", "expected at least two models"),
+        ("compare one two --lake lake --dataset dyi", "no data set 'dyi' in"),
+        ("transfer --models a --datasets dyi --lake lake", "no data set 'dyi' in"),
+        ("promote --model m --version 1 --policy none.toml", "--policy none.toml: no such file"),
+        ("promotions m --tracking-uri sqlite:///mflow.db", "sqlite:///mflow.db: no such file"),
+        ("serve --model m --calibration none.json", "--calibration none.json: no such file"),
+        ("link --model m --input none.jsonl --output o.parquet", "--input none.jsonl: no such file"),
+        ("link --dataset dyi --lake lake --output o", "no data set 'dyi' in"),
+        ("link --model m --output o", "either --input FILE or --dataset NAME"),
+        ("index --dataset dyi --lake lake", "no data set 'dyi' in"),
+        ("search --index nowhere --headline Flood", "--index nowhere: no folder is there"),
+        ("settings tinny", "did you mean 'tiny'?"),
+    ],
+)
+def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path, line: str, words: str) -> None:
+    (tmp_path / "lake").mkdir()
+    status, names, told = loaded(tmp_path, line.split())
+    assert status == 2, told
+    assert words in told
+    of_parts = OF_PARTS if "--set objective" in line else ()  # settings of a part lie beside its code
+    assert not names & set(HEAVY).difference(of_parts)
+    assert {path.name for path in tmp_path.iterdir()} == {"lake", "loaded.txt"}, "a mistake leaves nothing behind"
+
+
+@pytest.mark.parametrize("group", TREE)
+def test_what_the_help_says_of_a_command_is_what_the_command_says(group: str) -> None:
+    tree: Any = get_command(app)
+    for name, command in (tree.commands[group] if group else tree).commands.items():
+        assert help_line(f"{group} {name}") == command.help.partition("\n")[0]
+        assert help_line(f"{group} {name}")
+
+
+def test_every_file_of_the_commands_is_in_the_tree() -> None:
+    found = {path.relative_to(COMMANDS) for path in COMMANDS.rglob("*.py")} - {Path("options.py"), Path("__init__.py")}
+    names = {(group, name.replace("-", "_")) for group, commands in TREE.items() for name in commands}
+    groups = {Path(group, "__init__.py") for group in TREE if group}
+    assert found == groups | {Path(group, f"{name}.py") for group, name in names if name not in TREE}

@@ -1,0 +1,108 @@
+"""What changed between two versions: documents in and out, the reasons their failure rows give, and the Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.card.changes import NOT_IN_SOURCE, Changes, Moved, as_markdown, changes_between, version_before
+from schemas.documents import Split
+from schemas.errors import IntegrityError
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
+from schemas.lake import MANIFEST, Lake
+from schemas.manifest import FileEntry, commit, read_manifest
+from schemas.tables import row_of, to_table
+
+
+def write(
+    lakes: ModuleType, root: str, version: str, splits: Mapping[Split, Sequence[int]], failures: Sequence[Failure] = ()
+) -> Lake:
+    """Write a version of some of 12 documents, and its failures."""
+    made = lakes.make_documents(Split.TRAIN, 12, lakes.World())
+    chosen = {
+        split: replace(made, documents=tuple(replace(made.documents[n], split=split) for n in numbers))
+        for split, numbers in splits.items()
+    }
+    lake: Lake = lakes.write_lake(root, chosen, shards=2, version=version)
+    manifest, folder = read_manifest(lake, f"synthetic@{version}")
+    buffer = io.BytesIO()
+    pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), buffer)
+    data, path = buffer.getvalue(), "failures/part-00000-of-00001.parquet"
+    folder.write(path, data)
+    entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=len(failures))
+    commit(lake, replace(manifest, files=(*manifest.files, entry)))
+    return lake
+
+
+@pytest.fixture
+def lake(lakes: ModuleType, tmp_path: object) -> Lake:
+    few = Failure(Stage.RULES, "train-007", Reason.TOO_FEW_IMAGES, "expected 2 images, found 1")
+    write(lakes, str(tmp_path), "v1", {Split.TRAIN: range(7), Split.TEST: (8, 9)}, [few])
+    gone = [
+        Failure(Stage.IMAGES, "train-001#2", Reason.NOT_FOUND, "404"),
+        Failure(Stage.SOURCES, "train-000", Reason.DELETED_RECORD, "taken `down` <b>"),
+        Failure(Stage.SOURCES, "another", Reason.LOW_SCORE, "2"),
+    ]
+    return write(lakes, str(tmp_path), "v2", {Split.TRAIN: (2, 3, 4, 5, 7, 8, 10), Split.TEST: (9,)}, gone)
+
+
+def test_documents_come_and_go_for_the_reasons_of_failure_rows(lake: Lake) -> None:
+    found = changes_between(lake, "synthetic", "v1", "v2")
+    assert [(each.document, each.after, each.reason, each.message) for each in found.came] == [
+        ("train-007", "train", "too-few-images", "expected 2 images, found 1"),
+        ("train-010", "train", NOT_IN_SOURCE, ""),
+    ]
+    assert [(each.document, each.before, each.reason, each.message) for each in found.went] == [
+        ("train-000", "train", "deleted-record", "taken `down` <b>"),
+        ("train-001", "train", "not-found", "404"),
+        ("train-006", "train", NOT_IN_SOURCE, ""),
+    ]
+    assert found.moved == (Moved(document="train-008", before="test", after="train"),)
+    assert "splits.test.documents: 2 -> 1" in found.settings
+    assert not [line for line in found.settings if line.startswith("files.")]
+
+
+def test_backwards_it_is_the_other_way_round(lake: Lake) -> None:
+    there, back = (changes_between(lake, "synthetic", *pair) for pair in (("v1", "v2"), ("v2", "v1")))
+    assert [each.document for each in back.came] == [each.document for each in there.went]
+    assert {each.document: each.reason for each in back.went}["train-007"] == "too-few-images"
+
+
+def test_markdown_shows_what_others_wrote_as_code_and_nothing_else(lake: Lake) -> None:
+    text = as_markdown(changes_between(lake, "synthetic", "v1", "v2"))
+    assert text.startswith("Since v1:\n")
+    assert "**2 documents came**: too-few-images 1, not in the source 1" in text
+    assert "- `train-000` (train): deleted-record: `taken 'down' <b>`" in text
+    assert "- `train-008`: test → train" in text
+    assert as_markdown(changes_between(lake, "synthetic", "v1", "v1")) == "No difference to v1."
+
+
+def test_markdown_is_bounded() -> None:
+    came = tuple(Moved(document=f"d{n}", before=None, after="train", reason="x") for n in range(100))
+    found = Changes(dataset="d", before="1", after="2", came=came, went=(), moved=(), settings=())
+    text = as_markdown(found)
+    assert "**100 documents came**: x 100" in text and "- … and 70 more" in text
+    assert len(text.splitlines()) < 40
+
+
+def test_the_version_before_is_the_one_made_before(lake: Lake) -> None:
+    for second, version in enumerate(("v2", "v1")):  # made in this order
+        path = lake.dataset("synthetic", version).local
+        assert path is not None
+        os.utime(path / MANIFEST, (1_000 + second, 1_000 + second))
+    assert version_before(lake, "synthetic", "v1") == "v2"
+    assert version_before(lake, "synthetic", "v2") is None
+
+
+def test_a_damaged_part_is_said(lake: Lake) -> None:
+    folder = lake.dataset("synthetic", "v2")
+    folder.write("documents/train/part-00000-of-00002.parquet", b"PAR1")
+    with pytest.raises(IntegrityError, match="damaged"):
+        changes_between(lake, "synthetic", "v1", "v2")

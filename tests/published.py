@@ -1,0 +1,74 @@
+"""Builds of the data sets of published files, from the fixtures in small; every picture is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+from pipelines.config import BuildConfig, recipe
+from pipelines.sources.inputs import read_source
+from pipelines.sources.records import CandidateDocument
+from pipelines.sources.wikipedia.imageclef import ImageclefSource, read_articles, with_sentences
+from schemas.configs import override
+from schemas.failures import Failure
+
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
+SETTINGS = {
+    "mscoco": {"captions": "mscoco/captions_train2014.json"},
+    "story-dii": {
+        "train": "vist/train.description-in-isolation.json",
+        "test": "vist/test.description-in-isolation.json",
+    },
+    "story-sis": {"val": "vist/val.story-in-sequence.json"},
+    "dii-stress": {
+        "train": "vist/train.description-in-isolation.json",
+        "test": "vist/test.description-in-isolation.json",
+    },
+    "rqa": {"train": "recipeqa/train.json", "val": "recipeqa/val.json"},
+    "cite": {"train": "cite/data.csv"},
+    "clue": {
+        "train": "clue/conceptual_train_dis.csv",
+        "test": "clue/conceptual_test_dis.csv",
+        "numbers": "clue/img2idxmap.json",
+    },
+    "wiki": {"texts": "imageclef/all_text"},
+    "news": {"articles": "news/articles.jsonl"},
+}
+
+
+def config_of(dataset: str, images: str) -> BuildConfig:
+    settings = [f"source.{name}={FIXTURES / path}" for name, path in SETTINGS[dataset].items()]
+    few = ["documents.min_sentences=1", "documents.min_images=1", "max_failure_share=1"]  # fixtures are small
+    if dataset == "dii-stress":
+        few.append("source.distractors=2")
+    plain = ["features.images=", "features.sentences="]
+    return override(recipe(dataset), [*settings, *few, *plain, f"source.images={images}"])
+
+
+def candidates_of(config: BuildConfig) -> list[CandidateDocument]:
+    """Return the documents whose images are all files."""
+    found = [item for item in outcomes_of(config) if isinstance(item, CandidateDocument)]
+    return [draft for draft in found if not any(uri.startswith("http") for uri in draft.image_uris)]
+
+
+def draw_all(drafts: list[CandidateDocument], root: Path, *, different: int | None = None) -> None:
+    """Draw a picture for every image name: one of its own, or one of so many different ones."""
+    for place, name in enumerate(sorted({uri for draft in drafts for uri in draft.image_uris})):
+        number = place if different is None else place % different
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        colour = (37 * number % 256, 91 * number % 256, 53 * number % 256)
+        picture = Image.new("RGB", (40, 30), colour)
+        picture.putpixel((number % 40, number // 40), (255 - colour[0], 0, 0))
+        picture.save(path, "PNG")
+
+
+def outcomes_of(config: BuildConfig) -> Iterator[CandidateDocument | Failure]:
+    source = config.source
+    if not isinstance(source, ImageclefSource):
+        yield from read_source(source)
+        return
+    for article in read_articles(source, min_images=config.documents.min_images):
+        yield from () if isinstance(article, Failure) else with_sentences(article, source=source)

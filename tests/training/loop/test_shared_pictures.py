@@ -1,0 +1,106 @@
+"""Documents that share pictures, in several shards: later shards show nothing that the first has not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from schemas.configs import dotted_keys, override
+from schemas.documents import Link, Role, Split
+from schemas.lake import Lake
+from training.config import TrainConfig
+from training.data.loading import load_training_data
+from training.loop.context import Context
+from training.loop.trainer import train
+from training.model import LinkModel
+from training.recipes import RECIPES
+
+SHARDS = 3
+SMALL = {
+    "dimensions": "16",
+    "text.word_vectors": "",
+    "text.word_dimensions": "8",
+    "text.min_word_count": "1",
+    "text.layers": "1",
+    "text.heads": "2",
+    "text.head_dimensions": "4",
+    "text.hidden_dimensions": "16",
+    "text.buckets": "64",
+    "image.layers": "1",
+    "image.heads": "2",
+    "image.hidden_dimensions": "16",
+    "training.epochs": "1",
+    "training.negative_documents": "4",
+    "training.warmup_steps": "0",
+    "training.start_from": "",
+}
+
+
+def small(name: str) -> TrainConfig:
+    config = RECIPES[name]()
+    known = dotted_keys(config)
+    return override(config, [f"{key}={value}" for key, value in SMALL.items() if key in known])
+
+
+def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
+    """Write three shards; the pictures of a document are those of the document of the first shard beside it."""
+    is_pair = config.needs.pairs
+    sizes = {"sentences": (1, 1), "images": (1, 1)} if is_pair else {}
+    world = lakes.World(**sizes)
+    splits = {}
+    for split, count in ((Split.TRAIN, 12), (Split.VAL, 6)):
+        made = lakes.make_documents(split, count, world)
+        if is_pair:
+            made = lakes.with_relations(made)
+        made = lakes.with_roles(made, [Role.CAPTION])
+        splits[split] = replace(
+            made,
+            documents=tuple(
+                replace(
+                    document,
+                    images=made.documents[number - number % SHARDS].images,
+                    links=document.links if is_pair else (Link(0, 0),),
+                )
+                for number, document in enumerate(made.documents)
+            ),
+        )
+    lake = lakes.write_lake(str(root), splits, shards=SHARDS, world=world, is_rich=True)
+    assert isinstance(lake, Lake)
+    return lake
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_trains_where_later_shards_show_no_new_picture(
+    name: str, lakes: ModuleType, tmp_path: Path
+) -> None:
+    config = small(name)
+    lake = shared_lake(lakes, tmp_path / "lake", config)
+    data = load_training_data(lake, "synthetic", config)
+    documents = data.training.documents
+    assert len(documents) == 12
+    assert len(documents.image_hashes) == len(set(documents.image_hashes))
+    shown = [documents.image_hashes[row] for row in documents.image_rows]
+    by_id = {key: shown[places] for key, places in zip(documents.ids, documents.images, strict=True)}
+    for number in range(12):
+        assert by_id[f"train-{number:03d}"] == by_id[f"train-{number - number % SHARDS:03d}"]
+    result = train(config, data, Context(), run_directory=tmp_path / "run")
+    model = LinkModel.load(result.model)
+    assert all(np.isfinite(matrix).all() for matrix in model.similarities(documents))
+
+
+def test_a_worker_whose_documents_show_no_picture_of_a_shard_reads_it(lakes: ModuleType, tmp_path: Path) -> None:
+    config = small("tiny")
+    lake = shared_lake(lakes, tmp_path / "lake", config)
+    whole = load_training_data(lake, "synthetic", config).training.documents
+    parts = [load_training_data(lake, "synthetic", config, rank=rank, world_size=5).training for rank in range(5)]
+    assert [key for part in parts for key in part.documents.ids] == list(whole.ids)
+    for part in parts:
+        own = part.documents
+        vectors = own.image_bank[own.image_rows]
+        hashes = [own.image_hashes[row] for row in own.image_rows]
+        expected = {key: whole.image_bank[row] for row, key in enumerate(whole.image_hashes)}
+        assert all(np.array_equal(vector, expected[key]) for vector, key in zip(vectors, hashes, strict=True))

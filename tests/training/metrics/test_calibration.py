@@ -1,0 +1,171 @@
+"""Calibrations against scikit-learn and hand-worked examples."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binomtest
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+
+from schemas.errors import IntegrityError, UsageError
+from training.metrics.calibration import (
+    Calibration,
+    Method,
+    Observations,
+    PrecisionPoint,
+    calibration_scores,
+    fit_calibration,
+    fit_isotonic,
+    fit_sigmoid,
+    observe,
+    precision_points,
+    read_calibration,
+    reliability,
+)
+
+
+def drawn(count=4000, seed=0):
+    """Links whose probability is sigmoid(6 s - 2)."""
+    numbers = np.random.default_rng(seed)
+    similarities = numbers.random(count)
+    are_true = numbers.random(count) < expit(6 * similarities - 2)
+    documents = np.arange(count) // 8
+    return Observations(
+        similarities=similarities, are_true=are_true, documents=documents, document_count=int(documents[-1]) + 1
+    )
+
+
+def test_what_is_observed_are_the_predicted_links_of_known_documents():
+    matrix = np.array([[0.9, 0.8], [0.7, -0.1]])  # the best matching: (0, 1) and (1, 0)
+    everything = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # says nothing: no prediction could be wrong
+    seen = observe([matrix] * 4, [np.array([[0, 1]]), None, np.zeros((0, 2), np.int64), everything])
+    assert seen.document_count == 2 and seen.documents.tolist() == [0, 0, 2, 2]
+    assert seen.similarities.tolist() == [0.8, 0.7, 0.8, 0.7]
+    assert seen.are_true.tolist() == [True, False, False, False]
+
+
+def test_sigmoid_is_a_logistic_regression_on_platts_targets():
+    seen = drawn(500)
+    true, false = seen.are_true.sum(), (~seen.are_true).sum()
+    targets = np.where(seen.are_true, (true + 1) / (true + 2), 1 / (false + 2))
+    x = np.tile(seen.similarities, 2)[:, None]
+    y = np.repeat([1, 0], 500)
+    peer = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x, y, np.concatenate([targets, 1 - targets]))
+    slope, intercept = fit_sigmoid(seen.similarities, seen.are_true)
+    assert slope == pytest.approx(peer.coef_[0, 0], rel=1e-4)
+    assert intercept == pytest.approx(peer.intercept_[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("are_true", [np.array([False, False, True, True]), np.ones(4, bool), np.zeros(4, bool)])
+def test_a_sigmoid_of_few_links_is_finite_and_between_0_and_1(are_true):
+    seen = Observations(
+        similarities=np.array([0.1, 0.2, 0.8, 0.9]), are_true=are_true, documents=np.zeros(4, int), document_count=1
+    )
+    found = fit_calibration(seen, dataset="d@v", split="val").probability(np.array([-1.0, 0.5, 1.0]))
+    assert np.isfinite(found).all() and (found > 0).all() and (found < 1).all()
+
+
+def test_isotonic_is_scikit_learns():
+    seen = drawn(1500)
+    similarities = np.round(seen.similarities, 2)  # with ties
+    peer = IsotonicRegression(out_of_bounds="clip").fit(similarities, seen.are_true)
+    fitted = dataclasses.replace(seen, similarities=similarities)
+    found = fit_calibration(fitted, dataset="d@v", split="val")
+    assert found.method is Method.ISOTONIC
+    places = np.linspace(-0.2, 1.2, 200)
+    assert found.probability(places) == pytest.approx(peer.predict(places), abs=1e-9)
+    assert len(found.similarities) < len(np.unique(similarities))
+
+
+def test_isotonic_of_one_similarity_is_its_share():
+    assert fit_isotonic(np.full(4, 0.3), np.array([True, False, True, True])) == ((0.3,), (0.75,))
+
+
+def test_both_methods_find_the_probability_the_links_were_drawn_with():
+    for method in Method:
+        found = fit_calibration(drawn(20_000), dataset="d@v", split="val", method=method)
+        places = np.linspace(0.05, 0.95, 10)
+        assert found.probability(places) == pytest.approx(expit(6 * places - 2), abs=0.05)
+
+
+def test_thresholds_of_a_worked_example():
+    similarities = np.repeat([0.1, 0.2, 0.3, 0.4], [20, 10, 10, 20])
+    are_true = np.concatenate([np.zeros(20), np.ones(10), np.zeros(10), np.ones(20)]).astype(bool)
+    points = precision_points(similarities, are_true)
+    assert [(point.similarity, point.links) for point in points] == [(0.1, 60), (0.2, 40), (0.4, 20)]
+    for point, (right, links) in zip(points, [(30, 60), (30, 40), (20, 20)], strict=True):
+        bound = binomtest(right, links, alternative="greater").proportion_ci(1 - 0.05 / 4, method="exact").low
+        assert point.precision == pytest.approx(bound)  # four thresholds are tried, 0.3 among them
+
+
+def test_a_precision_of_few_links_is_no_threshold():
+    similarities, are_true = np.arange(40) / 40, np.arange(40) >= 30
+    points = precision_points(similarities, are_true)
+    assert [point.links for point in points] == [40, 32, 26, 21, 20]
+    assert precision_points(similarities[:7], are_true[:7]) == (PrecisionPoint(0.0, 0.0, 7),)
+
+
+@pytest.mark.parametrize("precision", [0.8, 0.89])
+def test_a_precision_that_no_threshold_has_is_hardly_ever_found(precision):
+    found = 0
+    for draw in range(400):
+        numbers = np.random.default_rng(draw)
+        points = precision_points(numbers.random(1000), numbers.random(1000) < precision)
+        found += points[-1].precision >= 0.9
+    assert found / 400 <= 0.05
+
+
+def test_a_precision_that_thresholds_have_is_found():
+    numbers = np.random.default_rng(0)
+    similarities = numbers.random(2000)
+    points = precision_points(similarities, numbers.random(2000) < np.where(similarities > 0.5, 0.97, 0.6))
+    reached = next(point for point in points if point.precision >= 0.9)
+    assert 0.3 < reached.similarity < 0.6
+
+
+def test_a_threshold_keeps_the_wanted_precision_on_other_links():
+    calibration = fit_calibration(drawn(seed=1), dataset="d@v", split="val")
+    judged = {(score.metric, score.group): score for score in calibration_scores(calibration, drawn(seed=2))}
+    for wanted in (0.8, 0.9, 0.95):
+        group = f"precision {wanted:.0%}"
+        assert calibration.threshold(wanted) == judged["threshold", group].value
+        assert judged["precision", group].high > 100 * wanted and 0 < judged["kept", group].value < 100
+    assert judged["expected_calibration_error", ""].value < 5 and 0.1 < judged["brier", ""].value < 0.2
+    assert sum(score.n for (metric, _), score in judged.items() if metric == "true_share") == 4000
+
+
+def test_a_threshold_that_is_not_reached_is_said():
+    seen = dataclasses.replace(drawn(40), are_true=np.arange(40) % 2 == 0)
+    scores = list(calibration_scores(fit_calibration(seen, dataset="d@v", split="val"), seen))
+    assert [score.note for score in scores if score.value is None] == ["not reached on validation"] * 3
+
+
+def test_reliability_of_a_worked_example():
+    rows = reliability(np.array([0.2, 0.2, 0.2, 0.9]), np.array([True, False, False, True]), bins=2)
+    assert [(row.expected, row.links) for row in rows] == [(pytest.approx(0.2), 3), (0.9, 1)]
+    assert [row.true for row in rows] == [pytest.approx(1 / 3), 1.0]
+
+
+def test_a_precision_that_nothing_reaches_is_said():
+    seen = dataclasses.replace(drawn(40), are_true=np.arange(40) % 2 == 0)
+    calibration = fit_calibration(seen, dataset="diy@v1", split="val")
+    with pytest.raises(UsageError, match=r"by 40 links of diy@v1, split val; the highest is 0\.[2-4]"):
+        calibration.threshold(0.9)
+    with pytest.raises(UsageError, match="above 0 and at most 1"):
+        calibration.threshold(90)
+
+
+@pytest.mark.parametrize("method", Method)
+def test_a_calibration_survives_its_file(tmp_path, method):
+    calibration = fit_calibration(drawn(100), dataset="d@v", split="val", method=method)
+    path = tmp_path / "calibration.json"
+    path.write_text(calibration.to_json())
+    assert read_calibration(path) == calibration
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "points": [{}]}'])
+def test_what_is_no_calibration_is_refused(tmp_path, text):
+    with pytest.raises(IntegrityError, match=r"x\.json: expected"):
+        Calibration.from_json(text, where="x.json")

@@ -1,0 +1,116 @@
+"""Ranks and recall against enumeration of all orders of ties, and against plain sorting."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from training.metrics.retrieval import CUTOFFS, Pool, query_ranks, retrieval_scores
+
+FORWARD, BACKWARD = "text to image", "image to text"
+
+
+def enumerated(row, partners):
+    """Mean rank of the best partner, and share of orders that find one early, over all orders of ties."""
+    ranks, found = [], []
+    for order in itertools.permutations(range(len(row))):
+        if any(row[a] < row[b] for a, b in itertools.pairwise(order)):
+            continue
+        first = next(place for place, item in enumerate(order) if partners[item])
+        ranks.append(1 + first)
+        found.append([first < cutoff for cutoff in CUTOFFS])
+    return np.mean(ranks), np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_are_the_mean_over_all_orders_of_ties(seed):
+    numbers = np.random.default_rng(seed)
+    rows = numbers.integers(3, size=(3, 7)) / 2
+    partners = numbers.random((3, 7)) < 0.4
+    partners[:, 0] = True
+    found = query_ranks(rows, np.eye(7), np.argwhere(partners))
+    for place in range(3):
+        rank, share = enumerated(rows[place], partners[place])
+        assert found.realistic[place] == pytest.approx(rank)
+        assert found.found[place] == pytest.approx(share)
+
+
+def test_ranks_without_ties_are_those_of_sorting():
+    numbers = np.random.default_rng(0)
+    texts, images = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in numbers.normal(size=(2, 50, 8)))
+    found = query_ranks(texts, images, np.stack([np.arange(50), np.arange(50)], axis=1))
+    order = np.argsort(-(texts @ images.T), axis=1)
+    assert found.realistic.tolist() == [1 + int(np.flatnonzero(order[q] == q)[0]) for q in range(50)]
+    assert found.found[:, 1].tolist() == [float(rank <= 5) for rank in found.realistic]
+
+
+def worked_pool():
+    """Three pairs on a circle: text 0 prefers image 0, text 1 image 0 over its own, text 2 its own."""
+    angles = np.radians([0.0, 40.0, 180.0])
+    texts = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    angles = np.radians([10.0, 90.0, 170.0])
+    images = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    pairs = np.array([[0, 0], [1, 1], [2, 2]])
+    return Pool(texts=texts, images=images, pairs=pairs, documents=np.arange(3))
+
+
+def by_name(pool, **settings):
+    return {(score.group, score.metric): score for score in retrieval_scores(pool, **settings)}
+
+
+def test_both_directions_of_a_worked_example():
+    found = by_name(worked_pool())
+    assert {group for group, _ in found} == {f"{way}, whole pool of 3" for way in (FORWARD, BACKWARD)}
+    first = found[f"{FORWARD}, whole pool of 3", "recall_at_1"]
+    assert first.value == pytest.approx(200 / 3) and first.low <= 200 / 3 <= first.high and first.deviation is None
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_5"].value == 100.0
+    rank = found[f"{FORWARD}, whole pool of 3", "median_rank"]
+    assert (rank.value, rank.unit, rank.n) == (1.0, "rank, from 1", 3)
+    # image 1 is 50 degrees from text 1, 90 from the others
+    assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].value == pytest.approx(100.0)
+
+
+def test_a_text_with_two_partners_is_one_query():
+    pool = worked_pool()
+    pairs = np.array([[0, 0], [0, 1], [2, 2]])
+    found = by_name(Pool(texts=pool.texts, images=pool.images, pairs=pairs, documents=np.zeros(3)))
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].n == 2
+    assert found[f"{BACKWARD}, whole pool of 3", "recall_at_1"].n == 3
+    assert found[f"{FORWARD}, whole pool of 3", "recall_at_1"].value == 100.0
+
+
+def test_a_pool_without_a_pair_has_no_scores():
+    pool = worked_pool()
+    none = np.zeros((0, 2), np.int64)
+    assert retrieval_scores(Pool(texts=pool.texts, images=pool.images, pairs=none, documents=np.zeros(0))) == []
+
+
+def test_samples_have_a_deviation_and_repeat_with_their_seed():
+    numbers = np.random.default_rng(1)
+    texts = numbers.normal(size=(60, 4))
+    images = texts + numbers.normal(size=(60, 4))
+    pool = Pool(
+        texts=texts / np.linalg.norm(texts, axis=1, keepdims=True),
+        images=images / np.linalg.norm(images, axis=1, keepdims=True),
+        pairs=np.stack([np.arange(60)] * 2, axis=1),
+        documents=np.arange(60),
+    )
+    found = by_name(pool, sample_pairs=20, samples=5)
+    assert found == by_name(pool, sample_pairs=20, samples=5)
+    groups = list(dict.fromkeys(group for group, _ in found))
+    pools = ("whole pool of 60", "5 samples of 20")
+    assert groups == [f"{way}, {size}" for size in pools for way in (FORWARD, BACKWARD)]
+    sampled = found[f"{FORWARD}, 5 samples of 20", "recall_at_1"]
+    assert sampled.n == 20 and sampled.deviation > 0 and sampled.low is None
+    ranks = [found[f"{FORWARD}, {size}", "median_rank"].value for size in pools]
+    assert ranks[1] < ranks[0]  # a third of the candidates
+    assert len(by_name(pool, sample_pairs=20, samples=0)) == len(found) / 2
+
+
+def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
+    numbers = np.random.default_rng(2)
+    image = numbers.normal(size=17).astype(np.float32)
+    image /= np.linalg.norm(image)
+    found = query_ranks(image[None], np.repeat(image[None], 37, axis=0), np.array([[0, 36]]))
+    assert found.realistic.tolist() == [19.0]
+    assert found.found[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])

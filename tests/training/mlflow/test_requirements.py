@@ -1,0 +1,119 @@
+"""A registered model names what it needs: it loads and answers in an environment of those packages alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import venv
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from types import ModuleType
+
+import mlflow
+import torch
+from packaging.requirements import Requirement
+
+from schemas.documents import Split
+from schemas.manifest import read_manifest
+from training.config import TrainConfig, image_tower, objective, text_tower
+from training.data.loading import identify
+from training.mlflow.registering import register, requirements_of
+from training.model import LinkModel, ModelCard
+from training.text.vocabulary import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[3]
+OWN = ("multilink", "orchestration", "pipelines", "schemas", "training")
+PROGRAM = """
+import json, sys
+import mlflow
+from training.mlflow import pyfunc
+
+model = mlflow.pyfunc.load_model(sys.argv[1])
+answers = model.predict(pyfunc.example(model._model_impl.model))
+found = {"sentences": [len(row) for row in answers["similarities"]], "modules": sorted(sys.modules)}
+print(json.dumps(found))
+"""
+
+
+def closure(requirements: Iterable[str]) -> dict[str, Distribution]:
+    """Return the installed distributions that requirements name, with all that those require, by name."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    waiting = list(map(Requirement, requirements))
+    while waiting:
+        wanted = waiting.pop()
+        for extra in ("", *wanted.extras):
+            key = (wanted.name.lower().replace("_", "-"), extra)
+            if key in seen:
+                continue
+            seen.add(key)
+            found[key[0]] = distribution(wanted.name)
+            needed = (Requirement(line) for line in found[key[0]].requires or ())
+            waiting += [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return found
+
+
+def environment_of(requirements: Iterable[str], folder: Path) -> Path:
+    """Make an environment that holds these packages and no other; return its Python."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name, found in closure(requirements).items():
+        if name == "multilink":
+            for package in OWN:
+                (site / package).symlink_to(ROOT / package)
+        for file in found.files or ():
+            top = file.parts[0]
+            source = Path(str(found.locate_file(top)))
+            if top not in ("..", "__pycache__") and not (site / top).exists() and source.exists():
+                (site / top).symlink_to(source)
+    return folder / "bin" / "python"
+
+
+def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
+    client: mlflow.MlflowClient, lakes: ModuleType, tmp_path: Path
+) -> None:
+    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
+    lake = lakes.write_lake(str(tmp_path / "lake"), made, is_rich=True)
+    config = TrainConfig(
+        dimensions=8,
+        text=text_tower("gru", word_dimensions=4),
+        image=image_tower("fine-tuned", cnn="mobilenet-v3-small"),
+    )
+    manifest, folder = read_manifest(lake, "synthetic")
+    torch.manual_seed(0)
+    model = LinkModel(
+        ModelCard(config=config, data=identify(manifest, folder, config)),
+        Vocabulary.from_counts(Counter(["thing"]), min_count=1),
+    )
+    model.save(tmp_path / "model")
+    experiment = client.create_experiment("e", (tmp_path / "mlartifacts").as_uri())
+    run = client.create_run(experiment)
+    version = register(client, tmp_path / "model", name="linker", run_id=run.info.run_id, tags={})
+
+    stored = mlflow.pyfunc.get_model_dependencies(version.uri)
+    lines = [line for line in Path(stored).read_text().splitlines() if line.strip()]
+    assert any(line.startswith("torchvision==") for line in lines)
+    assert any(line.startswith("pillow==") for line in lines)
+    python = environment_of(lines, tmp_path / "environment")
+    missing = subprocess.run([python, "-c", "import apache_beam"], capture_output=True, text=True, check=False)
+    assert "No module named 'apache_beam'" in missing.stderr  # nothing else is there
+    settings = {"PATH": "/usr/bin:/bin", "MLFLOW_TRACKING_URI": client.tracking_uri, "HOME": str(tmp_path)}
+    command = [str(python), "-c", PROGRAM, version.uri]
+    done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["sentences"] and all(found["sentences"])
+    assert "torchvision" in found["modules"] and "apache_beam" not in found["modules"]
+
+
+def test_each_part_names_its_packages() -> None:
+    plain = requirements_of(TrainConfig())
+    names = [line.partition("==")[0] for line in plain]
+    assert names == ["multilink[core]", "torch", "numpy", "scipy", "pyarrow", "lapjv"]
+    for cnn, package in (("timm/resnet18", "timm"), ("resnet50", "torchvision"), ("nasnet-mobile", "pillow")):
+        tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
+        assert any(line.startswith(f"{package}==") for line in tuned)
+    assert requirements_of(TrainConfig(text="sentence", objective=objective("hal"))) == plain  # type: ignore[arg-type]

@@ -1,0 +1,192 @@
+"""Training what was trained, stopped, or is being trained elsewhere; on a file and on a server, after a promotion."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import mlflow
+import pytest
+
+from orchestration.cli import run
+from schemas.lake import Lake
+from schemas.leases import HeldError, hold
+from training.loop.run_folder import runs_folder
+from training.mlflow import tracked_training
+from training.mlflow.promotion import promote
+from training.mlflow.runs import connect
+from training.mlflow.tracked_training import TrainSummary, run_train
+
+SMALL = ("dimensions=16", "training.epochs=4", "training.learning_rate=0.01", "text.dropout=0", "image.dropout=0")
+SERVER = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1", "--disable-security-middleware")
+
+
+@pytest.fixture(params=["file", "server"])
+def store(
+    request: pytest.FixtureRequest,
+    template: Path,
+    tmp_path: Path,
+    servers: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[mlflow.MlflowClient]:
+    database = tmp_path / "mlflow.db"
+    database.write_bytes(template.read_bytes())
+    if request.param == "file":
+        yield connect(f"sqlite:///{database}")
+        return
+    monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
+    port = servers.free_port()
+    where = ["--backend-store-uri", f"sqlite:///{database}", "--artifacts-destination", str(tmp_path / "artifacts")]
+    with servers.server([sys.executable, *SERVER, *where, "--port", str(port)], port):
+        yield connect(f"http://127.0.0.1:{port}")
+
+
+def lines_to(said: list[str], line: str) -> None:
+    said.append(line)
+
+
+def trainer(client: mlflow.MlflowClient, lake: Lake, said: list[str]) -> partial[TrainSummary]:
+    """Return what trains with `--reuse`."""
+    return partial(
+        run_train,
+        lake=lake.root.uri,
+        dataset="synthetic",
+        recipe="tiny",
+        overrides=SMALL,
+        reuse=True,
+        tracking=client.tracking_uri,
+        say=partial(lines_to, said),
+    )
+
+
+def test_a_model_is_reused_after_it_was_promoted(store: mlflow.MlflowClient, registry_lake: Lake) -> None:
+    """A server gives the log of champions the run of the model: the log's entry was taken for the trained model."""
+    said: list[str] = []
+    train = trainer(store, registry_lake, said)
+    first = train()
+    assert not first.is_reused and first.best_validation_loss is not None
+    assert promote(store, first.model, first.version, say=print).decision.is_promoted
+    again = train()
+    assert again.is_reused and (again.run_id, again.model_uri) == (first.run_id, first.model_uri)
+    assert (again.epochs, again.best_epoch) == (first.epochs, first.best_epoch)
+    assert said[-1] == f"reused: {first.model_uri} was trained on this version with these settings"
+    other = train(overrides=[*SMALL, "training.seed=1"])
+    assert not other.is_reused and other.run_id != first.run_id
+    assert run_train(
+        lake=registry_lake.root.uri, resume=first.run_id, tracking=store.tracking_uri, say=print
+    ).model_uri == first.model_uri  # fmt: skip
+
+
+def test_a_run_that_was_stopped_goes_on(
+    client: mlflow.MlflowClient, registry_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, launch = trainer(client, registry_lake, []), tracked_training._launch
+    stopped: list[str] = []
+
+    def stop(config: object, run: Any, **more: Any) -> None:
+        stopped.append(run.id)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracked_training, "_launch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    monkeypatch.setattr(tracked_training, "_launch", launch)
+    found = train()
+    assert not found.is_reused and [found.run_id] == stopped
+    assert train().run_id == found.run_id
+
+
+TRAINS = """
+import sys
+from training.mlflow import tracked_training
+
+launch = tracked_training._launch
+
+def slow(config, run, **more):
+    print(run.id, flush=True)
+    sys.stdin.readline()
+    return launch(config, run, **more)
+
+tracked_training._launch = slow
+found = tracked_training.run_train(
+    lake=sys.argv[1], dataset="synthetic", recipe="tiny", overrides=sys.argv[3:], reuse=True, tracking=sys.argv[2],
+    say=lambda line: print(line, file=sys.stderr),
+)
+print(found.run_id, flush=True)
+"""
+
+
+@pytest.fixture
+def elsewhere(client: mlflow.MlflowClient, registry_lake: Lake) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that trains, stopped before its first epoch until it is given a line; and its run."""
+    command = [sys.executable, "-c", TRAINS, registry_lake.root.uri, client.tracking_uri, *SMALL]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def test_a_run_that_another_process_trains_is_waited_for_and_not_resumed(
+    client: mlflow.MlflowClient,
+    registry_lake: Lake,
+    elsewhere: tuple[subprocess.Popen[str], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    process, run_id = elsewhere
+    assert client.get_run(run_id).info.status == "RUNNING"
+    where = ["--lake", registry_lake.root.uri, "--tracking-uri", client.tracking_uri]
+    assert run(["train", "--resume", run_id, *where]) == 2
+    error = capsys.readouterr().err
+    assert f"process {process.pid} on" in error and run_id in error and "Traceback" not in error
+    said: list[str] = []
+
+    def on_line(line: str) -> None:
+        said.append(line)
+        if "waiting" in line:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+
+    found = trainer(client, registry_lake, said)(say=on_line)
+    assert found.is_reused and found.run_id == run_id
+    assert f"process {process.pid} on" in said[0] and "waiting for it" in said[0]
+    assert len(client.search_runs([client.get_experiment_by_name("multilink-synthetic").experiment_id])) == 1
+
+
+def test_a_run_whose_process_was_killed_is_free_at_once(
+    client: mlflow.MlflowClient, registry_lake: Lake, elsewhere: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, run_id = elsewhere
+    with pytest.raises(HeldError, match=f"process {process.pid} on"), hold(runs_folder(registry_lake).child(run_id)):
+        pytest.fail("two hold it")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert client.get_run(run_id).info.status == "RUNNING"  # nobody is left to say otherwise
+    found = trainer(client, registry_lake, [])()
+    assert not found.is_reused and found.run_id == run_id
+    assert client.get_run(run_id).info.status == "FINISHED"
+
+
+def test_the_command_reuses(
+    client: mlflow.MlflowClient, registry_lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [part for setting in SMALL for part in ("--set", setting)]
+    where = ["--lake", registry_lake.root.uri, "--tracking-uri", client.tracking_uri, "--dataset", "synthetic"]
+    command = ["train", "--recipe", "tiny", *settings, *where, "--no-report", "--reuse", "--json"]
+    found = []
+    for _ in range(2):
+        assert run(command) == 0
+        found.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert [each["is_reused"] for each in found] == [False, True]
+    assert found[0]["model_uri"] == found[1]["model_uri"]
+    assert run([*command, "--resume", found[0]["run_id"]]) == 2
+    assert "leave out --resume" in capsys.readouterr().err

@@ -1,0 +1,331 @@
+"""From the similarity of a predicted link to the probability that it is true, and to a threshold for a precision.
+
+A `Calibration` is what was learnt from validation links, small enough to be a JSON file beside a model's report. It is
+about predicted links, the edges that linking draws, not about all pairs of a document. Every predicted link of a
+document with known links, some pair of which is no link, is one observation: its similarity, and whether it is true.
+Below, a calibration is fitted to such observations, and judged on those of another split.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, stats
+
+from schemas.configs import restore
+from schemas.errors import ConfigError, IntegrityError, UsageError
+from schemas.evaluation import Score
+from training.data.ragged import Bool, Float64, Floats, Int64
+from training.metrics.bootstrap import pooled_interval
+from training.metrics.links import link_mask
+from training.similarity.assignment import predicted_pairs
+
+FILE_NAME = "calibration.json"
+CALIBRATION_FORMAT = 2  # 1: precisions of thresholds were shares, not bounds
+ENOUGH_FOR_ISOTONIC = 1_000  # below it a sigmoid is the better fit (Niculescu-Mizil and Caruana 2005)
+CONFIDENCE = 0.95  # that links above a threshold are as precise as is said
+FEWEST_KEPT = 20
+KEPT_RATIO = 1.25  # of the links that two thresholds in a row keep
+RELIABILITY_BINS = 10
+WANTED_PRECISIONS = (0.8, 0.9, 0.95)
+
+
+class Method(StrEnum):
+    """How similarities become probabilities: a sigmoid (Platt 1999), or the best non-decreasing curve."""
+
+    PLATT = "platt"
+    ISOTONIC = "isotonic"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionPoint:
+    """What is known of links with at least this similarity, from the validation links that have it.
+
+    Attributes:
+        similarity: the threshold.
+        precision: share of such links, 0 to 1, that is true at least, with 95% confidence for all points together.
+        links: validation links it was measured on.
+    """
+
+    similarity: float
+    precision: float
+    links: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What validation links say about similarities.
+
+    Attributes:
+        dataset: NAME@VERSION it was fitted on.
+        split: split of it.
+        documents: documents with known links.
+        links: predicted links in them.
+        true_links: those that are true.
+        method: how probabilities are made.
+        slope: of the sigmoid in the similarity; 0 for another method.
+        intercept: of the sigmoid.
+        similarities: rising knots of the curve; empty for another method.
+        probabilities: the curve there; linear in between, constant beyond.
+        points: thresholds that keep fewer and fewer links at a higher and higher precision.
+    """
+
+    dataset: str
+    split: str
+    documents: int
+    links: int
+    true_links: int
+    method: Method
+    slope: float = 0.0
+    intercept: float = 0.0
+    similarities: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    points: tuple[PrecisionPoint, ...] = ()
+
+    def probability(self, similarities: Floats) -> Float64:
+        """Return the probability, 0 to 1, that predicted links of these similarities are true."""
+        values = np.asarray(similarities, dtype=np.float64)
+        if self.method is Method.ISOTONIC:
+            return np.interp(values, self.similarities, self.probabilities)
+        return np.asarray(0.5 * (1 + np.tanh((self.slope * values + self.intercept) / 2)), dtype=np.float64)
+
+    def threshold(self, precision: float) -> float:
+        """Return the smallest similarity from which on links have at least this precision, 0 to 1, with 95% confidence.
+
+        Raises:
+            UsageError: no threshold reaches it, or it is no precision.
+        """
+        if not 0 < precision <= 1:
+            raise UsageError(f"--precision {precision:g}: expected a share above 0 and at most 1, such as 0.9")
+        for point in self.points:
+            if point.precision >= precision:
+                return point.similarity
+        best = max((point.precision for point in self.points), default=0.0)
+        raise UsageError(
+            f"--precision {precision:g}: no similarity is known with 95% confidence to reach it, by {self.links} links "
+            f"of {self.dataset}, split {self.split}; the highest is {best:.3f}"
+        )
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps({"format": CALIBRATION_FORMAT, **asdict(self)}, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str) -> Calibration:
+        """Return the calibration of a file's text.
+
+        Raises:
+            IntegrityError: it is none, or of another format.
+        """
+        try:
+            values = json.loads(text)
+            if values.pop("format") != CALIBRATION_FORMAT:
+                raise IntegrityError(
+                    f"{where}: expected calibration format {CALIBRATION_FORMAT}; evaluate the model anew"
+                )
+            return restore(cls, values)
+        except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as problem:
+            raise IntegrityError(f"{where}: expected a calibration, found {problem!r}") from problem
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Return the calibration of a file.
+
+    Raises:
+        IntegrityError: it holds no calibration.
+    """
+    return Calibration.from_json(path.read_text(encoding="utf-8"), where=str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Predicted links of documents whose links are known.
+
+    Attributes:
+        similarities: E cosines.
+        are_true: E.
+        documents: E document numbers.
+        document_count: documents with known links and an unlinked pair, those without a prediction among them.
+    """
+
+    similarities: Float64
+    are_true: Bool
+    documents: Int64
+    document_count: int
+
+    def __len__(self) -> int:
+        return len(self.similarities)
+
+
+def observe(matrices: Sequence[Floats], links: Sequence[Int64 | None]) -> Observations:
+    """Return the predicted links of the documents with known links and an unlinked pair.
+
+    Args:
+        matrices: n x m similarities of each document.
+        links: its (sentence, image) links, or None where unknown.
+    """
+    parts: list[tuple[Float64, Bool, Int64]] = []
+    count = 0
+    for number, (matrix, known) in enumerate(zip(matrices, links, strict=True)):
+        if known is None or (true := link_mask(matrix.shape, known)).all():
+            continue
+        count += 1
+        pairs = predicted_pairs(matrix)
+        parts.append((matrix[pairs].astype(np.float64), true[pairs], np.full(len(pairs[0]), number)))
+    joined = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0)] * 3
+    return Observations(joined[0], joined[1].astype(bool), joined[2].astype(np.int64), document_count=count)
+
+
+def fit_calibration(seen: Observations, *, dataset: str, split: str, method: Method | None = None) -> Calibration:
+    """Return the calibration of some observations; `method` None: isotonic where there are enough, else Platt's.
+
+    Raises:
+        ValueError: there is no observation.
+    """
+    if not len(seen):
+        raise ValueError("expected predicted links of documents with known links, found none")
+    chosen = method or (Method.ISOTONIC if len(seen) >= ENOUGH_FOR_ISOTONIC else Method.PLATT)
+    slope = intercept = 0.0
+    knots: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    if chosen is Method.PLATT:
+        slope, intercept = fit_sigmoid(seen.similarities, seen.are_true)
+    else:
+        knots = fit_isotonic(seen.similarities, seen.are_true)
+    return Calibration(
+        dataset=dataset,
+        split=split,
+        documents=seen.document_count,
+        links=len(seen),
+        true_links=int(seen.are_true.sum()),
+        method=chosen,
+        slope=slope,
+        intercept=intercept,
+        similarities=knots[0],
+        probabilities=knots[1],
+        points=precision_points(seen.similarities, seen.are_true),
+    )
+
+
+def fit_sigmoid(similarities: Float64, are_true: Bool) -> tuple[float, float]:
+    """Return slope and intercept of the sigmoid of least cross-entropy, with Platt's (1999) smoothed targets.
+
+    The targets (t + 1) / (t + 2) and 1 / (f + 2), of t true and f false links, keep it finite where a threshold tells
+    them apart without error.
+    """
+    true = int(are_true.sum())
+    false = len(are_true) - true
+    targets = np.where(are_true, (true + 1) / (true + 2), 1 / (false + 2))
+    middle, width = float(similarities.mean()), float(similarities.std()) or 1.0
+    scaled = (similarities - middle) / width
+
+    def cost(weights: Float64) -> tuple[float, Float64]:
+        logits = weights[0] * scaled + weights[1]
+        residual = 0.5 * (1 + np.tanh(logits / 2)) - targets
+        value = np.mean(np.logaddexp(0, logits) - targets * logits)
+        return float(value), np.array([np.mean(residual * scaled), np.mean(residual)])
+
+    found = optimize.minimize(cost, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-9})
+    slope = float(found.x[0]) / width
+    return slope, float(found.x[1]) - slope * middle
+
+
+def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return knots of the non-decreasing curve of least squares; knots inside a flat stretch are left out."""
+    values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
+    shares = np.bincount(rows, weights=are_true) / counts
+    curve = optimize.isotonic_regression(shares, weights=counts).x
+    changes = np.flatnonzero(np.diff(curve)) if len(curve) > 1 else np.zeros(0, np.int64)
+    kept = np.unique(np.concatenate([[0], changes, changes + 1, [len(curve) - 1]])).astype(np.int64)
+    return tuple(values[kept].tolist()), tuple(np.clip(curve[kept], 0.0, 1.0).tolist())
+
+
+def precision_points(similarities: Float64, are_true: Bool) -> tuple[PrecisionPoint, ...]:
+    """Return thresholds from the one that keeps all links on, each more precise than all that keep more.
+
+    A precision is a lower bound, by Clopper and Pearson (1934), at which the tail of each of the K thresholds tried is
+    a K-th of 5% (Bonferroni): all bounds hold at once with 95% confidence, so that a threshold may be chosen by them.
+    Links are taken as independent of one another, given their similarities. K is small and no label has a say in it:
+    the thresholds tried keep all links, 1 / 1.25 of them, 1 / 1.25**2 and so on, down to `FEWEST_KEPT`.
+    """
+    values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
+    true = np.bincount(rows, weights=are_true)
+    kept, kept_true = (np.cumsum(each[::-1])[::-1] for each in (counts, true))
+    steps = int(np.log(max(1.0, len(similarities) / FEWEST_KEPT)) / np.log(KEPT_RATIO) + 1e-9)
+    sizes = np.append(len(similarities) / KEPT_RATIO ** np.arange(steps + 1), min(len(similarities), FEWEST_KEPT))
+    tried = np.unique(len(kept) - 1 - np.searchsorted(kept[::-1], sizes - 1e-9))
+    points: list[PrecisionPoint] = []
+    for value, number, right in zip(values[tried], kept[tried], kept_true[tried], strict=True):
+        precision = float(stats.beta.ppf((1 - CONFIDENCE) / len(tried), right, number - right + 1)) if right else 0.0
+        if not points or precision > points[-1].precision:
+            points.append(PrecisionPoint(float(value), precision, int(number)))
+    return tuple(points)
+
+
+def calibration_scores(calibration: Calibration, seen: Observations) -> Iterator[Score]:
+    """Yield the Brier score, the expected calibration error over bins, the bins, and what thresholds keep.
+
+    A bin (`bin 1` is of the least probable links) has its mean probability, `expected`, and the share that is true,
+    `true_share`, in percent. A threshold (`precision 90%`) has its similarity, the precision of the links above it with
+    an interval over documents, and the share of links it keeps.
+
+    Raises:
+        ValueError: there is no observation.
+    """
+    probabilities = calibration.probability(seen.similarities)
+    bins = reliability(probabilities, seen.are_true)
+    brier = float(np.mean((probabilities - seen.are_true) ** 2))
+    error = 100 * sum(each.links * abs(each.expected - each.true) for each in bins) / len(seen)
+    yield Score("brier", brier, n=len(seen), unit="squared probability")
+    yield Score("expected_calibration_error", error, n=len(seen))
+    for number, each in enumerate(bins, start=1):
+        yield Score("expected", 100 * each.expected, n=each.links, group=f"bin {number}")
+        yield Score("true_share", 100 * each.true, n=each.links, group=f"bin {number}")
+    for wanted in WANTED_PRECISIONS:
+        yield from _kept(calibration, seen, wanted)
+
+
+class Bin(NamedTuple):
+    """Links of about equal probability: their mean probability, the share that is true, how many there are."""
+
+    expected: float
+    true: float
+    links: int
+
+
+def reliability(probabilities: Float64, are_true: Bool, *, bins: int = RELIABILITY_BINS) -> list[Bin]:
+    """Return links in bins of about equal size by probability; equal probabilities share a bin.
+
+    Raises:
+        ValueError: there is no link.
+    """
+    if not len(probabilities):
+        raise ValueError("expected links, found none")
+    _, rows, counts = np.unique(probabilities, return_inverse=True, return_counts=True)
+    middles = np.cumsum(counts) - (counts + 1) / 2  # mean position, from 0, of equal probabilities
+    numbers = (middles * bins // len(probabilities)).astype(np.int64)[rows]
+    parts = [numbers == number for number in np.unique(numbers)]
+    return [Bin(float(probabilities[p].mean()), float(are_true[p].mean()), int(p.sum())) for p in parts]
+
+
+def _kept(calibration: Calibration, seen: Observations, wanted: float) -> Iterator[Score]:
+    group = f"precision {wanted:.0%}"
+    try:
+        threshold = calibration.threshold(wanted)
+    except UsageError:
+        yield Score("threshold", group=group, unit="cosine", note="not reached on validation")
+        return
+    is_kept = seen.similarities >= threshold
+    n = int(is_kept.sum())
+    yield Score("threshold", threshold, n=n, group=group, unit="cosine")
+    if n:
+        _, rows = np.unique(seen.documents[is_kept], return_inverse=True)
+        true = np.bincount(rows, weights=seen.are_true[is_kept])
+        found = pooled_interval(100 * true.astype(np.float64), np.bincount(rows).astype(np.float64))
+        yield found.score("precision", n=n, group=group)
+    yield Score("kept", 100 * float(is_kept.mean()), n=n, group=group)

@@ -1,0 +1,1 @@
+"""The terms of objectives: a module each."""

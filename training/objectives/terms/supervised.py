@@ -1,0 +1,68 @@
+"""Supervised loss: what the objectives without links could reach at most (Li 2022, figure 5).
+
+The one objective that is shown links, of `labelled_share` of the training documents. No other reads
+`EncodedBatch.links`, and they are None unless this one is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from schemas.configs import PositiveFloat, Share
+from training.config import Needs
+from training.data.ragged import Int64, to_device
+from training.objectives.batch import EncodedBatch, Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervised(Term):
+    """An upper bound: each shown link against the unlinked pairs; a document whose links are not shown costs nothing.
+
+    Attributes:
+        margin: of the hinges.
+        labelled_share: share of the training documents whose links are shown (L figure 5). A smaller share's documents
+            are among a larger one's.
+    """
+
+    name: str = "supervised"
+    margin: PositiveFloat = 0.2
+    labelled_share: Share = 1.0
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(links=self.labelled_share)
+
+    def losses(self, batch: EncodedBatch) -> Tensor:
+        shown = batch.links or (None,) * len(batch)
+        blocks = zip(batch.sentences, batch.images, shown, strict=True)
+        return torch.stack([self._loss(batch.cosines[rows, columns], links) for rows, columns, links in blocks])
+
+    def _loss(self, matrix_nm: Tensor, links: Int64 | None) -> Tensor:
+        return matrix_nm.new_zeros(()) if links is None else link_loss(matrix_nm, links, margin=self.margin)
+
+
+def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
+    """Return a document's loss: each link against the unlinked pairs of its row and of its column; a scalar.
+
+    A link `(i, j)` costs `max(0, margin - M_ij + M_ih)` for the hardest image `h` that sentence `i` is not linked to,
+    plus `max(0, margin - M_ij + M_hj)` for the hardest sentence `h` that image `j` is not linked to; the loss is the
+    mean over links. Li 2022 does not give the loss of its supervised model: this is that of eq. 1, pair by pair.
+
+    Args:
+        matrix_nm: similarities of sentences and images.
+        links: L x 2 (sentence, image); without any, the loss is 0.
+        margin: of the hinges.
+    """
+    if not len(links):
+        return matrix_nm.new_zeros(())
+    rows_L, columns_L = to_device(links, matrix_nm.device).unbind(dim=1)
+    linked_nm = torch.zeros(matrix_nm.shape, dtype=torch.bool, device=matrix_nm.device)
+    linked_nm[rows_L, columns_L] = True
+    unlinked_nm = matrix_nm.masked_fill(linked_nm, -torch.inf)
+    own_L = matrix_nm[rows_L, columns_L]
+    over_images_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=1)[rows_L])
+    over_sentences_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=0)[columns_L])
+    return (over_images_L + over_sentences_L).mean()

@@ -1,0 +1,1 @@
+"""The similarities of a sentence set and an image set: a module each."""

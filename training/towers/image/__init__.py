@@ -1,0 +1,1 @@
+"""The image towers: a module each."""

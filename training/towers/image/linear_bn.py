@@ -1,0 +1,18 @@
+"""Image tower of Alikhani 2022: batch norm and an affine map of a CNN's vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from training.towers.inputs import ImageTowerSettings, Sizes, Tower
+from training.towers.vectors import ImageVectorTower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearBnSettings(ImageTowerSettings):
+    """A: batch norm and an affine map of a CNN's vector."""
+
+    name: str = "linear-bn"
+
+    def build(self, sizes: Sizes, text: object) -> Tower:
+        return ImageVectorTower(self, sizes, standardised=False, normalised=True)

@@ -1,0 +1,203 @@
+"""What the text towers over words with their n-grams share (Liu 2020, 4.3.1).
+
+A word's vector is the mean of its own and its n-grams'; it is computed once for each different word of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from schemas.configs import PositiveInt, require
+from schemas.errors import ConfigError
+from training.data.documents import HeldSplit
+from training.data.ragged import Int64, Ragged, to_device
+from training.text.fasttext import FastText, Subwords, is_fasttext, open_fasttext
+from training.text.vocabulary import UNKNOWN_NUMBER, Vocabulary, in_language, tokenize
+from training.text.word_vectors import initial_vectors, uniform_vectors, vector_file
+from training.towers.inputs import Sizes, TextInput, Tower, Workers, required
+from training.towers.words import WordsSettings, languages_of, starting_vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubwordsSettings(WordsSettings):
+    """Settings of the text towers that read words with their n-grams.
+
+    Attributes:
+        subwords: whether n-grams are read beside words (ablation N table 1).
+        ngrams: shortest and longest n-gram, in characters (N: 3 and 5).
+        buckets: rows of the hashed n-gram table (fastText: 2,000,000).
+    """
+
+    subwords: bool = True
+    ngrams: tuple[int, ...] = (3, 5)
+    buckets: PositiveInt = 200_000
+
+    def __post_init__(self) -> None:
+        WordsSettings.__post_init__(self)
+        is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
+        require(is_range, field="text.ngrams", value=self.ngrams, rule="expected shortest,longest")
+
+    @property
+    def shares_words(self) -> bool:
+        """Return whether the image tower can read its word vectors: a table of words and n-grams is none of words."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class SubwordRows:
+    """N sentences as numbers of different words; each of those is some rows of a table of words and n-grams.
+
+    Attributes:
+        words: T numbers of different words, sentence by sentence; number 0 is the unknown word.
+        sentences: which words are of which sentence, each of at least one.
+        entries: rows of the table, word by word.
+        different: which entries are of which different word.
+    """
+
+    words: npt.NDArray[np.int32]
+    sentences: Ragged
+    entries: Int64
+    different: Ragged
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[str],
+        vocabulary: Vocabulary,
+        subwords: Subwords | None,
+        *,
+        max_words: int,
+        languages: Sequence[str] | None = None,
+    ) -> SubwordRows:
+        """Return the rows of texts; a text with no token is one unknown word."""
+        known: dict[str, int] = {"": 0}
+        entries: list[list[int]] = [[UNKNOWN_NUMBER]]
+        words: list[int] = []
+        counts: list[int] = []
+        for place, text in enumerate(texts):
+            tokens = tokenize(text)[:max_words] or [""]
+            for token in tokens:
+                key = token if languages is None or not token else in_language(token, languages[place])
+                if key not in known:
+                    known[key] = len(known)
+                    entries.append(_table_rows(token, key, vocabulary, subwords))
+                words.append(known[key])
+            counts.append(len(tokens))
+        return cls(
+            np.array(words, np.int32),
+            Ragged.of(counts),
+            np.array([row for word in entries for row in word], np.int64),
+            Ragged.of([len(word) for word in entries]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def take(self, rows: Int64) -> SubwordRows:
+        words = self.words[self.sentences.positions(rows)]
+        return replace(self, words=words, sentences=self.sentences.take(rows))
+
+    def entries_of(self, words: npt.NDArray[np.int32]) -> tuple[Int64, Ragged]:
+        """Return the table rows of some different words, and which are of which word."""
+        chosen = words.astype(np.int64)
+        return self.entries[self.different.positions(chosen)], self.different.take(chosen)
+
+    def blanked(self, is_blank: npt.NDArray[np.bool_]) -> SubwordRows:
+        """Return the rows with some of them (N booleans) replaced by an empty text."""
+        if not is_blank.any():
+            return self
+        sentences = Ragged.of(np.where(is_blank, 1, self.sentences.counts))
+        starts = np.where(is_blank, len(self.words), self.sentences.offsets[:-1])
+        positions = starts[sentences.owners] + sentences.numbers
+        return replace(self, words=np.append(self.words, np.int32(0))[positions], sentences=sentences)
+
+
+class SubwordEmbedding(nn.Module):
+    """Different words -> their vectors: the mean of the word's row and its n-grams' rows in one table.
+
+    The table holds the vocabulary's words first, then `subwords.buckets` hashed n-grams.
+    """
+
+    def __init__(self, config: SubwordsSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__()
+        self.config = config
+        self.max_words = config.max_words or sizes.max_words
+        self.vocabulary = required(vocabulary, tower=f"text.name = '{config.name}'", what="a vocabulary")
+        shortest, longest = config.ngrams
+        subwords = Subwords(shortest=shortest, longest=longest, buckets=config.buckets)
+        self.subwords = subwords if config.subwords else None
+        rows = len(self.vocabulary) + (config.buckets if config.subwords else 0)
+        self.table = nn.EmbeddingBag(rows, config.word_dimensions, mode="mean")
+
+    def prepare(self, given: TextInput, max_words: int = 0) -> SubwordRows:
+        """Return sentences as numbers of different words, and those words' rows of the table.
+
+        Of each sentence `max_words` are read, the tower's own number unless given.
+        """
+        languages, max_words = languages_of(given, self.config), max_words or self.max_words
+        return SubwordRows.of(given.texts, self.vocabulary, self.subwords, max_words=max_words, languages=languages)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        """Set words and n-grams; of a fastText model, a word's own row, not its mean with its n-grams."""
+        config = self.config
+        source, size = config.word_vectors, config.word_dimensions
+        if self.subwords is not None and source.endswith(".bin") and is_fasttext(vector_file(source)):
+            model = open_fasttext(vector_file(source))
+            self._check_fits(model)
+            own_rows = ((word, model.own_row(word)) for word in self.vocabulary.words)
+            known = ((word, row) for word, row in own_rows if row is not None)
+            words = initial_vectors(self.vocabulary, dimensions=size, seed=seed, known=known)
+            ngrams = np.array(model.ngram_rows)
+        else:
+            words = starting_vectors(config, self.vocabulary, split, workers, seed)
+            ngrams = uniform_vectors(len(self.table.weight) - len(words), size, seed, "n-gram vectors")
+        with torch.no_grad():
+            self.table.weight.copy_(torch.from_numpy(np.concatenate([words, ngrams])))
+
+    def _check_fits(self, model: FastText) -> None:
+        known, config = model.subwords, self.config
+        is_inside = known.shortest <= config.ngrams[0] and config.ngrams[1] <= known.longest
+        if known.buckets != config.buckets or not is_inside or model.dimensions != config.word_dimensions:
+            raise ConfigError(
+                f"{config.word_vectors}: {known.buckets} buckets of {known.shortest}- to {known.longest}-grams, "
+                f"vectors of {model.dimensions} numbers; set text.buckets={known.buckets}, text.ngrams within that "
+                f"range and text.word_dimensions={model.dimensions}"
+            )
+
+    def forward(self, rows: SubwordRows, positions: Int64) -> Tensor:
+        """Return T x word_dimensions vectors of the words at some positions."""
+        device = self.table.weight.device
+        words, places = np.unique(rows.words[positions], return_inverse=True)
+        entries, different = rows.entries_of(words)
+        found: Tensor = self.table(to_device(entries, device), to_device(different.offsets[:-1], device))
+        return found.index_select(0, to_device(places, device))
+
+
+class SubwordTower(Tower):
+    """A text tower that starts from one vector a word and one an n-gram."""
+
+    word_tables = ("embedding.table.weight",)
+
+    def __init__(self, config: SubwordsSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__()
+        self.embedding = SubwordEmbedding(config, sizes, vocabulary)
+
+    def prepare(self, given: TextInput) -> SubwordRows:
+        """Return the sentences' words with their n-grams."""
+        return self.embedding.prepare(given)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        self.embedding.initialise(split, workers, seed)
+
+
+def _table_rows(token: str, key: str, vocabulary: Vocabulary, subwords: Subwords | None) -> list[int]:
+    """Return a word's rows of the table: its own where it is known, then its n-grams'."""
+    own = [vocabulary.numbers[key]] if key in vocabulary.numbers else []
+    ngrams = [len(vocabulary) + bucket for bucket in subwords.of(token)] if subwords else []
+    return [*own, *ngrams] or [UNKNOWN_NUMBER]

@@ -1,0 +1,1 @@
+"""The text towers: a module each."""

@@ -1,0 +1,162 @@
+"""Text tower over several texts of a document (Liu 2020, 5.1 and 6.2): one encoder a source, and a fuser.
+
+Each source has its own subword encoder over one shared word table. Their N x d outputs are stacked to N x sources x d,
+which the fuser makes one vector (`training.towers.fusers`).
+
+In training each source is left empty with probability `source_drop`, but for one, drawn from those the document has.
+The draw's stream is keyed by seed, document id, epoch and step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from schemas.configs import PositiveInt, Probability, require
+from schemas.documents import Role
+from schemas.errors import UsageError
+from schemas.plugins import FUSERS
+from training.config import Needs, require_roles
+from training.data.ragged import Bool, Int64
+from training.data.streams import stream
+from training.text.vocabulary import Vocabulary
+from training.towers.fuser import FuserSettings
+from training.towers.fusers.attention import AttentionSettings
+from training.towers.inputs import Sizes, TextInput, Tower, TrainingPass, unit
+from training.towers.packing import Packing
+from training.towers.subwords import SubwordRows, SubwordTower
+from training.towers.text.subword_attention import SubwordAttentionSettings, SubwordEncoder
+from training.towers.words import words_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiSourceSettings(SubwordAttentionSettings):
+    """N 5.1: a subword encoder for each of several texts of a document, fused to one vector.
+
+    Attributes:
+        sources: roles that are fused.
+        fuser: how: `attention`; of N table 2 also `max`, `add`, `neural-net`.
+        body_words: words of a `body` that are read; of other sources `max_words` (N names no limit).
+        source_drop: probability that a source is dropped in training; one is always kept (N 6.2: 0.3).
+    """
+
+    name: str = "multi-source"
+    sources: tuple[str, ...] = (Role.HEADLINE.value, Role.LEAD.value, Role.CAPTION.value, Role.BODY.value)
+    fuser: Annotated[FuserSettings, FUSERS] = field(default_factory=AttentionSettings)
+    body_words: PositiveInt = 1000
+    source_drop: Probability = 0.3
+
+    def __post_init__(self) -> None:
+        SubwordAttentionSettings.__post_init__(self)
+        require_roles(self.sources, field="text.sources")
+        require(bool(self.sources), field="text.sources", value=self.sources, rule="expected at least one role")
+
+    @property
+    def needs(self) -> Needs:
+        return super(MultiSourceSettings, self).needs | Needs(sources=self.sources)
+
+    def build(self, sizes: Sizes, vocabulary: Vocabulary | None) -> Tower:
+        return MultiSourceTower(self, sizes, vocabulary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRows:
+    """N documents with a text for each of S sources.
+
+    Attributes:
+        sources: rows of each source, N each.
+        is_present: N x S, whether the document has a text of that source.
+        keys: N keys of random draws; () where none is made.
+    """
+
+    sources: tuple[SubwordRows, ...]
+    is_present: Bool
+    keys: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.is_present)
+
+    def take(self, rows: Int64) -> SourceRows:
+        return SourceRows(
+            sources=tuple(source.take(rows) for source in self.sources),
+            is_present=self.is_present[rows],
+            keys=tuple(self.keys[row] for row in rows) if self.keys else (),
+        )
+
+
+class MultiSourceTower(SubwordTower):
+    """N documents with a text for each source -> N x d unit vectors; all sources share one word table."""
+
+    def __init__(self, config: MultiSourceSettings, sizes: Sizes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(config, sizes, vocabulary)
+        self.sources = config.sources
+        self.encoders = nn.ModuleDict({source: SubwordEncoder(config, sizes.dimensions) for source in config.sources})
+        self.fuser = config.fuser.build(
+            sources=len(config.sources), dimensions=sizes.dimensions, head_dimensions=config.head_dimensions
+        )
+        limits = {Role.BODY.value: config.body_words}
+        self.limits = {source: limits.get(source, self.embedding.max_words) for source in config.sources}
+        self.has_attention = config.attention
+        self.source_drop = config.source_drop
+
+    def prepare(self, given: TextInput) -> SourceRows:  # type: ignore[override]
+        """Return the words of each source.
+
+        Raises:
+            UsageError: the texts are not given by source, or not by these.
+        """
+        if given.sources is None:
+            raise UsageError(f"this model reads a text for each of {', '.join(self.sources)}; the texts have no roles")
+        if any(len(row) != len(self.sources) for row in given.sources):
+            raise UsageError(f"expected {len(self.sources)} texts a document: {', '.join(self.sources)}")
+        columns = [
+            TextInput(texts=[row[s] for row in given.sources], languages=given.languages)
+            for s in range(len(self.sources))
+        ]
+        return SourceRows(
+            sources=tuple(
+                self.embedding.prepare(column, self.limits[source])
+                for source, column in zip(self.sources, columns, strict=True)
+            ),
+            is_present=np.array([[bool(text.strip()) for text in row] for row in given.sources], bool).reshape(
+                -1, len(self.sources)
+            ),
+            keys=tuple(given.keys),
+        )
+
+    def attended(self, given: TextInput) -> dict[str, list[tuple[str, ...]]]:
+        columns = zip(*(given.sources or ()), strict=True) if self.has_attention else ()
+        pairs = zip(self.sources, columns, strict=False)
+        words = {source: words_of(column, self.limits[source]) for source, column in pairs}
+        fused = {} if not self.fuser.attends else {"sources": [self.sources] * len(given.texts)}
+        return words | fused
+
+    def forward(self, rows: SourceRows, training_pass: TrainingPass | None = None) -> Tensor:
+        dropped = np.zeros_like(rows.is_present)
+        if self.training and training_pass is not None and self.source_drop:
+            dropped = drop_sources(rows.is_present, rows.keys, training_pass, probability=self.source_drop)
+        encoded: list[Tensor] = []
+        for place, name in enumerate(self.sources):
+            source = rows.sources[place].blanked(dropped[:, place])
+            packing = Packing.of(source.sentences)
+            encoded.append(self.encoders[name](self.embedding(source, packing.positions), packing))
+        return unit(self.fuser(torch.stack(encoded, dim=1)))
+
+
+def drop_sources(is_present: Bool, keys: Sequence[str], training_pass: TrainingPass, *, probability: float) -> Bool:
+    """Return N x S: which sources are dropped; of those a document has (all, if it has none), one drawn never is."""
+    dropped = np.zeros_like(is_present)
+    for row, key in enumerate(keys):
+        draws = stream("source drop", training_pass.seed, key, training_pass.epoch, training_pass.step).random(
+            1 + is_present.shape[1]
+        )
+        present = np.flatnonzero(is_present[row])
+        candidates = present if len(present) else np.arange(is_present.shape[1])
+        dropped[row] = draws[1:] < probability
+        dropped[row, candidates[int(draws[0] * len(candidates))]] = False
+    return dropped

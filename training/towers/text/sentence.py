@@ -1,0 +1,54 @@
+"""Text tower over the vectors of a frozen sentence encoder, standardised on the training split (SPEC 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.errors import UsageError
+from training.config import Needs
+from training.data.documents import HeldSplit
+from training.towers.inputs import Rows, Sizes, TextInput, TextTowerSettings, Tower, VectorRows, Workers, required
+from training.towers.vectors import VectorTower, moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceSettings(TextTowerSettings):
+    """An affine map of the frozen vectors of a sentence encoder, standardised on the training split."""
+
+    name: str = "sentence"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(sentence_vectors=True)
+
+    def build(self, sizes: Sizes, vocabulary: object) -> Tower:
+        return SentenceTower(self, sizes)
+
+
+class SentenceTower(VectorTower):
+    """N sentences with a vector of an encoder -> N x d unit vectors.
+
+    Raises:
+        ConfigError: the data set has no such vectors.
+    """
+
+    def __init__(self, config: SentenceSettings, sizes: Sizes) -> None:
+        name = f"text.name = '{config.name}'"
+        features = required(sizes.sentence, tower=name, what="a sentence extractor in the data set")
+        super().__init__(features, sizes.dimensions, dropout=config.dropout, standardised=True)
+
+    def prepare(self, given: TextInput) -> Rows:
+        """Return the rows of given sentence vectors; of the texts only the number counts.
+
+        Raises:
+            UsageError: there are no vectors, not one a sentence, or they have another size.
+        """
+        if given.vectors is None:
+            raise UsageError("this model reads vectors of a sentence encoder; the documents have none")
+        if len(given.vectors) != len(given.texts):
+            raise UsageError(f"expected a vector for each of {len(given.texts)} sentences, found {len(given.vectors)}")
+        return VectorRows.checked(given.vectors, self.features)
+
+    def initialise(self, split: HeldSplit, workers: Workers, seed: int) -> None:
+        vectors = split.documents.sentence_vectors
+        self._set_moments(moments(required(vectors, tower="the text tower", what="sentence vectors")), workers)

@@ -1,0 +1,199 @@
+"""A model, a baseline or a file of scores is scored on a split, and a registered model's run gets the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schemas.console import Say
+from schemas.documents import Split
+from schemas.errors import UsageError
+from schemas.evaluation import Score
+from schemas.lake import Lake
+from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
+from training.evaluation.evaluate import (
+    RANDOM,
+    STANDARD_CONFIG,
+    EvaluateConfig,
+    Evaluation,
+    EvaluationReport,
+    documents_of,
+    interval_json,
+    kind_of,
+    left_out_of,
+    means_of,
+)
+from training.evaluation.judge import Judged, judge_model
+from training.evaluation.score_files import evaluate_scores
+from training.mlflow.registering import nostruct_rival, record_evaluation
+from training.mlflow.registry import LoadedModel, load, open_registry
+from training.report.sections import score_table, sections
+
+FEW_DOCUMENTS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateSummary:
+    """Scores of a model, a baseline or a scores file, in percent.
+
+    Attributes:
+        evaluation: everything behind the numbers, for a report.
+        rows: every number.
+        model: its address, where there is one.
+        dataset: NAME@VERSION, where there is one.
+        split: split of it.
+        loaded: the model itself, where there is one.
+        judged: what else was measured, where there is a model.
+        report: the rows as a table, where there is a model.
+        notes: what else a person is told.
+        values: what else a machine is told.
+    """
+
+    evaluation: Evaluation
+    rows: tuple[Score, ...]
+    model: str | None = None
+    dataset: str | None = None
+    split: str | None = None
+    loaded: LoadedModel | None = None
+    judged: Judged | None = None
+    report: EvaluationReport | None = None
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def means(self, measure: str | None = None) -> dict[str, Score]:
+        """Return metric -> mean of the model, or of a baseline beside it; where documents are pairs, of retrieval."""
+        return means_of(self.rows, measure or kind_of(self.rows))
+
+    def lines(self) -> list[str]:
+        """Return the scores as a table, baselines and random below, what was left out, and the other tables."""
+        dataset, count = (self.dataset or "").partition("@")[0], documents_of(self.rows)
+        table = score_table(self.rows, "model", dataset=dataset)
+        left_out = ", ".join(f"{lost} {reason}" for reason, lost in left_out_of(self.rows).items())
+        told = [] if table is None else [f"{row.name}: {row.note}" for row in table.rows if row.is_told]
+        lines = [*([] if table is None else table.lines()), *told, f"{count} documents; left out: {left_out or 'none'}"]
+        if count < FEW_DOCUMENTS:
+            lines.append(f"the intervals are of fewer than {FEW_DOCUMENTS} documents: they are too narrow to go by")
+        if self.judged is not None:
+            lines += [line for each in sections(self.rows, dataset=dataset).values() for line in ("", *each.lines())]
+        return [*lines, *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the means with their intervals, random's beside them, and the numbers of documents."""
+        about = {"model": self.model, "dataset": self.dataset, "split": self.split}
+        baselines = {name: _json(self.means(name)) for name in TITLES if self.means(name)}
+        return {
+            **{name: value for name, value in about.items() if value is not None},
+            **_json(self.means()),
+            "documents": documents_of(self.rows),
+            "left_out": dict(self.evaluation.scores.left_out),
+            RANDOM: _json(self.means(RANDOM)),
+            "baselines": baselines,
+            **({} if self.report is None else {"measures": self.report.values()}),
+            **self.values,
+        }
+
+
+def run_evaluate(
+    *,
+    model: str,
+    dataset: str,
+    lake: str,
+    split: str = Split.TEST,
+    tracking: str | None = None,
+    config: EvaluateConfig = STANDARD_CONFIG,
+    with_captions: bool = False,
+    with_baselines: bool = True,
+    say: Say,
+) -> EvaluateSummary:
+    """Measure a model on a split of a data set; a registered model's run gets the table and the scores as metrics.
+
+    Args:
+        model: its address.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI of the lake.
+        split: train, val or test.
+        tracking: MLflow's address.
+        config: what the baselines read, and how retrieval is measured.
+        with_captions: whether caption metrics are computed.
+        with_baselines: whether others than random are scored beside it.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: the model, data set or split is not there, or they do not fit together.
+    """
+    home = Lake.at(lake)
+    client = open_registry(tracking, [model])
+    reference = "@".join(home.find(dataset))
+    loaded = load(model, client)
+    say(f"scoring {loaded.uri} on {reference}, split {split}")
+    judged = judge_model(loaded.model, home, reference, split, config=config, with_captions=with_captions)
+    beside: tuple[Score, ...] = ()
+    if with_baselines:
+        say("scoring the baselines beside it")
+        rival = nostruct_rival(client, loaded, reference)
+        beside = score_beside(
+            loaded.model, judged.evaluation, home, reference, split=str(split), config=config, rival=rival
+        )
+    name, _, version = reference.partition("@")
+    report = EvaluationReport(
+        model=loaded.version.name if loaded.version else loaded.uri,
+        model_version=loaded.version.version if loaded.version else None,
+        dataset=name,
+        dataset_version=version,
+        split=str(split),
+        rows=(*judged.rows, *beside),
+    )
+    record_evaluation(client, loaded, report, judged.calibration)
+    return EvaluateSummary(
+        evaluation=judged.evaluation,
+        rows=report.rows,
+        model=loaded.uri,
+        dataset=reference,
+        split=str(split),
+        loaded=loaded,
+        judged=judged,
+        report=report,
+    )
+
+
+def run_evaluate_scores(path: Path) -> EvaluateSummary:
+    """Score the similarity matrices of a JSON Lines file."""
+    evaluation = evaluate_scores(path)
+    return EvaluateSummary(evaluation=evaluation, rows=tuple(evaluation.rows()))
+
+
+def run_baseline(
+    *, baseline: str, dataset: str, lake: str, split: str = Split.TEST, config: EvaluateConfig = STANDARD_CONFIG
+) -> EvaluateSummary:
+    """Score a baseline on a split of a data set.
+
+    Args:
+        baseline: one of `Baseline`.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI.
+        split: train, val or test.
+        config: columns and word vectors that it reads.
+
+    Raises:
+        UsageError: there is no such baseline, data set, split or column, or no document can be scored.
+    """
+    if baseline not in set(Baseline):
+        raise UsageError(f"--baseline {baseline}: expected one of {', '.join(Baseline)}")
+    home = Lake.at(lake)
+    reference = "@".join(home.find(dataset))
+    found = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
+    return EvaluateSummary(
+        evaluation=found.evaluation,
+        rows=tuple(found.evaluation.rows()),
+        dataset=reference,
+        split=str(split),
+        notes=(found.note,) if found.note else (),
+        values={"baseline": str(baseline), **found.values},
+    )
+
+
+def _json(means: Mapping[str, Score]) -> dict[str, Any]:
+    """Return each mean with its interval; a number that is expected, and not measured, has none."""
+    return {metric: score.value if score.low is None else interval_json(score) for metric, score in means.items()}

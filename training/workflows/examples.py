@@ -1,0 +1,80 @@
+"""What a model links in documents whose links need not be known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.console import Say
+from schemas.documents import Split
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
+from training.loop.validation import split_loss
+from training.mlflow.registry import load, open_registry
+from training.report.example_documents import Widest, widest_documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamplesSummary:
+    """Documents whose images and sentences differ most, with the links that a model predicts.
+
+    Attributes:
+        model: its address.
+        dataset: NAME@VERSION.
+        split: of it.
+        loss: of the model's objective on the split's documents; None where the objective reads links.
+        documents: the widest first.
+    """
+
+    model: str
+    dataset: str
+    split: str
+    loss: float | None
+    documents: tuple[Widest, ...]
+
+    def lines(self) -> list[str]:
+        loss = "" if self.loss is None else f": loss {self.loss:.4f}"
+        spreads = (f"{each.shown.id}  {each.image_spread:.3f}  {each.text_spread:.3f}" for each in self.documents)
+        return [f"{self.model} on {self.dataset}, {self.split}{loss}", "document, spread of images, of texts", *spreads]
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"model": self.model, "dataset": self.dataset, "split": self.split, "loss": self.loss}
+        return about | {"documents": [each.to_json() for each in self.documents]}
+
+
+def run_examples(
+    *,
+    model: str,
+    dataset: str,
+    lake: str,
+    split: str = Split.TEST,
+    count: int = 6,
+    tracking: str | None = None,
+    say: Say,
+) -> ExamplesSummary:
+    """Show what a model links in a split whose links need not be known, such as WIKI's (Hessel 2019, figure 5).
+
+    Args:
+        model: its address.
+        dataset: NAME or NAME@VERSION.
+        lake: path or URI of the lake.
+        split: train, val or test.
+        count: documents that are shown.
+        tracking: MLflow's address.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: the model, data set or split is not there, or they do not fit together.
+    """
+    home, client = Lake.at(lake), open_registry(tracking, [model])
+    reference = "@".join(home.find(dataset))
+    loaded = load(model, client)
+    say(f"linking {reference}, split {split}, with {loaded.uri}")
+    manifest, folder = read_manifest(home, reference)
+    return ExamplesSummary(
+        model=loaded.uri,
+        dataset=reference,
+        split=str(split),
+        loss=split_loss(loaded.model, manifest, folder, Split(split)),
+        documents=tuple(widest_documents(loaded.model, manifest, folder, split, count=count)),
+    )
